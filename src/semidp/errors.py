@@ -1,0 +1,48 @@
+"""The exceptions of semidp, one small tree.
+
+::
+
+    SemidpError
+    ├── InputError (also a ValueError)     what the caller gave is not legal
+    │   ├── SchemaError                    an unknown feature, a level listed twice, a margin that does not fit
+    │   └── DataError                      the data contradict the declared schema
+    ├── AdjacencyUnknown                   a(t) cannot be computed here: pass `a`
+    ├── Refused                            legal, but not sound or not feasible: the message names what to do instead
+    ├── BudgetExceeded                     a ledger refuses to spend more than it holds
+    └── MissingExtra (also an ImportError) an optional package is not installed
+
+A message is one sentence that says what was given, what is legal and what to do next. It never holds a
+confidential count or a data value. The command line prints it and exits with code 2.
+"""
+
+
+class SemidpError(Exception):
+    """Base of every error raised on purpose by semidp."""
+
+
+class InputError(SemidpError, ValueError):
+    """What the caller gave is not legal."""
+
+
+class SchemaError(InputError):
+    """A feature, level, bin or margin that the schema does not allow."""
+
+
+class DataError(InputError):
+    """The data contradict the declared schema. Never quotes a data value."""
+
+
+class AdjacencyUnknown(SemidpError):
+    """The semi-adjacent parameter a(t) cannot be computed here; the caller must pass `a`."""
+
+
+class Refused(SemidpError):
+    """The request is well formed, but not sound or not feasible; the message names the alternative."""
+
+
+class BudgetExceeded(SemidpError):
+    """A ledger refuses to spend more than its budget."""
+
+
+class MissingExtra(SemidpError, ImportError):
+    """An optional package is needed; the message names the extra that brings it."""
