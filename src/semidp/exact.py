@@ -1,0 +1,132 @@
+"""Exact numbers and directed rounding.
+
+Privacy parameters enter as text or numbers and stay `Fraction` up to the sampler; what leaves as a float is rounded
+in a stated direction. Nothing here knows what a number means.
+"""
+
+import math
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from numbers import Rational
+
+from semidp.errors import InputError
+
+Number = int | float | str | Decimal | Fraction
+"""What a user may write for a number: ``1``, ``0.1``, ``"1/3"``, ``"1e-9"``, ``Decimal("0.1")``, ``Fraction(1, 3)``."""
+
+_LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
+
+
+def exact(value: Number, name: str = "the number") -> Fraction:
+    """Return `value` as an exact fraction.
+
+    A float is read by its shortest decimal form, so that ``0.1`` means one tenth and not the nearest binary number.
+
+    Parameters
+    ----------
+    value
+        A whole number, float, decimal, fraction, or text such as ``"0.1"``, ``"1/3"`` or ``"1e-9"``.
+    name
+        What the number is, for the error message.
+
+    Examples
+    --------
+    >>> exact(0.1), exact("1/3"), exact("1e-3")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000))
+    >>> exact("a lot", name="epsilon")
+    Traceback (most recent call last):
+    semidp.errors.InputError: epsilon must be a number such as 1, 0.1, 1/3 or 1e-9, not 'a lot'
+    """
+    if isinstance(value, bool):
+        raise InputError(f"{name} must be a number, not {value}")
+    if isinstance(value, Rational):
+        return Fraction(value.numerator, value.denominator)
+    if isinstance(value, (float, Decimal)):
+        if not math.isfinite(value):
+            raise InputError(f"{name} must be a finite number, not {value}")
+        return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+    text = str(value).strip()
+    try:
+        if "/" in text:
+            top, bottom = text.split("/")
+            return exact(top, name) / exact(bottom, name)
+        decimal = Decimal(text)
+        if decimal.is_finite() and abs(decimal.adjusted()) <= _LONGEST_EXPONENT:
+            return Fraction(decimal)
+    except (InvalidOperation, ValueError, ZeroDivisionError):
+        pass
+    raise InputError(f"{name} must be a number such as 1, 0.1, 1/3 or 1e-9, not {text[:40]!r}") from None
+
+
+def positive(value: Number, name: str = "the number") -> Fraction:
+    """Return `value` as an exact fraction above zero.
+
+    >>> positive("0", name="rho")
+    Traceback (most recent call last):
+    semidp.errors.InputError: rho must be above 0, not 0
+    """
+    number = exact(value, name)
+    if number <= 0:
+        raise InputError(f"{name} must be above 0, not {value}")
+    return number
+
+
+def up(x: Fraction) -> float:
+    """Return the smallest float that is at least `x`.
+
+    >>> up(Fraction(1, 3)) >= Fraction(1, 3) > down(Fraction(1, 3))
+    True
+    """
+    nearest = _nearest(x)
+    return nearest if nearest >= x else math.nextafter(nearest, math.inf)
+
+
+def down(x: Fraction) -> float:
+    """Return the largest float that is at most `x`.
+
+    >>> down(Fraction(1, 2))
+    0.5
+    """
+    nearest = _nearest(x)
+    return nearest if nearest <= x else math.nextafter(nearest, -math.inf)
+
+
+def sqrt_down(x: Fraction, bits: int = 64) -> Fraction:
+    """Return a fraction r with ``r² <= x``, exact where `x` is a perfect square, else short by at most 2^-bits.
+
+    >>> sqrt_down(Fraction(9, 4))
+    Fraction(3, 2)
+    """
+    scale = 1 << bits
+    return Fraction(math.isqrt(x.numerator * x.denominator * scale * scale), x.denominator * scale)
+
+
+def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
+    """Return a fraction r with ``r² >= x``, exact where `x` is a perfect square, else over by at most 2^-bits.
+
+    >>> sqrt_up(Fraction(2)) ** 2 > 2 > sqrt_down(Fraction(2)) ** 2
+    True
+    """
+    low = sqrt_down(x, bits)
+    return low if low * low == x else low + Fraction(1, x.denominator << bits)
+
+
+def plain(x: Fraction) -> str:
+    """Write a fraction the way a person would: a short decimal where it is one, else a quotient.
+
+    `exact` reads it back to the same number.
+
+    >>> plain(Fraction(1, 10)), plain(Fraction(1, 3)), plain(Fraction(5)), plain(Fraction(1, 10**10))
+    ('0.1', '1/3', '5', '1e-10')
+    """
+    if x.denominator == 1:
+        return str(x.numerator)
+    text = repr(_nearest(x))
+    return text if Fraction(text) == x else f"{x.numerator}/{x.denominator}"
+
+
+def _nearest(x: Fraction) -> float:
+    try:
+        return x.numerator / x.denominator
+    except OverflowError:
+        return math.copysign(math.inf, x)

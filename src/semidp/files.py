@@ -1,0 +1,121 @@
+"""Writing files so that nobody ever sees half of one.
+
+Everything is written under a dot name beside its destination and moved into place; what a killed run leaves behind
+has a dot name and is removed by the next run. Nothing here knows what the files hold.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from semidp.errors import InputError
+
+_SCRAP = ".semidp-{name}.{process}.{token}"
+
+
+def replace_file(path: str | Path, content: bytes | str) -> None:
+    """Write `content` to `path`, whole or not at all.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     replace_file(Path(folder) / "a.txt", "exact")
+    ...     (Path(folder) / "a.txt").read_text()
+    'exact'
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    with _plainly(path):
+        _sweep(path)
+        scrap = _scrap_beside(path)
+        try:
+            with open(scrap, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(scrap, path)
+        finally:
+            scrap.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does not.
+
+    An existing `path` is refused, or with `force` moved aside first and removed last.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     with new_folder(Path(root) / "release") as folder:
+    ...         _ = (folder / "table.csv").write_text("count")
+    ...     sorted(file.name for file in Path(root).rglob("*"))
+    ['release', 'table.csv']
+    """
+    path = Path(path)
+    if path.exists() and not force:
+        raise InputError(f"{path} already exists: choose another --out, or replace it with --force")
+    with _plainly(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        scrap = _scrap_beside(path)
+        scrap.mkdir()
+        try:
+            yield scrap
+            _sync(scrap)
+            if path.exists():
+                old = _scrap_beside(path)
+                os.rename(path, old)
+                os.rename(scrap, path)
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+            else:
+                os.rename(scrap, path)
+        finally:
+            shutil.rmtree(scrap, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _plainly(path: Path) -> Iterator[None]:
+    """Turn what the operating system says into one sentence; its own text may hold less and never more."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"cannot write {path}: {reason.lower()}") from None
+
+
+def _scrap_beside(path: Path) -> Path:
+    return path.with_name(_SCRAP.format(name=path.name, process=os.getpid(), token=secrets.token_hex(4)))
+
+
+def _sweep(path: Path) -> None:
+    """Remove what runs that no longer live have left beside `path`."""
+    if not path.parent.is_dir():
+        return
+    pattern = re.compile(re.escape(f".semidp-{path.name}.") + r"(\d+)\.[0-9a-f]{8}")
+    for scrap in path.parent.iterdir():
+        match = pattern.fullmatch(scrap.name)
+        if match and not _alive(int(match[1])):
+            if scrap.is_dir():
+                shutil.rmtree(scrap, ignore_errors=True)
+            else:
+                scrap.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with open(file, "rb") as handle:
+                os.fsync(handle.fileno())
