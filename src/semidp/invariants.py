@@ -1,0 +1,268 @@
+"""What is published exactly, and the set of datasets that is left.
+
+`Margin` names a public statistic, `Dataspace` is the set D_t of datasets that agree with the published values t, and
+`Adjacency` says which of them must be told apart only with difficulty. Norms of differences live in `sensitivity`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from semidp.errors import DataError, InputError, SchemaError
+from semidp.tables import Schema, Table
+
+
+@dataclass(frozen=True, init=False)
+class Margin:
+    """A published margin: the counts over one feature, or over several jointly.
+
+    Two margins over the same features are equal, in whatever order they are named; the margin over no feature is
+    the total n, which is always public.
+
+    >>> Margin("sex", "region") == Margin("region", "sex")
+    True
+    >>> print(Margin("sex", "region"))
+    sex × region
+    """
+
+    names: tuple[str, ...] = field(compare=False)
+    _key: frozenset[str] = field(repr=False)
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", tuple(dict.fromkeys(names)))
+        object.__setattr__(self, "_key", frozenset(names))
+
+    def __repr__(self) -> str:
+        return f"Margin({', '.join(map(repr, self.names))})"
+
+    def __str__(self) -> str:
+        return " × ".join(self.names) if self.names else "total"
+
+    def within(self, other: "Margin") -> bool:
+        """Whether `other` publishes this margin too.
+
+        >>> Margin("sex").within(Margin("sex", "region"))
+        True
+        """
+        return self._key <= other._key
+
+
+def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
+    """Return the margins in the schema's order, without those that another one contains.
+
+    >>> from semidp.tables import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> normalised(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
+    (Margin('sex', 'region'),)
+    """
+    ordered = sorted({schema.axes(margin.names) for margin in margins} - {()})
+    whole = [axes for axes in ordered if not any(set(axes) < set(other) for other in ordered)]
+    return tuple(Margin(*(schema.names[axis] for axis in axes)) for axes in whole)
+
+
+@dataclass(frozen=True)
+class Dataspace:
+    """D_t: the datasets of n records whose published margins have the published values t.
+
+    Parameters
+    ----------
+    schema
+        The features of a record, or None for a space known only by its description.
+    margins
+        What is published, nested margins dropped; empty where only n is public.
+    totals
+        The published values, a `Table` for each margin.
+    n
+        The number of records, always public.
+    description
+        The name of a space that is only described.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
+    >>> space = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> space.n, space.value(Margin("sex")).counts.tolist()
+    (21, [6, 15])
+    >>> space.contains(Table(schema, [[2, 1, 3], [3, 6, 6]]))
+    True
+    """
+
+    schema: Schema | None
+    margins: tuple[Margin, ...]
+    totals: tuple[Table, ...] = field(repr=False)
+    n: int | None
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.schema is None:
+            if not self.description:
+                raise InputError("a dataspace without a schema needs a description")
+            return
+        if self.n is None or self.n < 0:
+            raise InputError("a dataspace needs the number of records, at least 0")
+        if normalised(self.schema, self.margins) != self.margins or len(self.totals) != len(self.margins):
+            raise InputError("build a dataspace with Dataspace.of(table, margins) or Dataspace.known(schema, values)")
+        for margin, total in zip(self.margins, self.totals, strict=True):
+            if total.schema != self.schema.restrict(margin.names):
+                raise SchemaError(f"the published values of {margin} do not fit the schema")
+            if total.n != self.n:
+                raise DataError(f"the published values of {margin} do not add up to the number of records")
+        for one, total in zip(self.margins, self.totals, strict=True):
+            for other, again in zip(self.margins, self.totals, strict=True):
+                shared = [name for name in one.names if name in other.names]
+                if shared and not np.array_equal(total.margin(shared).counts, again.margin(shared).counts):
+                    raise DataError(f"the published values of {one} and {other} contradict each other")
+
+    @classmethod
+    def of(cls, table: Table, margins: Iterable[Margin]) -> "Dataspace":
+        """Return the space of datasets that agree with `table` on `margins`."""
+        kept = normalised(table.schema, margins)
+        return cls(table.schema, kept, tuple(table.margin(margin.names) for margin in kept), table.n)
+
+    @classmethod
+    def known(cls, schema: Schema, values: Mapping[Margin, Table], n: int | None = None) -> "Dataspace":
+        """Return the space with published values known from elsewhere.
+
+        >>> from semidp.tables import Feature
+        >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+        >>> sexes = Table(schema.restrict(["sex"]), [6, 15])
+        >>> Dataspace.known(schema, {Margin("sex"): sexes}).n
+        21
+        """
+        kept = normalised(schema, values)
+        totals = tuple(values[margin] for margin in kept)
+        if n is None:
+            if not totals:
+                raise InputError("the number of records n is always public: give it")
+            n = totals[0].n
+        return cls(schema, kept, totals, n)
+
+    @classmethod
+    def described(cls, text: str) -> "Dataspace":
+        """Return a space known only by name, comparable only with itself.
+
+        >>> Dataspace.described("state totals") == Dataspace.described("state totals")
+        True
+        """
+        return cls(None, (), (), None, text)
+
+    def value(self, margin: Margin) -> Table:
+        """Return the published value of a margin (or of one nested in it)."""
+        for known, total in zip(self.margins, self.totals, strict=True):
+            if margin.within(known):
+                return total if margin == known else total.margin(margin.names)
+        raise InputError(f"{margin} is not published; published are {self.summary()}")
+
+    def contains(self, table: Table) -> bool:
+        """Whether a table is one of this space: same schema, same n, same published margins."""
+        if table.schema != self.schema or table.n != self.n:
+            return False
+        pairs = zip(self.margins, self.totals, strict=True)
+        return all(table.margin(margin.names) == total for margin, total in pairs)
+
+    def is_within(self, other: "Dataspace") -> bool:
+        """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'.
+
+        True where all that `other` publishes follows from what this space publishes.
+        """
+        if self == other:
+            return True
+        if self.schema is None or self.schema != other.schema or self.n != other.n:
+            return False
+        return all(
+            any(margin.within(mine) for mine in self.margins) and self.value(margin) == total
+            for margin, total in zip(other.margins, other.totals, strict=True)
+        )
+
+    def summary(self) -> str:
+        """Say in a few words what is published.
+
+        >>> Dataspace.described("state totals").summary()
+        'state totals'
+        """
+        if self.description is not None:
+            return self.description
+        return ", ".join(str(margin) for margin in self.margins) or "the number of records"
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that is published: two spaces are equal when their digests are."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dataspace) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as plain values: everything in it is public."""
+        if self.schema is None:
+            return {"description": self.description}
+        return {
+            "schema": self.schema.to_json(),
+            "n": self.n,
+            "margins": [
+                {"features": list(margin.names), "counts": total.counts.ravel().tolist()}
+                for margin, total in zip(self.margins, self.totals, strict=True)
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Dataspace":
+        """Read what `to_json` wrote.
+
+        >>> space = Dataspace.described("state totals")
+        >>> Dataspace.from_json(space.to_json()) == space
+        True
+        """
+        if "description" in value:
+            return cls.described(value["description"])
+        schema = Schema.from_json(value["schema"])
+        values = {}
+        for entry in value["margins"]:
+            part = schema.restrict(entry["features"])
+            values[Margin(*entry["features"])] = Table(part, np.array(entry["counts"], np.int64).reshape(part.shape))
+        return cls.known(schema, values, value["n"])
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one).
+
+    >>> Adjacency(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
+    True
+    """
+
+    a: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
+            raise InputError(f"the adjacency parameter a must be a whole number of at least 0, not {self.a}")
+
+    def adjacent(self, one: Iterable[object], other: Iterable[object]) -> bool:
+        """Whether two datasets, as lists of labelled records, differ in at most `a` records."""
+        try:
+            return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
+        except ValueError:
+            raise InputError("adjacency compares datasets with the same number of records") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values."""
+        return {"metric": "hamming", "a": self.a}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Adjacency":
+        """Read what `to_json` wrote.
+
+        >>> Adjacency.from_json(Adjacency(3).to_json())
+        Adjacency(a=3)
+        """
+        return cls(value["a"])
