@@ -5,12 +5,14 @@ has a dot name and is removed by the next run. Nothing here knows what the files
 """
 
 import contextlib
+import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from semidp.errors import InputError
 
@@ -74,6 +76,35 @@ def new_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
                 os.rename(scrap, path)
         finally:
             shutil.rmtree(scrap, ignore_errors=True)
+
+
+def toml_text(document: Mapping[str, Any]) -> str:
+    """Write plain values as TOML: first the single values, then each list of mappings as an array of tables.
+
+    >>> print(toml_text({"count": "people", "feature": [{"name": "sex", "levels": ["f", "m"]}]}))
+    count = "people"
+    <BLANKLINE>
+    [[feature]]
+    name = "sex"
+    levels = ["f", "m"]
+    <BLANKLINE>
+    """
+    arrays = {key: value for key, value in document.items() if value and isinstance(value, list) and _mappings(value)}
+    lines = [_toml_pair(key, value) for key, value in document.items() if key not in arrays]
+    for key, entries in arrays.items():
+        for entry in entries:
+            lines += ["", f"[[{key}]]", *(_toml_pair(name, item) for name, item in entry.items())]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _mappings(values: list[Any]) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
+
+
+def _toml_pair(key: str, value: object) -> str:
+    # JSON's strings, numbers, truth values and lists are TOML's too.
+    bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return f"{key if bare else json.dumps(key)} = {json.dumps(value, ensure_ascii=False)}"
 
 
 @contextlib.contextmanager

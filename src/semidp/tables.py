@@ -5,7 +5,6 @@ integer counts on a schema. Files and databases live in `engines`; which margins
 """
 
 import itertools
-import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.exact import exact, plain
+from semidp.files import toml_text
 
 MAX_CELLS = 2**31  # a dense table beyond this would not fit in memory; 16 GiB of counts
 
@@ -165,10 +165,6 @@ class Schema:
             raise SchemaError("a schema needs at least one feature")
         if len(set(self.names)) < len(self.names):
             raise SchemaError(f"a feature is listed twice among {', '.join(self.names)}")
-        if self.size > MAX_CELLS:
-            raise SchemaError(
-                f"the table would have {self.size:,} cells, and at most {MAX_CELLS:,} are handled: use fewer features"
-            )
         for zero in self.structural_zeros:
             for name, levels in zero.levels:
                 for level in levels:
@@ -269,12 +265,7 @@ class Schema:
         levels = ["f", "m"]
         <BLANKLINE>
         """
-        parts = []
-        for kind, entries in self.to_json().items():
-            for entry in entries:
-                lines = [f"{_toml_key(key)} = {_toml_value(item)}" for key, item in entry.items()]
-                parts.append("\n".join([f"[[{kind}]]", *lines, ""]))
-        return "\n".join(parts)
+        return toml_text({kind: entries for kind, entries in self.to_json().items() if entries})
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
@@ -309,6 +300,10 @@ class Table:
     counts: NDArray[np.int64] = field(repr=False)
 
     def __post_init__(self) -> None:
+        if self.schema.size > MAX_CELLS:
+            raise SchemaError(
+                f"the table would have {self.schema.size:,} cells and at most {MAX_CELLS:,} are handled: use fewer features"
+            )
         counts = np.asarray(self.counts)
         if counts.dtype.kind not in "iu":
             whole = counts.dtype.kind == "f" and np.isfinite(counts).all() and (counts == np.floor(counts)).all()
@@ -492,11 +487,3 @@ def _feature_from_json(entry: Mapping[str, Any]) -> Feature:
     if isinstance(levels, str):
         raise SchemaError(f"the levels of feature {entry['name']!r} must be a list")
     return Feature(entry["name"], tuple(levels), entry.get("bins"), entry.get("null_level"))
-
-
-def _toml_key(key: str) -> str:
-    return key if key.replace("_", "").isalnum() and key.isascii() else json.dumps(key)
-
-
-def _toml_value(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
