@@ -1,0 +1,280 @@
+"""What every mechanism shares: a calibrated value that knows its errors, its guarantee and how to measure a table.
+
+A mechanism is a `SensitivitySpace` and an exact scale, nothing else; the guarantee follows from these two. The noise
+distributions live in `noise`, the sensitivity in `sensitivity`; making tables nonnegative lives in `fit`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import DataError, InputError, Refused
+from semidp.exact import up
+from semidp.guarantees import Guarantee
+from semidp.noise import Randomness, SystemRandomness
+from semidp.sensitivity import SensitivitySpace
+from semidp.tables import Table
+from semidp.tradeoff import Budget, Tradeoff
+
+Claim = Literal["exact", "ideal"]
+"""Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the proof."""
+
+CLAIMS: dict[Claim, str] = {
+    "exact": "The noise is drawn exactly from the distribution of the proof, in whole numbers: "
+    "the guarantee holds for what is published.",
+    "ideal": "The proof is for real-valued noise and the computer draws floating-point numbers; "
+    "the output is rounded to whole numbers before anything is published.",
+}
+
+KINDS = {
+    "zcdp": "discrete gaussian or lattice gaussian",
+    "gdp": "rounded gaussian",
+    "pure": "laplace, l2 or k-norm",
+    "approximate": "rounded gaussian, discrete gaussian, lattice gaussian, laplace, l2 or k-norm",
+}
+"""The mechanisms that can satisfy each kind of budget, for messages."""
+
+_LARGEST_SCALE = 2**50  # beyond it, counts plus noise may not fit in 63 bits
+_LARGEST_VALUE = 2**62
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a mechanism measured. Everything in it may be published; nothing in it is confidential.
+
+    Parameters
+    ----------
+    noisy
+        The query plus noise, cell by cell: whole numbers, or reals from a mechanism that is meant for studies.
+    projected
+        ``P·noisy`` plus the part of the table that the public totals fix. It keeps every invariant and depends on
+        the data only through `noisy`.
+    mechanism
+        The name of the mechanism.
+    claim
+        "exact" or "ideal", see `CLAIMS`.
+    private
+        False where the randomness was seeded or the mechanism is meant for studies.
+    """
+
+    noisy: NDArray[Any] = field(repr=False)
+    projected: NDArray[np.float64] = field(repr=False)
+    mechanism: str
+    claim: Claim
+    private: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism(ABC):
+    """A calibrated additive mechanism: a sensitivity space and an exact scale.
+
+    The projected noise of every mechanism here has covariance ``variance·P``, with P the projection on the tables
+    of zero published margins: independent cells are projected, and the others are as symmetric as the space is. So
+    one number gives the standard error of a cell, of any sum of cells, and the expected loss.
+    """
+
+    space: SensitivitySpace
+
+    name: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]]
+    claim: ClassVar[Claim] = "exact"
+    for_studies: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism with the least noise that satisfies `budget` on `space`."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """The scale of the noise as the mechanism's formula names it, rounded up."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The number τ² with ``Cov(projected noise) = τ² P``."""
+
+    @property
+    @abstractmethod
+    def tradeoff(self) -> Tradeoff:
+        """The tradeoff function that is proved, from the scale and the norms of the space."""
+
+    @abstractmethod
+    def noise(self, randomness: Randomness) -> NDArray[Any]:
+        """Draw the noise that is added to the table, before projection."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee (D_t, A_a, f) that the measurement satisfies."""
+        return Guarantee(self.space.dataspace, self.space.adjacency, self.tradeoff)
+
+    @property
+    def expected_l2(self) -> float:
+        """The root of the expected squared loss, ``sqrt(E‖P·noise‖²) = τ·sqrt(dim)``."""
+        return math.sqrt(self.variance * self.space.dimension)
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each cell of the projected table, ``τ·sqrt(P_ii)``."""
+        return np.sqrt(self.variance * self.space.variances())
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a matrix."""
+        return math.sqrt(self.variance) * float(np.linalg.norm(self.space.project(_weights(weights, self.space))))
+
+    def apply(self, table: Table, randomness: Randomness | None = None) -> Measurement:
+        """Measure a table: add noise, then project.
+
+        Parameters
+        ----------
+        table
+            The confidential table, on the schema the space was built for.
+        randomness
+            Where random words come from; the operating system unless given.
+        """
+        self._check(table)
+        return self.measure(table.counts, randomness)
+
+    def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
+        """Measure a whole-number query given as an array of the space's shape."""
+        if values.shape != tuple(self.space.shape) or values.dtype.kind not in "iu":
+            raise InputError(f"the query must be whole numbers of shape {tuple(self.space.shape)}")
+        source = SystemRandomness() if randomness is None else randomness
+        noisy = self._add(values, self.noise(source))
+        projected = self.space.project(noisy.astype(np.float64)) + self.space.fixed_part()
+        return Measurement(noisy, projected, self.name, self.claim, source.secure and not self.for_studies)
+
+    def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
+        """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for studies is not."""
+        if self.for_studies:
+            return np.asarray(values + noise, dtype=np.float64)
+        whole = noise if noise.dtype.kind == "i" else np.rint(noise)
+        if whole.size and max(-float(whole.min()), float(whole.max())) >= _LARGEST_VALUE:
+            raise Refused("the noise does not fit in 63 bits: use a larger budget")
+        if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
+            raise InputError("the query does not fit in 62 bits, which exact arithmetic here does not cover")
+        return np.asarray(values + whole.astype(np.int64))
+
+    def _check(self, table: Table) -> None:
+        schema, dataspace = self.space.schema, self.space.dataspace
+        if table.schema != schema:
+            raise InputError(
+                f"the mechanism is calibrated for a table of {_names(schema)}, not of {_names(table.schema)}: "
+                "give it that table, or calibrate again"
+            )
+        if table.n != dataspace.n:
+            raise DataError("the table does not have the published number of records: build the space from its totals")
+        for margin in dataspace.margins:
+            shared = [name for name in margin.names if name in table.schema.names]
+            if shared and table.margin(shared) != dataspace.value(margin).margin(shared):
+                raise DataError(f"the table contradicts the published {margin}: build the space from its totals")
+
+
+@dataclass(frozen=True, eq=False)
+class NoNoise(Mechanism):
+    """The table that the public totals fix: it is published exactly, and no noise is needed.
+
+    The measurement is a function of the public totals alone; the confidential table is only checked against them.
+    """
+
+    name: ClassVar[str] = "no noise"
+    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism for a table that is already public; refuse any other."""
+        if not space.is_zero:
+            raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
+        return cls(space)
+
+    @property
+    def scale(self) -> float:
+        """No noise: 0."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """No noise: 0."""
+        return 0.0
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Nothing is learnt beyond the public totals: the identity, G_0."""
+        from semidp.tradeoff import gaussian
+
+        return gaussian(0)
+
+    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros(self.space.shape, dtype=np.int64)
+
+    def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
+        """Return the public table; `values` and the randomness are not used."""
+        fixed = self.space.fixed_part()
+        return Measurement(np.rint(fixed).astype(np.int64), fixed, self.name, self.claim, True)
+
+
+def check_request(mechanism: type[Mechanism], space: SensitivitySpace, budget: Budget) -> None:
+    """Refuse a budget that a mechanism cannot satisfy, and a table that needs no noise."""
+    if budget.kind not in mechanism.kinds:
+        raise Refused(
+            f"{mechanism.name} cannot satisfy a {budget.kind} budget (it can: {', '.join(mechanism.kinds)}): "
+            f"use {KINDS[budget.kind]}"
+        )
+    if space.is_zero:
+        raise Refused("the published totals fix this table and no noise is needed: use NoNoise, as choose() does")
+
+
+def check_scale(square: Fraction) -> Fraction:
+    """Return σ² where counts plus noise of that scale fit in 63 bits; refuse it otherwise."""
+    if square > _LARGEST_SCALE**2:
+        raise Refused("the budget is so small that counts plus noise would not fit in 63 bits: use a larger budget")
+    return square
+
+
+def root_up(square: Fraction) -> float:
+    """Return a float of at least the square root.
+
+    >>> root_up(Fraction(6)) ** 2 >= 6
+    True
+    """
+    from semidp.exact import sqrt_up
+
+    return up(sqrt_up(square))
+
+
+def largest(holds: Any, start: Fraction = Fraction(1)) -> Fraction:
+    """Return nearly the largest number that satisfies a condition which holds below some threshold, from below.
+
+    The number has 40 significant bits, so that it is at most one part in 10¹² short.
+
+    >>> float(largest(lambda x: x * x <= 2))
+    1.4142135623...
+    """
+    low, high = start, start * 2
+    while not holds(low):
+        low, high = low / 2, low
+        if low.denominator.bit_length() > 200:
+            raise Refused("no noise scale meets this budget: use a larger delta")
+    while holds(high):
+        low, high = high, high * 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _weights(weights: ArrayLike, space: SensitivitySpace) -> NDArray[np.float64]:
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != tuple(space.shape):
+        raise InputError(f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}")
+    return array
+
+
+def _names(schema: Any) -> str:
+    return ", ".join(schema.names)
