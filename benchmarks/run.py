@@ -1,0 +1,66 @@
+"""Run every benchmark, print ratios against their targets, write them to a file, and fail below a target.
+
+``make bench`` calls this. Peers (OpenDP, PyDP) are installed into an environment of their own, so that what they pin
+never meets what semidp pins; each benchmark times both sides in one run and reports a ratio, never seconds.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PEERS = HERE.parent / ".venv-peers"
+PACKAGES = ("opendp", "python-dp", "numpy", "polars")
+SUITES = tuple(sorted(path.stem for path in HERE.glob("*.py") if path.stem not in {"run", "__init__"}))
+
+
+def peers_python() -> str:
+    """Return the interpreter of the peers' environment, building it on first use."""
+    python = PEERS / "bin" / "python"
+    if not python.exists():
+        print("installing the peers to compare with …", file=sys.stderr)
+        venv.create(PEERS, with_pip=True)
+        for package in PACKAGES:
+            done = subprocess.run([python, "-m", "pip", "install", "--quiet", package], capture_output=True)
+            if done.returncode:
+                print(f"{package} does not install here; benchmarks against it say so", file=sys.stderr)
+    return str(python)
+
+
+def main() -> int:
+    """Run the suites that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"some of: {', '.join(SUITES)} (default: all)")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "benchmarks.json")
+    options = parser.parse_args()
+    unknown = set(options.suites) - set(SUITES)
+    if unknown:
+        parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    os.environ.setdefault("SEMIDP_PEERS_PYTHON", peers_python())
+    sys.path.insert(0, str(HERE))
+
+    rows = []
+    for suite in options.suites or SUITES:
+        for row in importlib.import_module(suite).run():
+            rows.append({"suite": suite, **row})
+            verdict = "ok" if row["ok"] else "BELOW TARGET"
+            print(
+                f"{suite:12} {row['name']:64} {row['ratio']:>12.4g}  target {row['target']!s:>10}  {verdict}",
+                flush=True,
+            )
+    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "machine": platform.machine()}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps({"machine": machine, "results": rows}, indent=2) + "\n")
+    failed = [row for row in rows if not row["ok"]]
+    print(f"{len(rows) - len(failed)} of {len(rows)} at or above target; written to {options.out}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

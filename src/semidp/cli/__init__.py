@@ -1,0 +1,91 @@
+"""The command line: parse, call, print. One file a command; what they share is in `_options` and `_output`.
+
+A command raises `SemidpError` for everything a user can mend; here it becomes one sentence and exit code 2. Nothing
+else an exception says is printed, because messages of drivers and parsers quote data.
+"""
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import click
+import typer
+
+from semidp._version import __version__
+from semidp.cli.analyze import analyze
+from semidp.cli.guarantee import guarantee
+from semidp.errors import SemidpError
+
+app = typer.Typer(
+    name="semidp",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"semidp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def semidp(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
+
+
+app.command()(analyze)
+app.command()(guarantee)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code.
+
+    >>> run(["--version"])
+    semidp ...
+    0
+    """
+    try:
+        result = app(args=arguments, prog_name="semidp", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except SemidpError as error:
+        return _complain(str(error))
+    except click.ClickException as error:
+        return _complain(_usage(error))
+    except (click.Abort, KeyboardInterrupt):
+        _complain("interrupted; nothing was written")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except MemoryError:
+        return _complain("not enough memory for this table: use fewer features or coarser levels")
+    except Exception as error:
+        if os.environ.get("SEMIDP_DEBUG"):
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        # The message itself may quote data, so only its kind and place are shown.
+        return _complain(f"internal error ({type(error).__name__} at {where}); please report it") and 70
+
+
+def _complain(sentence: str) -> int:
+    typer.echo(f"semidp: {' '.join(sentence.split())}", err=True)
+    return 2
+
+
+def _usage(error: click.ClickException) -> str:
+    sentence = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{sentence}; see '{context.command_path} --help'" if context is not None else sentence

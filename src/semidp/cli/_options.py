@@ -1,0 +1,182 @@
+"""Options that several commands share, and what turns them into values of the library."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semidp.cli._output import Format, warn
+from semidp.errors import InputError, SchemaError
+from semidp.exact import exact
+from semidp.invariants import Margin
+from semidp.release import Plan, TableRequest, adjacency_from, budget_from
+from semidp.tables import Feature, Schema
+from semidp.tradeoff import Budget
+
+Data = Annotated[
+    str, typer.Argument(help="A CSV or Parquet file (a glob works), or a database address with --from.", metavar="DATA")
+]
+TableOption = Annotated[
+    str | None, typer.Option("--table", help="The features of the table, such as sex,region.", metavar="A,B")
+]
+Invariants = Annotated[
+    list[str] | None,
+    typer.Option("--invariant", help="A margin published exactly; repeat it. sex,region is joint.", metavar="A[,B]"),
+]
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="A TOML file of features, levels, bins and structural zeros.")
+]
+Levels = Annotated[list[str] | None, typer.Option("--levels", help="The levels of a feature.", metavar="FEATURE=A,B")]
+Bins = Annotated[
+    list[str] | None, typer.Option("--bins", help="The bin edges of a numeric feature.", metavar="FEATURE=0,18,65")
+]
+NullLevels = Annotated[
+    list[str] | None, typer.Option("--null-level", help="The level for missing values.", metavar="FEATURE=LEVEL")
+]
+LevelsFromData = Annotated[
+    bool,
+    typer.Option("--levels-from-data", help="Read undeclared levels from the data (a disclosure the report states)."),
+]
+Count = Annotated[str | None, typer.Option("--count", help="The column that holds counts.", metavar="COLUMN")]
+FromTable = Annotated[str | None, typer.Option("--from", help="The table of the database.", metavar="TABLE")]
+Where = Annotated[str | None, typer.Option("--where", help="Keep the records where this holds.", metavar="SQL")]
+Identity = Annotated[
+    str | None, typer.Option("--id", help="The column that identifies a person: one record each.", metavar="COLUMN")
+]
+AdjacencyOption = Annotated[
+    str | None,
+    typer.Option("--adjacency", help="worst-case (default), definition, or a number.", metavar="READING|N"),
+]
+AOption = Annotated[
+    str | None, typer.Option("--a", help="The same as --adjacency N: how many records move together.", metavar="N")
+]
+Epsilon = Annotated[str | None, typer.Option("--epsilon", help="The budget as (epsilon, delta).", metavar="NUMBER")]
+Rho = Annotated[str | None, typer.Option("--rho", help="The budget as zero-concentrated rho.", metavar="NUMBER")]
+Mu = Annotated[str | None, typer.Option("--mu", help="The budget as Gaussian mu.", metavar="NUMBER")]
+Delta = Annotated[
+    str | None,
+    typer.Option(
+        "--delta", help="Beside --epsilon: budget. Beside --rho or --mu: the reporting target.", metavar="NUMBER"
+    ),
+]
+Ledger = Annotated[
+    Path | None, typer.Option("--ledger", help="Charge this ledger before noise is drawn; it refuses past its budget.")
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Draw repeatable noise. The release is then marked not private.")
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="Print for people or for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings on stderr.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """Split ``a,b`` into names.
+
+    >>> names_of("sex, region")
+    ('sex', 'region')
+    """
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise InputError(f"{text!r} is not a list of names such as sex,region")
+    return names
+
+
+def budget_of(
+    epsilon: str | None, rho: str | None, mu: str | None, delta: str | None
+) -> tuple[Budget, Fraction | None]:
+    """Return the budget, and the reporting delta where `delta` is not part of it."""
+    inside = epsilon is not None
+    budget = budget_from({"epsilon": epsilon, "rho": rho, "mu": mu, "delta": delta if inside else None})
+    if budget is None:
+        raise InputError("give the privacy budget: one of --epsilon, --rho and --mu")
+    return budget, None if inside or delta is None else exact(delta, "--delta")
+
+
+def adjacency_of(adjacency: str | None, a: str | None) -> str:
+    """Return the one adjacency that was asked for; worst-case by default."""
+    if adjacency is not None and a is not None and adjacency != a:
+        raise InputError("--adjacency and --a disagree: give one of them")
+    return adjacency or a or "worst-case"
+
+
+def declared_features(
+    schema: Path | None, levels: Sequence[str] | None, bins: Sequence[str] | None, null_levels: Sequence[str] | None
+) -> Schema | None:
+    """Return what the schema file and the options declare, or None where they declare nothing."""
+    parts: dict[str, dict[str, object]] = {}
+    for option, key, entries in (("--levels", "levels", levels), ("--bins", "bins", bins)):
+        for entry in entries or ():
+            name, text = _assignment(option, entry)
+            parts.setdefault(name, {})[key] = names_of(text)
+    nulls = dict(_assignment("--null-level", entry) for entry in null_levels or ())
+    known = Schema.from_toml(read_text(schema, "--schema")) if schema else None
+    features = {feature.name: feature for feature in known.features} if known else {}
+    for name in {**parts, **nulls}:
+        if name in features and name in parts:
+            raise SchemaError(f"feature {name!r} is declared by --schema and by an option: keep one")
+        if name in features:
+            old = features[name]
+            features[name] = Feature(name, () if old.bins else old.levels, old.bins, nulls[name])
+        elif name in parts:
+            features[name] = Feature(name, null_level=nulls.get(name), **parts[name])  # type: ignore[arg-type]
+        else:
+            raise SchemaError(f"--null-level needs the levels of {name!r}: declare them with --levels or --bins")
+    return Schema(tuple(features.values()), known.structural_zeros if known else ()) if features else None
+
+
+def read_text(path: Path, option: str) -> str:
+    """Read a small text file that an option names."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"cannot read the file {path} that {option} names") from None
+
+
+def plan_of(
+    table: str | None,
+    invariants: Sequence[str] | None,
+    declared: Schema | None,
+    *,
+    adjacency: str,
+    count: str | None,
+    where: str | None,
+    identity: str | None,
+    levels_from_data: bool,
+    budget: Budget | None = None,
+    report_delta: Fraction | None = None,
+    mechanism: str = "auto",
+    fit: str = "integer",
+) -> Plan:
+    """Return the plan that the options of a command describe."""
+    margins = [Margin(*names_of(text)) for text in invariants or ()]
+    features = names_of(table) if table else ()
+    requests = (TableRequest(features, budget, mechanism, fit),) if features else ()  # type: ignore[arg-type]
+    extra = {} if report_delta is None else {"report_delta": report_delta}
+    return Plan(
+        requests,
+        tuple(margins),
+        declared.features if declared else (),
+        declared.structural_zeros if declared else (),
+        adjacency=adjacency_from(adjacency),
+        count=count,
+        where=where,
+        id=identity,
+        levels_from_data=levels_from_data,
+        **extra,
+    )
+
+
+def warn_all(sentences: Sequence[str], quiet: bool) -> None:
+    """Print warnings on stderr, unless asked to be quiet."""
+    for sentence in () if quiet else sentences:
+        warn(sentence)
+
+
+def _assignment(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name.strip() and equals and value.strip()):
+        raise InputError(f"{option} takes FEATURE=…, such as {option} sex=f,m, not {text!r}")
+    return name.strip(), value.strip()

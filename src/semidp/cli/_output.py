@@ -1,0 +1,84 @@
+"""What every command prints with: results on stdout, progress and warnings on stderr."""
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import typer
+
+from semidp.exact import plain
+from semidp.progress import Progress, silent
+
+SCHEMA_VERSION = 1
+"""The version of every JSON document that the command line prints; it grows when a field changes its meaning."""
+
+
+class Format(StrEnum):
+    """How a command prints its result."""
+
+    text = "text"
+    json = "json"
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print a result for machines, with its `schema_version` first."""
+    typer.echo(json.dumps(plain_values({"schema_version": SCHEMA_VERSION, **document}), indent=2, ensure_ascii=False))
+
+
+def plain_values(value: Any) -> Any:
+    """Turn arrays, fractions and infinities into what JSON can hold.
+
+    >>> plain_values({"rho": Fraction(1, 3), "l2": np.float64(2.0), "bound": math.inf})
+    {'rho': '1/3', 'l2': 2.0, 'bound': None}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain_values(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain_values(value.tolist())
+    if isinstance(value, np.generic):
+        return plain_values(value.item())
+    if isinstance(value, Fraction):
+        return int(value) if value.denominator == 1 else _number_or_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _number_or_text(value: Fraction) -> float | str:
+    text = plain(value)
+    return text if "/" in text else float(text)
+
+
+def warn(sentence: str) -> None:
+    """Print a warning on stderr."""
+    typer.echo(f"warning: {sentence}", err=True)
+
+
+@contextlib.contextmanager
+def progress_bar(quiet: bool = False) -> Iterator[Progress]:
+    """Yield a `Progress` that draws a bar on a terminal, and is silent anywhere else."""
+    if quiet or not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(task: str, done: float, total: float | None) -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(task, total=total)
+            bars.update(tasks[task], completed=done, total=total)
+
+        yield report

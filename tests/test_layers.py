@@ -1,0 +1,67 @@
+"""A module imports only from rows below its own: the picture in docs/how_it_works.md, executed."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "semidp"
+ROWS = [
+    {"errors", "progress", "exact", "files"},
+    {"tradeoff", "tables"},
+    {"noise", "invariants", "engines"},
+    {"guarantees", "sensitivity", "fit"},
+    {"knorm"},
+    {"mechanisms", "accounting"},
+    {"grouped", "inference", "plots"},
+    {"release"},
+    {"report", "audit", "studies"},
+    {"cli"},
+]
+BELOW_ALL = {"_version", "data"}
+ERRORS_AND_HELPERS = ROWS[0]
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def row(name: str) -> int:
+    return next(number for number, names in enumerate(ROWS) if name in names)
+
+
+def imported_rooms(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"semidp.{alias.name}" for alias in node.names] if node.module == "semidp" else [node.module]
+            found |= set(names)
+            assert node.level == 0, f"{path.name}: write imports in full"
+    return {name.split(".")[1] for name in found if name.startswith("semidp.")}
+
+
+MODULES = [path for path in PACKAGE.rglob("*.py") if room(path) not in {"__init__", "__main__", *BELOW_ALL}]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_from_rows_below_its_own(path: Path) -> None:
+    mine = room(path)
+    for other in imported_rooms(path) - {mine} - BELOW_ALL:
+        if mine in ERRORS_AND_HELPERS and other == "errors":
+            continue
+        if row(mine) == row("studies") and mine == "studies":
+            continue  # studies use the façade, checked below
+        assert row(other) < row(mine), f"{path.name} ({mine}) imports {other}"
+
+
+def test_studies_use_the_facade_only() -> None:
+    for path in (PACKAGE / "studies").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("semidp."):
+                assert node.module.startswith("semidp.studies"), f"{path.name} imports {node.module}"
+
+
+def test_every_room_has_a_row() -> None:
+    assert {room(path) for path in MODULES} <= set().union(*ROWS)

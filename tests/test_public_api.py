@@ -1,0 +1,53 @@
+"""The façade: explicit, complete, documented, and cheap to import."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import semidp
+
+HEAVY = (
+    "scipy.optimize",
+    "scipy.stats",
+    "duckdb",
+    "matplotlib",
+    "ortools",
+    "dp_accounting",
+    "flint",
+    "pandas",
+    "jinja2",
+)
+
+
+def test_all_is_sorted_complete_and_real() -> None:
+    public = {name for name in vars(semidp) if not name.startswith("_") and not inspect.ismodule(vars(semidp)[name])}
+    assert set(semidp.__all__) == public | {"__version__"}
+    assert list(semidp.__all__) == sorted(semidp.__all__)
+
+
+@pytest.mark.parametrize("name", [name for name in semidp.__all__ if name != "__version__"])
+def test_every_public_name_is_documented(name: str) -> None:
+    value = getattr(semidp, name)
+    if not inspect.isclass(value) and not inspect.isfunction(value):
+        return
+    assert value.__doc__, f"{name} has no docstring"
+    if inspect.isclass(value):
+        for member, function in vars(value).items():
+            if inspect.isfunction(function) and not member.startswith("_"):
+                assert inspect.getdoc(getattr(value, member)), f"{name}.{member} has no docstring"
+
+
+def test_import_touches_nothing_heavy() -> None:
+    code = f"import sys, semidp; print([m for m in {HEAVY!r} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_import_takes_under_half_a_second() -> None:
+    def best(code: str) -> float:
+        timed = f"import time; start = time.perf_counter(); {code}; print(time.perf_counter() - start)"
+        runs = [subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True) for _ in range(5)]
+        return min(float(run.stdout) for run in runs)
+
+    assert best("import semidp") < 0.5
