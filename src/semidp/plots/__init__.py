@@ -1,0 +1,10 @@
+"""Every picture of the package: functions from values to matplotlib figures, in one style.
+
+Nothing here computes a guarantee or reads a file. `style.png` and `style.svg` turn a figure into bytes or text.
+"""
+
+from semidp.plots.curves import loss_plot, tradeoff_plot
+from semidp.plots.style import png, svg
+from semidp.plots.tables import heatmap, moves_plot
+
+__all__ = ["heatmap", "loss_plot", "moves_plot", "png", "svg", "tradeoff_plot"]
