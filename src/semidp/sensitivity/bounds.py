@@ -1,0 +1,109 @@
+"""Certified upper bounds for the norms of any table with zero published margins.
+
+They need only the pattern of published margins and a, never the counts; proofs in docs/errata.md. Norms that are
+exact because a table attains them are found in `patterns` and `enumeration`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+LARGEST_SEARCH = 2000  # beyond this a the plain bound a² is used for Δ2²
+
+
+@dataclass(frozen=True)
+class Norms:
+    """The norms of a sensitivity space: Δ1, Δ2² and Δ∞, all whole numbers.
+
+    >>> Norms(4, 4, 1).scaled(3)
+    Norms(l1=12, l2_squared=36, linf=3)
+    """
+
+    l1: int
+    l2_squared: int
+    linf: int
+
+    def scaled(self, factor: int) -> "Norms":
+        """Return the norms of the space with every element multiplied by `factor`."""
+        return Norms(factor * self.l1, factor**2 * self.l2_squared, factor * self.linf)
+
+    def least(self, other: "Norms") -> "Norms":
+        """Return the smaller of each pair: two upper bounds make a better one."""
+        return Norms(min(self.l1, other.l1), min(self.l2_squared, other.l2_squared), min(self.linf, other.linf))
+
+    def most(self, other: "Norms") -> "Norms":
+        """Return the larger of each pair: what two elements attain together."""
+        return Norms(max(self.l1, other.l1), max(self.l2_squared, other.l2_squared), max(self.linf, other.linf))
+
+
+ONE_RECORD = Norms(2, 2, 1)
+"""The norms of S_DP: one record leaves a cell and enters another."""
+
+
+def certified_norms(a: int, features: Iterable[str], margins: Sequence[frozenset[str]], parity: bool = False) -> Norms:
+    """Bound the norms of tables with zero `margins` and positive part at most a.
+
+    With ρ* the fractional edge cover number of the features by the margins, Δ1 <= 2a and Δ∞ <= k = ⌊a (1 - 1/ρ*)⌋.
+    If every feature is published, the largest positive and negative entries sum to at most a, hence with
+    g(x) = ⌊a/x⌋ x² + (a mod x)²: Δ2² <= max {g(α) + g(β) : 1 <= β <= α <= k, α + β <= a}; else Δ2² <= 2a².
+
+    Parameters
+    ----------
+    a
+        How many records may move.
+    features
+        The features with at least two levels that can occur.
+    margins
+        What is published, as sets of features.
+    parity
+        Whether the positive part is always even, as for two disjoint blocks of which one has two levels.
+
+    Examples
+    --------
+    >>> certified_norms(3, "AB", [frozenset("A"), frozenset("B")])
+    Norms(l1=6, l2_squared=6, linf=1)
+    >>> certified_norms(3, "AB", [frozenset("A"), frozenset("B")], parity=True)
+    Norms(l1=4, l2_squared=4, linf=1)
+    >>> certified_norms(2, "ABC", [frozenset("AB"), frozenset("BC"), frozenset("AC")])
+    Norms(l1=0, l2_squared=0, linf=0)
+    """
+    if parity:
+        a -= a % 2
+    features = frozenset(features)
+    if not features or a == 0:
+        return Norms(0, 0, 0)
+    if not features <= frozenset().union(*margins):
+        return Norms(2 * a, 2 * a * a, a)
+    # rounding k up where the linear program is not exact only enlarges the bound
+    k = math.floor(a * (1 - 1 / edge_cover(features, margins)) + 1e-9)
+    if k == 0:
+        return Norms(0, 0, 0)
+    if a > LARGEST_SEARCH:
+        return Norms(2 * a, a * a, k)
+    pairs = ((alpha, min(alpha, a - alpha)) for alpha in range(1, k + 1))
+    squares = max(_packed(a, alpha) + max(_packed(a, b) for b in range(1, beta + 1)) for alpha, beta in pairs if beta)
+    return Norms(2 * a, squares, k)
+
+
+def edge_cover(features: frozenset[str], margins: Sequence[frozenset[str]]) -> float:
+    """Return ρ*: the least total weight on margins such that every feature has weight at least one.
+
+    >>> edge_cover(frozenset("ABC"), [frozenset("AB"), frozenset("BC"), frozenset("AC")])
+    1.5
+    """
+    useful = [margin & features for margin in margins if margin & features]
+    useful = [margin for margin in useful if not any(margin < other for other in useful)]
+    distinct = list(dict.fromkeys(useful))
+    if sum(len(margin) for margin in distinct) == len(features):
+        return float(len(distinct))  # disjoint: each one is needed in full
+    import numpy as np
+    from scipy.optimize import linprog
+
+    needs = -np.array([[feature in margin for margin in distinct] for feature in sorted(features)], dtype=float)
+    solved = linprog(np.ones(len(distinct)), A_ub=needs, b_ub=-np.ones(len(features)), method="highs")
+    return float(len(distinct) if solved.fun is None else solved.fun)
+
+
+def _packed(a: int, x: int) -> int:
+    """g(x): the largest sum of squares of whole numbers in 0..x that sum to a."""
+    return (a // x) * x * x + (a % x) ** 2

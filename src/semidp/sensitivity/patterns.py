@@ -1,0 +1,307 @@
+"""Exact norms of S_a where the published margins are disjoint, or share one common part: any size of table.
+
+A table with zero margins is a multiset λ of records that appear and a multiset μ of records that vanish; each
+published block pairs their levels off. So the search runs over pairs of integer partitions of at most a, and over the
+ways in which a block can pair them, never over cells. The result depends on the a largest counts of each block only.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.sensitivity.bounds import Norms
+from semidp.sensitivity.projection import Axes
+
+LARGEST_A = 6  # the pairings of 2a records are enumerated: 22482 of them at a = 6, 426833 at a = 7
+
+Partition = tuple[int, ...]
+Block = tuple[int, ...]  # the counts of a block's levels, largest first, capped at a
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One way to move records inside one slice: their multiplicities, and the level of each in each block."""
+
+    appear: Partition
+    vanish: Partition
+    levels: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # per block: level ranks of `appear` and of `vanish`
+
+    @property
+    def squares(self) -> int:
+        """The sum of squares of the cells."""
+        return sum(x * x for x in (*self.appear, *self.vanish))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The tables of one level of the common part: blocks of counts, and whether a feature is free to change."""
+
+    blocks: tuple[Block, ...]
+    size: int
+    free: bool
+
+    def widest(self, s: int) -> Pattern | None:
+        """Return the pattern of s records with the largest sum of squares, or None if s records cannot move."""
+        return _widest(self, s)
+
+    def tallest(self, s: int) -> int:
+        """Return the largest cell of a pattern of s records, 0 if there is none."""
+        return _tallest(self, s)
+
+
+@cache
+def _widest(part: Slice, s: int) -> Pattern | None:
+    for appear, vanish in _candidates(part, s):
+        if found := _realise(part, appear, vanish):
+            return found
+    return None
+
+
+@cache
+def _tallest(part: Slice, s: int) -> int:
+    for appear, vanish in sorted(_candidates(part, s), key=lambda pair: -pair[0][0]):
+        if _realise(part, appear, vanish):
+            return appear[0]
+    return 0
+
+
+def _candidates(part: Slice, s: int) -> list[tuple[Partition, Partition]]:
+    """Pairs of partitions of s, widest first, larger part first (a move and its negative count once)."""
+    if s > part.size:
+        return []
+    every = list(partitions(s))
+    pairs = [(x, y) for x in every for y in every if x >= y and (part.free or x[0] + y[0] <= s)]
+    return sorted(pairs, key=lambda pair: -sum(v * v for side in pair for v in side))
+
+
+def partitions(total: int, largest: int | None = None) -> Iterator[Partition]:
+    """Iterate over the partitions of a whole number into parts in decreasing order.
+
+    >>> list(partitions(3))
+    [(3,), (2, 1), (1, 1, 1)]
+    """
+    if total == 0:
+        yield ()
+        return
+    for first in range(min(total, largest or total), 0, -1):
+        for rest in partitions(total - first, first):
+            yield (first, *rest)
+
+
+@cache
+def pairings(appear: Partition, vanish: Partition) -> tuple[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], ...]:
+    """Return every way to split the parts of two partitions into groups whose two sums agree.
+
+    >>> len(pairings((1, 1), (1, 1))), len(pairings((2,), (1, 1)))
+    (3, 1)
+    """
+
+    def split(
+        left: tuple[int, ...], right: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]:
+        if not left:
+            yield ()
+            return
+        first, others = left[0], left[1:]
+        for more in range(len(others) + 1):
+            for chosen in combinations(others, more):
+                group = (first, *chosen)
+                wanted = sum(appear[i] for i in group)
+                for size in range(1, len(right) + 1):
+                    for partners in combinations(right, size):
+                        if sum(vanish[j] for j in partners) == wanted:
+                            rest = tuple(i for i in others if i not in chosen)
+                            for tail in split(rest, tuple(j for j in right if j not in partners)):
+                                yield ((group, partners), *tail)
+
+    return tuple(split(tuple(range(len(appear))), tuple(range(len(vanish)))))
+
+
+def _realise(part: Slice, appear: Partition, vanish: Partition) -> Pattern | None:
+    """Choose a pairing for each block so that no record that appears equals one that vanishes."""
+    everything = (1 << (len(appear) * len(vanish))) - 1
+    options = [_options(block, appear, vanish) for block in part.blocks]
+    if not all(options):
+        return None
+    reach = [0] * (len(options) + 1)
+    for i in range(len(options) - 1, -1, -1):
+        reach[i] = reach[i + 1]
+        for mask in options[i]:
+            reach[i] |= mask
+    dead: set[tuple[int, int]] = set()
+
+    def choose(i: int, missing: int) -> list[int] | None:
+        if i == len(options):
+            return None if missing else []
+        if missing & ~reach[i] or (i, missing) in dead:
+            return None
+        for mask in options[i]:
+            rest = choose(i + 1, missing & ~mask)
+            if rest is not None:
+                return [mask, *rest]
+        dead.add((i, missing))
+        return None
+
+    chosen = choose(0, 0 if part.free else everything)
+    if chosen is None:
+        return None
+    levels = [_levels(option[mask], appear, vanish) for option, mask in zip(options, chosen, strict=True)]
+    return Pattern(appear, vanish, tuple(levels))
+
+
+@cache
+def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Any]:
+    """The pairings that fit a block's counts, by the set of pairs (as bits) that they put on different levels."""
+    found: dict[int, Any] = {}
+    for pairing in pairings(appear, vanish):
+        sums = sorted((sum(appear[i] for i in group) for group, _ in pairing), reverse=True)
+        if len(sums) > len(block) or any(used > there for used, there in zip(sums, block, strict=False)):
+            continue
+        together = 0
+        for group, partners in pairing:
+            for i in group:
+                for j in partners:
+                    together |= 1 << (i * len(vanish) + j)
+        found.setdefault(~together & ((1 << (len(appear) * len(vanish))) - 1), pairing)
+    kept: dict[int, Any] = {}
+    for mask in sorted(found, key=lambda mask: -mask.bit_count()):
+        if not any(mask & ~other == 0 for other in kept):
+            kept[mask] = found[mask]
+    return kept
+
+
+def _levels(pairing: Any, appear: Partition, vanish: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Give the groups of a pairing the ranks of levels: the largest group the level with the largest count."""
+    ranked = sorted(pairing, key=lambda group: -sum(appear[i] for i in group[0]))
+    up, down = [0] * len(appear), [0] * len(vanish)
+    for rank, (group, partners) in enumerate(ranked):
+        for i in group:
+            up[i] = rank
+        for j in partners:
+            down[j] = rank
+    return tuple(up), tuple(down)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTable:
+    """A table whose published margins are disjoint once their common part is fixed.
+
+    Parameters
+    ----------
+    shape
+        The shape of the table.
+    common
+        The axes that all margins share.
+    blocks
+        The other axes of each margin.
+    margins
+        The published counts, with the axes of ``sorted(common + block)``.
+    n
+        The number of records.
+    """
+
+    shape: Axes
+    common: Axes
+    blocks: tuple[Axes, ...]
+    margins: tuple[NDArray[np.int64], ...] = field(repr=False)
+    n: int
+
+    @classmethod
+    def of(
+        cls, shape: Axes, margins: Sequence[Axes], values: Sequence[NDArray[np.int64]], n: int
+    ) -> "BlockTable | None":
+        """Return the table if its margins have this form, else None."""
+        common: set[int] = set.intersection(*map(set, margins)) if len(margins) > 1 else set()
+        blocks = [tuple(axis for axis in margin if axis not in common) for margin in margins]
+        if sum(map(len, blocks)) > len({axis for block in blocks for axis in block}):
+            return None
+        return cls(shape, tuple(sorted(common)), tuple(blocks), tuple(values), n)
+
+    @property
+    def free(self) -> Axes:
+        """The axes that no margin publishes and that have a choice of levels."""
+        bound = {*self.common, *(axis for block in self.blocks for axis in block)}
+        return tuple(axis for axis, size in enumerate(self.shape) if axis not in bound and size > 1)
+
+    @cached_property
+    def matrices(self) -> list[NDArray[np.int64]]:
+        """Each margin as a matrix: levels of the common part by levels of the block."""
+        found = []
+        for block, values in zip(self.blocks, self.margins, strict=True):
+            axes = sorted({*self.common, *block})
+            order = [axes.index(axis) for axis in (*self.common, *block)]
+            sizes = [self.shape[axis] for axis in self.common]
+            found.append(np.transpose(values, order).reshape(int(np.prod(sizes, dtype=np.int64)), -1))
+        return found
+
+    def slices(self, a: int) -> list[tuple[Slice, list[int]]]:
+        """Return the distinct slices with, for each, up to a levels of the common part where it occurs."""
+        if not self.matrices:
+            return [(Slice((), min(self.n, a), bool(self.free)), [0])]
+        parts = [np.minimum(-np.sort(-matrix, axis=1)[:, :a], a) for matrix in self.matrices]
+        sizes = np.minimum(self.matrices[0].sum(axis=1, keepdims=True), a)
+        rows, first, inverse = np.unique(np.hstack([*parts, sizes]), axis=0, return_index=True, return_inverse=True)
+        del first
+        found = []
+        widths = np.cumsum([part.shape[1] for part in parts])[:-1]
+        for kind, row in enumerate(rows):
+            if row[-1]:
+                blocks = sorted(tuple(int(x) for x in piece if x) for piece in np.split(row[:-1], widths))
+                where = np.flatnonzero(inverse.ravel() == kind)[:a]
+                found.append((Slice(tuple(blocks), int(row[-1]), bool(self.free)), [int(z) for z in where]))
+        return found
+
+    def norms(self, a: int) -> tuple[Norms, NDArray[np.int64] | None]:
+        """Return the exact norms for positive parts of at most a records, and a table that attains Δ2.
+
+        >>> rows, columns = np.array([5, 5, 5]), np.array([4, 6, 5])
+        >>> BlockTable.of((3, 3), [(0,), (1,)], [rows, columns], 15).norms(3)[0]
+        Norms(l1=6, l2_squared=6, linf=1)
+        """
+        # best[s]: the widest choice of s records over the slices seen so far, as (squares, [(pattern, level)])
+        best: dict[int, tuple[int, list[tuple[Pattern, int]]]] = {0: (0, [])}
+        tallest = 0
+        for part, places in self.slices(a):
+            tallest = max(tallest, *(part.tallest(s) for s in range(1, a + 1)))
+            for place in places:
+                for done in sorted(best, reverse=True):
+                    for s in range(1, a - done + 1):
+                        pattern = part.widest(s)
+                        if pattern is not None:
+                            squares = best[done][0] + pattern.squares
+                            if squares > best.get(done + s, (0, []))[0]:
+                                best[done + s] = (squares, [*best[done][1], (pattern, place)])
+        squares, chosen = max(best.values(), key=lambda entry: entry[0])
+        norms = Norms(2 * max(best), squares, tallest)
+        return norms, self.table(chosen) if chosen else None
+
+    def table(self, chosen: Sequence[tuple[Pattern, int]]) -> NDArray[np.int64]:
+        """Write patterns, each at one level of the common part, as a table."""
+        result = np.zeros(self.shape, dtype=np.int64)
+        for pattern, place in chosen:
+            order = sorted(range(len(self.matrices)), key=lambda i: self._key(i, place))
+            for sign, counts, side in ((1, pattern.appear, 0), (-1, pattern.vanish, 1)):
+                for part, count in enumerate(counts):
+                    cell = [0] * len(self.shape)
+                    self._set(cell, self.common, place)
+                    for rank, i in enumerate(order):
+                        levels = np.argsort(-self.matrices[i][place], kind="stable")
+                        self._set(cell, self.blocks[i], int(levels[pattern.levels[rank][side][part]]))
+                    if self.free:
+                        cell[self.free[0]] = side
+                    result[tuple(cell)] += sign * count
+        return result
+
+    def _key(self, i: int, place: int) -> tuple[int, ...]:
+        return tuple(int(x) for x in -np.sort(-self.matrices[i][place]) if x)
+
+    def _set(self, cell: list[int], axes: Axes, flat: int) -> None:
+        if axes:
+            where = np.unravel_index(flat, [self.shape[axis] for axis in axes])
+            for axis, level in zip(axes, where, strict=True):
+                cell[axis] = int(level)
