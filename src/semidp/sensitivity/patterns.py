@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from semidp.sensitivity.projection import Axes
 LARGEST_A = 6  # the pairings of 2a records are enumerated: 22482 of them at a = 6, 426833 at a = 7
 
 Partition = tuple[int, ...]
+Pairing = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # groups: positions in one partition, in the other
 Block = tuple[int, ...]  # the counts of a block's levels, largest first, capped at a
 
 
@@ -94,16 +94,14 @@ def partitions(total: int, largest: int | None = None) -> Iterator[Partition]:
 
 
 @cache
-def pairings(appear: Partition, vanish: Partition) -> tuple[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], ...]:
+def pairings(appear: Partition, vanish: Partition) -> tuple[Pairing, ...]:
     """Return every way to split the parts of two partitions into groups whose two sums agree.
 
     >>> len(pairings((1, 1), (1, 1))), len(pairings((2,), (1, 1)))
     (3, 1)
     """
 
-    def split(
-        left: tuple[int, ...], right: tuple[int, ...]
-    ) -> Iterator[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]:
+    def split(left: tuple[int, ...], right: tuple[int, ...]) -> Iterator[Pairing]:
         if not left:
             yield ()
             return
@@ -155,9 +153,9 @@ def _realise(part: Slice, appear: Partition, vanish: Partition) -> Pattern | Non
 
 
 @cache
-def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Any]:
+def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pairing]:
     """The pairings that fit a block's counts, by the set of pairs (as bits) that they put on different levels."""
-    found: dict[int, Any] = {}
+    found: dict[int, Pairing] = {}
     for pairing in pairings(appear, vanish):
         sums = sorted((sum(appear[i] for i in group) for group, _ in pairing), reverse=True)
         if len(sums) > len(block) or any(used > there for used, there in zip(sums, block, strict=False)):
@@ -168,14 +166,14 @@ def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, An
                 for j in partners:
                     together |= 1 << (i * len(vanish) + j)
         found.setdefault(~together & ((1 << (len(appear) * len(vanish))) - 1), pairing)
-    kept: dict[int, Any] = {}
+    kept: dict[int, Pairing] = {}
     for mask in sorted(found, key=lambda mask: -mask.bit_count()):
         if not any(mask & ~other == 0 for other in kept):
             kept[mask] = found[mask]
     return kept
 
 
-def _levels(pairing: Any, appear: Partition, vanish: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _levels(pairing: Pairing, appear: Partition, vanish: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Give the groups of a pairing the ranks of levels: the largest group the level with the largest count."""
     ranked = sorted(pairing, key=lambda group: -sum(appear[i] for i in group[0]))
     up, down = [0] * len(appear), [0] * len(vanish)
@@ -245,8 +243,7 @@ class BlockTable:
             return [(Slice((), min(self.n, a), bool(self.free)), [0])]
         parts = [np.minimum(-np.sort(-matrix, axis=1)[:, :a], a) for matrix in self.matrices]
         sizes = np.minimum(self.matrices[0].sum(axis=1, keepdims=True), a)
-        rows, first, inverse = np.unique(np.hstack([*parts, sizes]), axis=0, return_index=True, return_inverse=True)
-        del first
+        rows, inverse = np.unique(np.hstack([*parts, sizes]), axis=0, return_inverse=True)
         found = []
         widths = np.cumsum([part.shape[1] for part in parts])[:-1]
         for kind, row in enumerate(rows):

@@ -149,10 +149,8 @@ def _independent(domain: Mask, one: Axes, other: Axes) -> bool:
 
 
 def _is_product(domain: Mask) -> bool:
-    sides = [
-        int(domain.any(axis=tuple(a for a in range(domain.ndim) if a != axis)).sum()) for axis in range(domain.ndim)
-    ]
-    return math.prod(sides) == int(domain.sum())
+    levels = [int((sum_over(domain, (axis,)) > 0).sum()) for axis in range(domain.ndim)]
+    return math.prod(levels) == int(domain.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +246,8 @@ class LeastSquaresProjection:
         rows = self.operator.shape[0]
         if rows > DENSE_MARGIN_CELLS:
             raise Refused(
-                f"the published margins have {rows:,} cells on an irregular domain, and the dimension and variances are "
-                f"computed for at most {DENSE_MARGIN_CELLS:,}: declare fewer structural zeros, or publish coarser margins"
+                f"the published margins have {rows:,} cells on an irregular domain, and dimension and variances are known "
+                f"for at most {DENSE_MARGIN_CELLS:,}: declare fewer structural zeros, or publish coarser margins"
             )
         values, vectors = np.linalg.eigh((self.operator @ self.operator.T).toarray())
         kept = values > values[-1] * 1e-11

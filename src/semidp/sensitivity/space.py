@@ -162,9 +162,8 @@ class SensitivitySpace:
         found: dict[Axes, Counts] = {}
         for margin in self.dataspace.margins:
             names = [name for name in margin.names if name in self.schema.names]
-            found[self.schema.axes(names)] = (
-                self.dataspace.value(margin).margin(names).counts if names else _total(self)
-            )
+            value = self.dataspace.value(margin)
+            found[self.schema.axes(names)] = value.margin(names).counts if names else _total(self)
         whole = [axes for axes in sorted(found) if not any(set(axes) < set(other) for other in found)]
         return [(axes, found[axes]) for axes in whole] or [((), _total(self))]
 
