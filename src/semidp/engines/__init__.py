@@ -1,0 +1,262 @@
+"""From files, data frames and databases to tables of counts: the only part that opens a source of data.
+
+DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is the rest. Both answer one contract
+(`contract.py`); declared levels, bins, nulls and errors are handled once, here. What is published lives in `release`.
+"""
+
+import datetime
+import math
+import os
+from collections.abc import Sequence
+from decimal import Decimal
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.engines.contract import (
+    BAD_COUNT,
+    BAD_OUTCOME,
+    BELOW,
+    LARGEST_COUNT,
+    MISSING_OUTCOME,
+    NOT_A_NUMBER,
+    Key,
+    Measure,
+    Outcome,
+    Records,
+    require,
+)
+from semidp.errors import DataError, InputError
+from semidp.tables import Feature, Schema, Table, level_text
+
+__all__ = ["Outcome", "Source", "open_source"]
+
+MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
+MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
+
+
+def open_source(
+    data: Any,
+    *,
+    table: str | None = None,
+    count: str | None = None,
+    where: str | None = None,
+    id: str | None = None,
+) -> "Source":
+    """Open a source of records.
+
+    Parameters
+    ----------
+    data
+        The path of a CSV or Parquet file, or a glob of them; a data frame (pandas, polars, Arrow); an Ibis table; or
+        a database address such as ``postgres://user@host/database`` (the password comes from the environment,
+        SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
+        ``spark://local`` for Spark in this process. Every value of a CSV file is text, and an empty one is missing.
+    table
+        The table to read at a database address; on Spark also the path of Parquet files.
+    count
+        The column that holds counts, where each row stands for several records.
+    where
+        A condition in the engine's SQL that keeps some of the records. It may depend on the record alone, so it
+        cannot hold a query of its own; in a CSV file its columns compare as numbers where they must.
+    id
+        The column that names the person. Every person may have one record, and no record may lack one; this is
+        checked now.
+
+    Examples
+    --------
+    >>> from importlib.resources import files
+    >>> from semidp.tables import Feature, Schema
+    >>> with open_source(files("semidp") / "data" / "ucb_admissions.csv", count="count") as source:
+    ...     genders = source.levels("gender")
+    ...     table = source.counts(Schema([Feature("gender", genders)]))
+    >>> genders, table.counts
+    (('Female', 'Male'), array([1835, 2691]))
+    """
+    if count is not None and id is not None:
+        raise InputError("a row with a count stands for several people, so count and id cannot both be given")
+    source = Source(_records(data, table, where), count)
+    try:
+        source._check(id)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+class Source:
+    """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with`` block."""
+
+    def __init__(self, records: Records, count: str | None = None) -> None:
+        self._records = records
+        self._count = count
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        return tuple(self._records.columns)
+
+    def levels(self, name: str) -> tuple[str, ...]:
+        """Return the levels that occur, numbers in numeric order and before text.
+
+        They are data: use them only for a feature that an invariant publishes, or state the disclosure.
+        """
+        require(self._records.columns, name)
+        values, _, _ = self._records.grouped([Key(name)], Measure(), MAX_LEVELS + 2)
+        levels = {text for text in map(value_text, values) if text is not None}
+        if len(levels) > MAX_LEVELS:
+            raise DataError(
+                f"column {name!r} has more than {MAX_LEVELS:,} distinct values: give it bins, or declare its levels"
+            )
+        if not levels:
+            raise DataError(f"column {name!r} holds no value, so it has no levels: declare them")
+        return tuple(sorted(levels, key=_numbers_first))
+
+    def counts(self, schema: Schema) -> Table:
+        """Count the records of each cell of `schema`; other columns are ignored.
+
+        Missing values (unless the feature has a null level), values that are no declared level, counts that are not
+        whole, and counts in impossible cells raise `DataError`, which names the feature and never a value.
+        """
+        return Table(schema, self._totals(schema, None))
+
+    def sums(self, schema: Schema, outcome: Outcome) -> NDArray[np.int64]:
+        """Sum the quantised `outcome` over the records of each cell, in steps of its grid.
+
+        >>> from semidp.tables import Feature, Schema
+        >>> records = {"ward": np.array(["a", "a", "b"]), "score": np.array([50.0, 120.0, 7.4])}
+        >>> with open_source(records) as source:
+        ...     source.sums(Schema([Feature("ward", ["a", "b"])]), Outcome("score", 0, 100, steps=100))
+        array([150,   7])
+        """
+        require(self._records.columns, outcome.column, number_for="an outcome must")
+        return self._totals(schema, outcome)
+
+    def close(self) -> None:
+        """Close the file or connection, unless it was opened elsewhere."""
+        self._records.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Source(columns: {', '.join(self.columns())})"
+
+    def _check(self, id: str | None) -> None:
+        if self._count is not None:
+            require(self._records.columns, self._count, number_for="a count column must")
+        if id is not None:
+            require(self._records.columns, id)
+            records, present, distinct = self._records.occurrences(id)
+            if present < records:
+                raise DataError(f"the id column {id!r} has missing values: every record needs the id of its person")
+            if distinct < present:
+                raise DataError(
+                    f"the id column {id!r} names someone twice, and the guarantee covers one record per person: "
+                    "keep or combine one record of each"
+                )
+
+    def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
+        keys = []
+        for feature in schema.features:
+            needs = None if feature.bins is None else "bins need"
+            require(self._records.columns, feature.name, number_for=needs)
+            keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
+        # More groups than this can only come from undeclared values, one of which is then among those fetched.
+        limit = min(math.prod(size + 3 for size in schema.shape) + 1, MAX_GROUPS)
+        *values, totals, faults = self._records.grouped(keys, Measure(self._count, outcome), limit)
+        codes = [_codes(feature, column) for feature, column in zip(schema.features, values, strict=True)]
+        _refuse(max(faults, default=0), self._count, outcome)
+        if sum(map(int, totals)) >= 2**62:
+            raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
+        cells = np.zeros(schema.size, dtype=np.int64)
+        np.add.at(cells, np.ravel_multi_index(tuple(codes), schema.shape), np.array(totals, dtype=np.int64))
+        return cells.reshape(schema.shape)
+
+
+def value_text(value: object) -> str | None:
+    """Write what an engine returned as the text of a level, by the rule of `level_text`; None if it is missing.
+
+    Decimals print as the numbers they are and timestamps at midnight as dates, since engines differ in these types.
+
+    >>> [value_text(value) for value in (2.0, True, Decimal("1.50"), datetime.datetime(2020, 1, 2), math.nan)]
+    ['2', 'true', '1.5', '2020-01-02', None]
+    """
+    if value is None or value != value:
+        return None
+    if isinstance(value, Decimal):
+        return format(value.to_integral_value() if value == value.to_integral_value() else value.normalize(), "f")
+    if isinstance(value, datetime.datetime):
+        midnight = value.time() == datetime.time() and value.tzinfo is None
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    return level_text(value)
+
+
+def _records(data: Any, table: str | None, where: str | None) -> Records:
+    if type(data).__module__.partition(".")[0] == "ibis":
+        _no_table(table)
+        from semidp.engines.ibis import IbisRecords
+
+        return IbisRecords.of(data, where)
+    if isinstance(data, str) and "://" in data:
+        from semidp.engines.ibis import IbisRecords
+
+        return IbisRecords.at(data, table, where)
+    _no_table(table)
+    from semidp.engines.duck import DuckRecords
+
+    if isinstance(data, (str, os.PathLike)):
+        return DuckRecords.of_files(os.fspath(data), where)
+    return DuckRecords.of_frame(data, where)
+
+
+def _no_table(table: str | None) -> None:
+    if table is not None:
+        raise InputError(
+            f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db"
+        )
+
+
+def _codes(feature: Feature, values: Sequence[Any]) -> NDArray[np.intp]:
+    """Return each group's position among the feature's levels; refuse missing and undeclared values."""
+    if feature.bins is None:
+        texts = [value_text(value) for value in values]
+        distinct = list(dict.fromkeys(texts))
+        code = dict(zip(distinct, feature.codes(np.array(distinct, dtype=object)), strict=True))
+        return np.array([code[text] for text in texts], dtype=np.intp)
+    if NOT_A_NUMBER in values:
+        raise DataError(f"feature {feature.name!r} has bins but its values are not all numbers")
+    if BELOW in values:
+        raise DataError(
+            f"feature {feature.name!r} has values below its first bin: extend the schema, or correct the data"
+        )
+    if None in values and feature.null_level is None:
+        raise DataError(
+            f"feature {feature.name!r} has missing values: declare a null level for it, or remove those records"
+        )
+    missing = -1 if feature.null_level is None else feature.levels.index(feature.null_level)
+    return np.array([missing if value is None else value for value in values], dtype=np.intp)
+
+
+def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
+    if fault == BAD_COUNT:
+        raise DataError(
+            f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT} and no missing values"
+        )
+    if fault and outcome is not None:
+        wrong = {MISSING_OUTCOME: "missing values", BAD_OUTCOME: "values that are not numbers"}[fault]
+        raise DataError(f"the outcome {outcome.column!r} has {wrong}: leave those records out, with a WHERE say")
+
+
+def _numbers_first(text: str) -> tuple[bool, float, str]:
+    try:
+        number = float(text)
+    except ValueError:
+        return (True, 0.0, text)
+    return (False, number, text) if math.isfinite(number) else (True, 0.0, text)

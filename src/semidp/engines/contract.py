@@ -1,0 +1,131 @@
+"""What every engine must answer, and the words in which it may fail.
+
+`Records` is the contract of three methods that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
+what to add up. Turning the answer into a `Table` is done once, in the package itself, for all engines alike.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol, TypeVar
+
+from semidp.errors import InputError, SchemaError, SemidpError
+from semidp.exact import exact, plain
+
+LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
+
+# What a bin's key may say instead of the bin's number.
+BELOW = -1
+NOT_A_NUMBER = -2
+
+# What may be wrong with what a record adds, worst last.
+FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A numeric column, clipped to declared bounds and rounded to a declared grid record by record.
+
+    A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper - lower) * steps
+    + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers of known sensitivity. The bounds
+    are declared, never read from the data.
+
+    Examples
+    --------
+    >>> score = Outcome("score", 0, 100, steps=1000)
+    >>> score.width
+    Fraction(1, 10)
+    >>> Outcome("score", 100, 0, steps=10)
+    Traceback (most recent call last):
+    semidp.errors.InputError: the bounds of 'score' must be increasing: got 100 and 0
+    """
+
+    column: str
+    lower: Fraction
+    upper: Fraction
+    steps: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lower", exact(self.lower, f"the lower bound of {self.column!r}"))
+        object.__setattr__(self, "upper", exact(self.upper, f"the upper bound of {self.column!r}"))
+        if not float(self.lower) < float(self.upper) or math.isinf(float(self.upper) - float(self.lower)):
+            raise InputError(
+                f"the bounds of {self.column!r} must be increasing: got {plain(self.lower)} and {plain(self.upper)}"
+            )
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or not 1 <= self.steps <= 2**32:
+            raise InputError(f"the grid of {self.column!r} must have from 1 to 2^32 steps")
+
+    @property
+    def width(self) -> Fraction:
+        """The width of one step of the grid: a sum of steps times this, plus `lower` a record, is the sum."""
+        return (self.upper - self.lower) / self.steps
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column to group by: its values as they are, or the number of the bin that they fall in."""
+
+    column: str
+    edges: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What one row adds to its group: 1 or its count, times 1 or its quantised outcome."""
+
+    count: str | None = None
+    outcome: Outcome | None = None
+
+
+class Records(Protocol):
+    """The records of one source, after its WHERE: what an engine must answer."""
+
+    columns: Mapping[str, bool]
+    """Every column's name, and whether its values can be read as numbers."""
+
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
+        """Return at most `limit` groups, columnwise: each key's values, the totals, the worst fault of each group.
+
+        The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
+        """
+        ...
+
+    def occurrences(self, column: str) -> tuple[int, int, int]:
+        """Return the numbers of records, of values of `column` that are present, and of distinct ones."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file or connection."""
+        ...
+
+
+def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:
+    """Refuse a column that is not there, or that must hold numbers (for what is said) and cannot."""
+    if name not in columns:
+        raise SchemaError(f"there is no column {name!r}; the columns are {', '.join(columns)}")
+    if number_for is not None and not columns[name]:
+        raise SchemaError(f"column {name!r} does not hold numbers, which {number_for}: convert it, in a view say")
+
+
+def quietly(action: Callable[[], Result], failure: SemidpError) -> Result:
+    """Return what `action` returns, or raise `failure` with no trace of what went wrong inside.
+
+    The messages of engines and drivers quote data. They are dropped here, not chained: not even the exception's
+    context keeps one.
+
+    >>> from semidp.errors import DataError
+    >>> quietly(lambda: int("a secret"), DataError("the data could not be read"))
+    Traceback (most recent call last):
+    semidp.errors.DataError: the data could not be read
+    """
+    # Not `raise ... from None`: that hides the cause from a printed traceback, but keeps it as the error's context.
+    try:
+        return action()
+    except (SemidpError, MemoryError):
+        raise
+    except Exception:
+        pass
+    raise failure

@@ -1,0 +1,273 @@
+"""CSV files, Parquet files and data frames, grouped by DuckDB in this process.
+
+Nothing is written: the database is in memory and may not spill to disk. Once its files are named it can open no
+other, load no extension and change no setting. What the groups mean is decided in the package, not here.
+"""
+
+import contextlib
+import glob
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from semidp.engines.contract import (
+    BAD_COUNT,
+    BAD_OUTCOME,
+    BELOW,
+    FINE,
+    LARGEST_COUNT,
+    MISSING_OUTCOME,
+    NOT_A_NUMBER,
+    Key,
+    Measure,
+    Outcome,
+    quietly,
+)
+from semidp.errors import DataError, InputError
+
+_SETTINGS = {
+    "temp_directory": "",  # spilling would leave confidential records on disk
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",  # a WHERE must not reach the caller's variables
+}
+# Levels are text as it stands ("01" is not "1"); nothing may be skipped, padded or taken for a comment.
+_CSV = "header = true, skip = 0, comment = '', null_padding = false, ignore_errors = false, nullstr = ''"
+_SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet"}
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
+_TEXTS = ("VARCHAR", "ENUM")
+_FAILED = "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or memory ran out"
+
+
+class DuckRecords:
+    """The records of files or of a data frame, seen through DuckDB."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
+        self.columns: Mapping[str, bool] = {name: _numeric(kind) or _text(kind) for name, kind in self._types.items()}
+
+    @classmethod
+    def of_files(cls, pattern: str, where: str | None) -> "DuckRecords":
+        """Open a CSV or Parquet file, or every file that a glob matches."""
+        files, kind = _files(pattern)
+        connection = _connect()
+        names = f"[{', '.join(map(_quoted_text, files))}]"
+        texts = f"read_csv({names}, all_varchar = true, {_CSV})"
+        unreadable = DataError(
+            f"{pattern} could not be read as {kind.upper() if kind == 'csv' else 'Parquet'}: check that the file is "
+            "whole, that its records have the same columns, and that its text is UTF-8"
+        )
+        reader = texts if kind == "csv" else f"read_parquet({names})"
+        _confine(connection, files)
+        quietly(lambda: connection.execute(f"CREATE VIEW source AS SELECT * FROM {reader}"), unreadable)
+        return cls._of_source(connection, where, f"read_csv({names}, {_CSV})" if kind == "csv" else None)
+
+    @classmethod
+    def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
+        """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays."""
+        connection = _connect()
+        quietly(
+            lambda: connection.register("source", frame),
+            InputError(
+                f"a {type(frame).__name__} cannot be read: give a path, a database address, a data frame (pandas, "
+                "polars, Arrow) or an Ibis table"
+            ),
+        )
+        _confine(connection, ())
+        return cls._of_source(connection, where, None)
+
+    @classmethod
+    def _of_source(cls, connection: Any, where: str | None, sniffed: str | None) -> "DuckRecords":
+        if where is None:
+            connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
+        else:
+            _filter(connection, where, sniffed)
+        return cls(connection)
+
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
+        """Group by `keys`; see the contract."""
+        selected = ", ".join([*map(self._key, keys), *self._measure(measure)])
+        positions = ", ".join(str(position) for position in range(1, len(keys) + 1))
+        rows = self._rows(f"SELECT {selected} FROM records GROUP BY {positions} LIMIT {limit}")
+        return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(len(keys) + 2)]
+
+    def occurrences(self, column: str) -> tuple[int, int, int]:
+        """Count records, present values and distinct values; see the contract."""
+        name = _quoted_name(column)
+        ((records, present, distinct),) = self._rows(
+            f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM records"
+        )
+        return records, present, distinct
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = quietly(lambda: self._connection.execute(sql).fetchall(), DataError(_FAILED))
+        return rows
+
+    def _key(self, key: Key) -> str:
+        if key.edges is None:
+            return _quoted_name(key.column)
+        raw, number = _quoted_name(key.column), self._number(key.column)
+        first, *others = key.edges
+        cases = [
+            f"WHEN {raw} IS NULL OR isnan({number}) THEN NULL",
+            f"WHEN {number} IS NULL THEN {NOT_A_NUMBER}",
+            f"WHEN {number} < {_double(first)} THEN {BELOW}",
+            *(f"WHEN {number} < {_double(edge)} THEN {position}" for position, edge in enumerate(others)),
+        ]
+        return f"CASE {' '.join(cases)} ELSE {len(others)} END"
+
+    def _measure(self, measure: Measure) -> tuple[str, str]:
+        adds, faults = "", []
+        if measure.count is not None:
+            number = self._number(measure.count)
+            good = f"({number} >= 0 AND {number} < {LARGEST_COUNT} AND {number} = floor({number}))"
+            adds = f"CASE WHEN {good} THEN CAST({number} AS BIGINT) ELSE 0 END"
+            faults.append(f"WHEN {good} IS NOT TRUE THEN {BAD_COUNT}")
+        if measure.outcome is not None:
+            raw, number = _quoted_name(measure.outcome.column), self._number(measure.outcome.column)
+            steps = self._steps(measure.outcome)
+            adds = f"CAST({adds} AS HUGEINT) * {steps}" if adds else steps
+            faults.append(f"WHEN {raw} IS NULL OR isnan({number}) THEN {MISSING_OUTCOME}")
+            faults.append(f"WHEN {number} IS NULL THEN {BAD_OUTCOME}")
+        total = f"CAST(sum({adds}) AS HUGEINT)" if adds else "count(*)"
+        return total, f"max(CASE {' '.join(faults)} ELSE {FINE} END)" if faults else str(FINE)
+
+    def _steps(self, outcome: Outcome) -> str:
+        number, low, high = self._number(outcome.column), float(outcome.lower), float(outcome.upper)
+        clipped = f"least(greatest(coalesce({number}, {_double(low)}), {_double(low)}), {_double(high)})"
+        scaled = f"({clipped} - {_double(low)}) / {_double(high - low)} * {_double(outcome.steps)}"
+        return f"CAST(floor({scaled} + {_double(0.5)}) AS BIGINT)"
+
+    def _number(self, column: str) -> str:
+        cast = "TRY_CAST" if _text(self._types[column]) else "CAST"
+        return f"{cast}({_quoted_name(column)} AS DOUBLE)"
+
+
+def _connect() -> Any:
+    import duckdb
+
+    return duckdb.connect(":memory:", config=_SETTINGS)
+
+
+def _confine(connection: Any, files: Sequence[str]) -> None:
+    """Leave the connection these files and nothing else."""
+    allowed = ", ".join(_quoted_text(file) for file in files)
+    connection.execute(f"SET allowed_paths = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _files(pattern: str) -> tuple[list[str], str]:
+    """Return the files that `pattern` names, and whether they are CSV or Parquet."""
+    found = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+    if not found:
+        raise InputError(f"there is no file {pattern}")
+    if any(Path(file).is_dir() for file in found):
+        raise InputError(f"{pattern} is a folder: name its files, as in '{os.path.join(pattern, '*.parquet')}'")
+    kinds = {_kind(file) for file in found}
+    if len(kinds) > 1:
+        raise InputError(f"{pattern} matches both CSV and Parquet files: name one kind")
+    unreadable = [file for file in found if not os.access(file, os.R_OK)]
+    if unreadable:
+        raise InputError(f"the file {unreadable[0]} may not be read: check its permissions")
+    return [os.path.abspath(file) for file in found], kinds.pop()
+
+
+def _kind(file: str) -> str:
+    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() not in (".gz", ".zst")]
+    if not suffixes or suffixes[-1] not in _SUFFIXES:
+        raise InputError(f"the name {file} does not say what it holds: end it in .csv, .tsv, .csv.gz or .parquet")
+    return _SUFFIXES[suffixes[-1]]
+
+
+def _filter(connection: Any, where: str, sniffed: str | None) -> None:
+    """Make the view `records` of what `where` keeps.
+
+    The values of a CSV file are text. A condition that does not fit text, such as age >= 18, is read with the
+    columns that look like numbers as numbers.
+    """
+    hint = "" if sniffed is None else ", and convert text with CAST(column AS DOUBLE)"
+    failure = InputError(
+        "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': check "
+        f"its names and quotes{hint}"
+    )
+    quietly(lambda: _single_condition(connection, where), failure)
+    plain = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{where}\n)"
+    if sniffed is None or _fits_text(connection, where):
+        quietly(lambda: connection.execute(plain), failure)
+        return
+    columns = quietly(lambda: connection.execute(f"DESCRIBE SELECT * FROM {sniffed}").fetchall(), failure)
+    quietly(lambda: connection.execute(_typed_view(columns, where)), failure)
+
+
+def _fits_text(connection: Any, where: str) -> bool:
+    with contextlib.suppress(Exception):
+        connection.execute(f"EXPLAIN SELECT * FROM source WHERE (\n{where}\n)")
+        return True
+    return False
+
+
+def _typed_view(columns: Sequence[tuple[Any, ...]], where: str) -> str:
+    """Return the view `records` whose WHERE sees numbers and whose columns are the text that they were read from."""
+    names = [(_quoted_name(name), _numeric(kind) and kind != "BOOLEAN") for name, kind, *_ in columns]
+    aside = "_" * max(len(name) for name, _ in names)  # longer than any name, so that it hides none
+    texts = [f"{name} AS {aside}{position}" for position, (name, _) in enumerate(names)]
+    typed = [f"CAST({name} AS DOUBLE) AS {name}" if number else name for name, number in names]
+    back = [f"{aside}{position} AS {name}" for position, (name, _) in enumerate(names)]
+    inner = f"SELECT {', '.join([*texts, *typed])} FROM source"
+    return f"CREATE TEMP VIEW records AS SELECT {', '.join(back)} FROM ({inner}) WHERE (\n{where}\n)"
+
+
+def _single_condition(connection: Any, where: str) -> None:
+    """Refuse a text that is not one expression on its own, or that holds a query: then it may depend on others.
+
+    The parser's own account of the text is compared with that of a bare expression, so that closing the bracket
+    early, a second statement or any further clause shows.
+    """
+
+    def parsed(text: str) -> tuple[list[Any], str]:
+        answer = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()[0][0]
+        (statement,) = json.loads(answer)["statements"]
+        return statement["node"].pop("select_list"), json.dumps(statement)
+
+    expressions, around = parsed(where)
+    if len(expressions) != 1 or around != parsed("true")[1] or {"SUBQUERY", "WINDOW"} & set(_classes(expressions)):
+        raise ValueError
+
+
+def _classes(tree: Any) -> Iterator[str]:
+    """Yield the class of every expression in the parser's account of a text."""
+    if isinstance(tree, dict):
+        yield from [tree["class"]] if isinstance(tree.get("class"), str) else []
+        yield from itertools.chain.from_iterable(_classes(part) for part in tree.values())
+    elif isinstance(tree, list):
+        yield from itertools.chain.from_iterable(_classes(part) for part in tree)
+
+
+def _numeric(kind: str) -> bool:
+    return kind.removeprefix("U").startswith(_NUMBERS) and not kind.endswith("]")
+
+
+def _text(kind: str) -> bool:
+    return kind.startswith(_TEXTS) and not kind.endswith("]")
+
+
+def _double(number: float) -> str:
+    return f"CAST('{float(number)!r}' AS DOUBLE)"
+
+
+def _quoted_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quoted_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
