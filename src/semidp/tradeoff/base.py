@@ -1,0 +1,232 @@
+"""What a tradeoff function can do: evaluate, group, compose, convert to (epsilon, delta), and compare.
+
+The families live beside this file (smooth, polygons, composition). Which pairs of datasets a curve protects is the
+business of guarantees.
+"""
+
+import enum
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semidp.errors import InputError
+from semidp.exact import Number, exact
+from semidp.tradeoff.balls import least
+
+Floats = npt.NDArray[np.float64]
+ROUNDOFF = 2.0**-52
+"""Spacing of floats at 1: every rounding margin is a multiple of it."""
+
+_TIE = 1e-9
+
+
+class Order(enum.Enum):
+    """How one curve stands to another; "stronger" means more private, that is pointwise at least as high.
+
+    >>> Order.STRONGER.reversed()
+    <Order.WEAKER: 'weaker'>
+    """
+
+    EQUAL = "equal"
+    STRONGER = "stronger"
+    WEAKER = "weaker"
+    NOT_COMPARABLE = "not comparable"
+
+    def reversed(self) -> "Order":
+        """Return the same statement seen from the other side.
+
+        >>> Order.EQUAL.reversed()
+        <Order.EQUAL: 'equal'>
+        """
+        return {Order.STRONGER: Order.WEAKER, Order.WEAKER: Order.STRONGER}.get(self, self)
+
+    @classmethod
+    def of(cls, below: bool, above: bool) -> "Order":
+        """Return the order of a curve that is somewhere below (`below`), somewhere above (`above`) another.
+
+        >>> Order.of(below=True, above=True)
+        <Order.NOT_COMPARABLE: 'not comparable'>
+        """
+        if below and above:
+            return cls.NOT_COMPARABLE
+        return cls.WEAKER if below else cls.STRONGER if above else cls.EQUAL
+
+
+class Tradeoff(ABC):
+    """A tradeoff function f: nondecreasing, convex, continuous, ``f(x) <= x``.
+
+    ``f(alpha)`` is the smallest type II error of a test between two datasets at type I error ``1 - alpha`` (Cho and
+    Awan, Section 2; Dong, Roth and Su 2022 use ``alpha`` for the type I error). Values are never above the true curve
+    and claims (`delta`, `epsilon`) never below the true number, whatever the rounding.
+    """
+
+    @abstractmethod
+    def __call__(self, alpha: npt.ArrayLike) -> Any:
+        """Return ``f(alpha)``, a float or an array of the shape of `alpha`, rounded down."""
+
+    @abstractmethod
+    def group(self, k: int) -> "Tradeoff":
+        """Return the curve for k records, ``f∘…∘f`` k times (Cho and Awan, Section 2.2)."""
+
+    @abstractmethod
+    def delta(self, epsilon: Number) -> float:
+        """Return the smallest delta at which (epsilon, delta)-DP follows, rounded up.
+
+        ``delta(eps) = sup_a [1 - e^eps (1 - a) - f(a)]``, the duality of Dong, Roth and Su (2022).
+        """
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact parameters as plain JSON values; `tradeoff_from_json` reads them back."""
+
+    def epsilon(self, delta: Number) -> float:
+        """Return the smallest epsilon at which (epsilon, delta)-DP follows, rounded up; infinity if there is none."""
+        target = proportion(delta, "delta")
+        if target == 1:
+            return 0.0
+        return least(lambda epsilon: self.delta(Fraction(epsilon)) <= target)
+
+    def compose(self, *others: "Tradeoff") -> "Tradeoff":
+        """Return ``f ⊗ g ⊗ …``, the curve of all mechanisms together.
+
+        Closed form among Gaussians and wherever zCDP meets a curve that implies zCDP; privacy-loss distributions
+        otherwise.
+        """
+        from semidp.tradeoff.composition import compose
+
+        return compose(self, *others)
+
+    def symmetric(self) -> "Tradeoff":
+        """Return the curve that holds for both orders of a pair: ``max(f, f^-1)``.
+
+        Adjacency is symmetric, so nothing is lost and often something gained.
+        """
+        return self
+
+    def compare(self, other: "Tradeoff") -> Order:
+        """Return how this curve stands to `other`, pointwise.
+
+        Exact within a family. Between families the curves are compared through delta(epsilon) on a grid that
+        reaches into the far tails and holds every kink; differences below one part in 10^9 count as none.
+        """
+        grid = np.union1d(self._landmarks(), other._landmarks())
+        ours = np.concatenate([side._deltas(grid) for side in self._sides(other)])
+        theirs = np.concatenate([side._deltas(grid) for side in other._sides(self)])
+        return Order.of(below=bool(np.any(ours > theirs * (1 + _TIE))), above=bool(np.any(theirs > ours * (1 + _TIE))))
+
+    def implied_rho(self) -> Fraction | None:
+        """Return an exact rho such that rho-zCDP follows, or None where none is known."""
+        return Fraction(0) if self.is_trivial else None
+
+    def implied_mu_squared(self) -> Fraction | None:
+        """Return the exact square of a mu such that mu-GDP follows, or None where none is known."""
+        return Fraction(0) if self.is_trivial else None
+
+    def implied_epsilon(self) -> Fraction | None:
+        """Return an exact epsilon such that pure epsilon-DP follows, or None where none is known."""
+        return Fraction(0) if self.is_trivial else None
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the curve is its own inverse."""
+        return True
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether ``f(x) = x``: the two datasets cannot be told apart at all."""
+        return False
+
+    @abstractmethod
+    def _landmarks(self) -> Floats:
+        """Epsilons (>= 0) at which a comparison should look: all kinks, and far into the tail."""
+
+    def _deltas(self, epsilons: Floats) -> Floats:
+        """`delta` for many epsilons >= 0: as cautious, perhaps a little less tight, and fast."""
+        return np.array([self.delta(Fraction(float(epsilon))) for epsilon in epsilons])
+
+    def _reflected(self) -> "Tradeoff":
+        """The curve with the two datasets exchanged."""
+        return self
+
+    def _sides(self, other: "Tradeoff") -> Iterable["Tradeoff"]:
+        both = not (self.is_symmetric and other.is_symmetric)
+        return (self, self._reflected()) if both else (self,)
+
+
+def probabilities(alpha: npt.ArrayLike) -> Floats:
+    """Return `alpha` as an array of floats in [0, 1], or refuse.
+
+    >>> probabilities([0, 0.5])
+    array([0. , 0.5])
+    >>> probabilities(float("nan"))
+    Traceback (most recent call last):
+    semidp.errors.InputError: alpha must lie between 0 and 1
+    """
+    array = np.asarray(alpha, dtype=np.float64)
+    if not np.all((array >= 0) & (array <= 1)):
+        raise InputError("alpha must lie between 0 and 1")
+    return array
+
+
+def like(values: npt.ArrayLike, alpha: npt.ArrayLike) -> Any:
+    """Return a float where the caller gave a number, else the array.
+
+    >>> like(np.array(0.25), 0.5)
+    0.25
+    """
+    array = np.asarray(values, dtype=np.float64)
+    return float(array) if np.ndim(alpha) == 0 else array
+
+
+def nonnegative(value: Number, name: str) -> Fraction:
+    """Return `value` as an exact fraction that is not negative, or refuse.
+
+    >>> nonnegative(-1, "epsilon")
+    Traceback (most recent call last):
+    semidp.errors.InputError: epsilon must be 0 or more, not -1
+    """
+    number = exact(value, name)
+    if number < 0:
+        raise InputError(f"{name} must be 0 or more, not {value}")
+    return number
+
+
+def proportion(value: Number, name: str) -> Fraction:
+    """Return `value` as an exact fraction in [0, 1], or refuse.
+
+    >>> proportion(2, "delta")
+    Traceback (most recent call last):
+    semidp.errors.InputError: delta must lie between 0 and 1, not 2
+    """
+    number = exact(value, name)
+    if not 0 <= number <= 1:
+        raise InputError(f"{name} must lie between 0 and 1, not {value}")
+    return number
+
+
+def group_size(k: int) -> int:
+    """Return `k` as a whole number of at least 1, or refuse.
+
+    >>> group_size(0)
+    Traceback (most recent call last):
+    semidp.errors.InputError: a group must have 1 or more records, not 0
+    """
+    if isinstance(k, bool) or int(k) != k or k < 1:
+        raise InputError(f"a group must have 1 or more records, not {k}")
+    return int(k)
+
+
+def tail(reach: float) -> Floats:
+    """Return epsilons from 0 to `reach`, close together at both small and large values.
+
+    >>> tail(4.0)[[0, -1]]
+    array([0., 4.])
+    """
+    if not math.isfinite(reach) or reach <= 0:
+        return np.array([0.0])
+    return np.union1d(np.linspace(0.0, reach, 129), np.geomspace(reach * 1e-6, reach, 65))

@@ -1,0 +1,127 @@
+"""How much privacy loss may be spent, in exact numbers.
+
+A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked out elsewhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+from semidp.errors import InputError
+from semidp.exact import Number, exact, plain, positive
+from semidp.tradeoff.base import Tradeoff
+from semidp.tradeoff.polygons import Approximate
+from semidp.tradeoff.smooth import ZCDP, Gaussian
+
+Kind = Literal["zcdp", "gdp", "pure", "approximate"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A privacy-loss budget: ``Budget.zcdp(rho)``, ``.gdp(mu)``, ``.pure(epsilon)``, ``.approximate(epsilon, delta)``.
+
+    >>> Budget.zcdp("0.1").rho
+    Fraction(1, 10)
+    >>> Budget.approximate(1, "1e-9").tradeoff()
+    Approximate(epsilon0=Fraction(1, 1), delta0=Fraction(1, 1000000000), size=1)
+    >>> print(Budget.gdp(0.5))
+    mu = 0.5 (Gaussian DP)
+    """
+
+    kind: Kind
+    rho: Fraction | None = None
+    mu: Fraction | None = None
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
+
+    @classmethod
+    def zcdp(cls, rho: Number) -> "Budget":
+        """Return rho-zCDP.
+
+        >>> Budget.zcdp(0)
+        Traceback (most recent call last):
+        semidp.errors.InputError: rho must be above 0, not 0
+        """
+        return cls("zcdp", rho=positive(rho, "rho"))
+
+    @classmethod
+    def gdp(cls, mu: Number) -> "Budget":
+        """Return mu-GDP.
+
+        >>> Budget.gdp(1).mu
+        Fraction(1, 1)
+        """
+        return cls("gdp", mu=positive(mu, "mu"))
+
+    @classmethod
+    def pure(cls, epsilon: Number) -> "Budget":
+        """Return pure epsilon-DP.
+
+        >>> Budget.pure("1/3").epsilon
+        Fraction(1, 3)
+        """
+        return cls("pure", epsilon=positive(epsilon, "epsilon"), delta=Fraction(0))
+
+    @classmethod
+    def approximate(cls, epsilon: Number, delta: Number) -> "Budget":
+        """Return (epsilon, delta)-DP with delta strictly between 0 and 1.
+
+        >>> Budget.approximate(1, 1)
+        Traceback (most recent call last):
+        semidp.errors.InputError: delta must be below 1, not 1
+        """
+        small = positive(delta, "delta")
+        if small >= 1:
+            raise InputError(f"delta must be below 1, not {delta}")
+        return cls("approximate", epsilon=positive(epsilon, "epsilon"), delta=small)
+
+    def tradeoff(self) -> Tradeoff:
+        """Return the budget as a tradeoff function.
+
+        >>> Budget.pure(1).tradeoff().epsilon(0)
+        1.0
+        """
+        if self.rho is not None:
+            return ZCDP(self.rho)
+        if self.mu is not None:
+            return Gaussian(self.mu**2)
+        assert self.epsilon is not None
+        return Approximate(self.epsilon, self.delta or Fraction(0))
+
+    def __str__(self) -> str:
+        if self.rho is not None:
+            return f"rho = {plain(self.rho)} (zero-concentrated DP)"
+        if self.mu is not None:
+            return f"mu = {plain(self.mu)} (Gaussian DP)"
+        assert self.epsilon is not None
+        if not self.delta:
+            return f"epsilon = {plain(self.epsilon)} (pure DP)"
+        return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)} (approximate DP)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the budget as plain values, exact numbers as text.
+
+        >>> Budget.zcdp(0.5).to_json()
+        {'kind': 'zcdp', 'rho': '0.5'}
+        """
+        numbers = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
+        return {"kind": self.kind, **{name: plain(x) for name, x in numbers.items() if x is not None}}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Budget":
+        """Read what `to_json` wrote.
+
+        >>> Budget.from_json({"kind": "gdp", "mu": "0.5"}) == Budget.gdp("1/2")
+        True
+        """
+        kind = value.get("kind")
+        if kind == "zcdp":
+            return cls.zcdp(value["rho"])
+        if kind == "gdp":
+            return cls.gdp(value["mu"])
+        if kind == "pure":
+            return cls.pure(value["epsilon"])
+        if kind == "approximate":
+            return cls.approximate(exact(value["epsilon"]), exact(value["delta"]))
+        raise InputError(f"a budget is one of {', '.join(get_args(Kind))}, not {kind!r}")

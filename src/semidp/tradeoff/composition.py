@@ -1,0 +1,211 @@
+"""The curve of several mechanisms together, ``f ⊗ g ⊗ …``, and of groups facing such a composition.
+
+A composition keeps its parts exactly and computes numbers only when asked, so it is commutative and associative by
+construction and small on disk. The arithmetic of privacy losses is in losses.
+"""
+
+import functools
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semidp.exact import Number, down, up
+from semidp.tradeoff.base import (
+    ROUNDOFF,
+    Floats,
+    Order,
+    Tradeoff,
+    group_size,
+    like,
+    nonnegative,
+    probabilities,
+    proportion,
+)
+from semidp.tradeoff.losses import Losses, convolve_all
+from semidp.tradeoff.smooth import ZCDP, Gaussian
+
+_CELLS = 1 << 16  # of the grid that carries the sum of all losses, each side of zero
+_NEGLIGIBLE = 1e-18
+_DOTS = 1024  # epsilons at which a long list of deltas is computed exactly
+
+
+def compose(*parts: Tradeoff) -> Tradeoff:
+    """Return ``f1 ⊗ … ⊗ fk``: Gaussian, zCDP, or a `Composed` that keeps the parts.
+
+    Gaussians add their mu²; where a part is known by its rho alone and all others imply zCDP, the rhos add; otherwise
+    privacy-loss distributions decide, pessimistically. Parts are symmetrised first.
+
+    >>> compose(Gaussian(Fraction(1)), ZCDP(Fraction(2)))
+    ZCDP(rho=Fraction(5, 2))
+    """
+    flat = [piece.symmetric() for part in parts for piece in (part.parts if isinstance(part, Composed) else (part,))]
+    kept = [part for part in flat if not part.is_trivial]
+    if not kept:
+        return Gaussian(Fraction(0))
+    squares = [part.implied_mu_squared() for part in kept]
+    if all(square is not None for square in squares):
+        return Gaussian(sum((square for square in squares if square is not None), Fraction(0)))
+    rhos = [part.implied_rho() for part in kept]
+    if any(isinstance(part, ZCDP) for part in kept) and all(rho is not None for rho in rhos):
+        return ZCDP(sum((rho for rho in rhos if rho is not None), Fraction(0)))
+    kept = _merged(kept)
+    return kept[0] if len(kept) == 1 else Composed(tuple(kept))
+
+
+def _merged(parts: list[Tradeoff]) -> list[Tradeoff]:
+    """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are equal values."""
+    square = sum((part.mu_squared for part in parts if isinstance(part, Gaussian)), Fraction(0))
+    rho = sum((part.rho for part in parts if isinstance(part, ZCDP)), Fraction(0))
+    sums = [part for part in (Gaussian(square), ZCDP(rho)) if not part.is_trivial]
+    rest = [part for part in parts if not isinstance(part, (Gaussian, ZCDP))]
+    return [*sums, *sorted(rest, key=lambda part: json.dumps(part.to_json(), sort_keys=True))]
+
+
+class Numeric(Tradeoff):
+    """A symmetric curve known by the corners of its power function, in floats that claim too little."""
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats]:
+        return self._compute_curve()
+
+    def _compute_curve(self) -> tuple[Floats, Floats]:
+        raise NotImplementedError
+
+    def __call__(self, alpha: npt.ArrayLike) -> Any:
+        a = probabilities(alpha)
+        sizes, powers = self._curve
+        rising, first = np.unique(powers, return_index=True)
+        values = np.maximum(
+            1 - np.interp(1 - a, sizes, powers) * (1 + 4 * ROUNDOFF) - ROUNDOFF,
+            np.interp(a, rising, sizes[first]) * (1 - 8 * ROUNDOFF),
+        )
+        return like(np.clip(values, 0.0, a), alpha)
+
+    def group(self, k: int) -> Tradeoff:
+        return self if group_size(k) == 1 else Grouped(self, k)
+
+    def delta(self, epsilon: Number) -> float:
+        e = nonnegative(epsilon, "epsilon")
+        pure = self.implied_epsilon()
+        if pure is not None and e >= pure:
+            return 0.0
+        return float(self._deltas(np.array([down(e)]))[0])
+
+    def epsilon(self, delta: Number) -> float:
+        target = down(proportion(delta, "delta"))
+        pure = self.implied_epsilon()
+        sizes, powers = self._curve
+        best = math.inf
+        if powers[0] <= target:
+            held = (sizes > 0) & (powers > target)
+            ratios = (powers[held] - target) / sizes[held]
+            best = max(math.log(ratios.max(initial=1.0)), 0.0) * (1 + 8 * ROUNDOFF) + 8 * ROUNDOFF
+        return best if pure is None else min(best, up(pure))
+
+    def compare(self, other: Tradeoff) -> Order:
+        return Order.EQUAL if self == other else super().compare(other)
+
+    def _landmarks(self) -> Floats:
+        sizes, powers = self._curve
+        held = (sizes > 0) & (powers > powers[0])
+        last = math.log(float(np.max((powers[held] - powers[0]) / sizes[held], initial=1.0)))
+        return np.append(np.linspace(0.0, last, 129), 2 * last + 1)
+
+    def _deltas(self, epsilons: Floats) -> Floats:
+        if len(epsilons) > _DOTS:  # delta is convex in e^epsilon, so connecting dots stays above it
+            dots = np.unique(np.append(epsilons[:: len(epsilons) // _DOTS], [epsilons.min(), epsilons.max()]))
+            return np.interp(np.exp(epsilons), np.exp(dots), self._deltas(dots) * (1 + 16 * ROUNDOFF))
+        sizes, powers = self._curve
+        powers = powers * (1 + 2 * ROUNDOFF)
+        with np.errstate(over="ignore", invalid="ignore"):
+            best = [np.nanmax(powers - factor * sizes) for factor in np.exp(epsilons) * (1 - 8 * ROUNDOFF)]
+        deltas: Floats = np.clip(np.array(best), 0.0, 1.0)
+        return deltas
+
+
+@dataclass(frozen=True)
+class Composed(Numeric):
+    """``f1 ⊗ … ⊗ fk`` of parts that have no common closed form. Built by `compose`."""
+
+    parts: tuple[Tradeoff, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "composed", "parts": [part.to_json() for part in self.parts]}
+
+    def implied_epsilon(self) -> Fraction | None:
+        return _total([part.implied_epsilon() for part in self.parts])
+
+    def implied_rho(self) -> Fraction | None:
+        return _total([part.implied_rho() for part in self.parts])
+
+    @cached_property
+    def step(self) -> float:
+        """The spacing of the grid of privacy losses: a power of two, fixed by the parts alone."""
+        reaches = [_reach(part) for part in self.parts]
+        spreads = [
+            min(max(2.6 * part.delta(0), reach / 9), reach) for part, reach in zip(self.parts, reaches, strict=True)
+        ]
+        variance = sum(spread**2 for spread in spreads)
+        width = min(sum(reaches), 9 * math.sqrt(variance) + variance)
+        return 2.0 ** math.floor(math.log2(width / _CELLS))
+
+    def _compute_curve(self) -> tuple[Floats, Floats]:
+        losses = [Losses.of(part._deltas, self.step, _reach(part)) for part in self.parts]
+        return convolve_all(losses).power_curve()
+
+
+@dataclass(frozen=True)
+class Grouped(Numeric):
+    """``f∘…∘f`` (k times) of a numeric curve: composition first, then the group."""
+
+    curve: Numeric
+    size: int
+
+    def group(self, k: int) -> Tradeoff:
+        return Grouped(self.curve, self.size * group_size(k))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "grouped", "of": self.curve.to_json(), "group": self.size}
+
+    def implied_epsilon(self) -> Fraction | None:
+        pure = self.curve.implied_epsilon()
+        return None if pure is None else pure * self.size
+
+    def implied_rho(self) -> Fraction | None:
+        rho = self.curve.implied_rho()
+        return None if rho is None else rho * self.size**2
+
+    def _compute_curve(self) -> tuple[Floats, Floats]:
+        once = self.curve._curve
+        return functools.reduce(lambda inner, _: _after(once, inner), range(self.size - 1), once)
+
+
+def _after(outer: tuple[Floats, Floats], inner: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Return the corners of the power function ``outer(inner(size))``, powers rounded up."""
+    rising, first = np.unique(inner[1], return_index=True)
+    reached = outer[0][outer[0] > inner[1][0]]
+    sizes = np.union1d(inner[0], np.interp(reached, rising, inner[0][first]))
+    powers = np.interp(np.interp(sizes, *inner), *outer) * (1 + 32 * ROUNDOFF)
+    return sizes, np.minimum(np.maximum.accumulate(powers), 1.0)
+
+
+def _total(values: list[Fraction | None]) -> Fraction | None:
+    return None if any(value is None for value in values) else sum((v for v in values if v is not None), Fraction(0))
+
+
+@functools.lru_cache(maxsize=4096)
+def _reach(part: Tradeoff) -> float:
+    """Return the loss beyond which a part has next to no mass."""
+    pure = part.implied_epsilon()
+    if pure is not None:
+        return up(pure)
+    marks = part._landmarks()
+    deltas = part._deltas(marks)
+    enough = deltas <= deltas[-1] + _NEGLIGIBLE
+    return float(marks[int(np.argmax(enough))]) or float(marks[-1])

@@ -1,0 +1,288 @@
+"""The smooth families: Gaussian(mu), ZCDP(rho) and Laplace(epsilon), each with closed forms for everything.
+
+Each is closed under grouping: the noise distributions behind them are log-concave (or, for zCDP, the bound is of that
+form), so a shift by k records is the same curve with a larger parameter.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from semidp.exact import Number, down, plain, sqrt_up, up
+from semidp.tradeoff.balls import Ball, above, ball, sharp
+from semidp.tradeoff.base import (
+    ROUNDOFF,
+    Floats,
+    Order,
+    Tradeoff,
+    group_size,
+    like,
+    nonnegative,
+    probabilities,
+    tail,
+)
+
+_DEEPEST = 37.0  # standard deviations at which a normal tail leaves the range of floats
+
+
+@dataclass(frozen=True)
+class Gaussian(Tradeoff):
+    """``G_mu(a) = Phi(Phi^-1(a) - mu)``, kept by the exact square of mu so that sqrt(6)/sigma needs no rounding.
+
+    >>> Gaussian(Fraction(6)).compose(Gaussian(Fraction(3))).group(2)
+    Gaussian(mu_squared=Fraction(36, 1))
+    """
+
+    mu_squared: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu_squared", nonnegative(self.mu_squared, "the square of mu"))
+
+    @property
+    def mu(self) -> Fraction:
+        """Return mu: exact where its square is a perfect square, else rounded up by at most 2^-64.
+
+        >>> Gaussian(Fraction(9, 4)).mu
+        Fraction(3, 2)
+        """
+        return sqrt_up(self.mu_squared)
+
+    def __call__(self, alpha: npt.ArrayLike) -> Any:
+        a = probabilities(alpha)
+        z = special.ndtri(a) - up(self.mu)
+        # ndtri and ndtr err by a few units; an error dz in z multiplies a tail by exp(|z| dz)
+        values = np.zeros(a.shape)
+        inside = np.isfinite(z)
+        values[inside] = special.ndtr(z[inside]) * (1 - 16 * ROUNDOFF * (2 + z[inside] ** 2))
+        values[a == 1] = 1.0
+        return like(np.clip(values, 0.0, a), alpha)
+
+    def group(self, k: int) -> "Gaussian":
+        return Gaussian(self.mu_squared * group_size(k) ** 2)
+
+    def delta(self, epsilon: Number) -> float:
+        e = nonnegative(epsilon, "epsilon")
+        if self.mu_squared == 0:
+            return 0.0
+
+        def profile() -> Ball:
+            mu = ball(self.mu_squared).sqrt()
+            return _normal_tail(ball(e) / mu - mu / 2) - ball(e).exp() * _normal_tail(ball(e) / mu + mu / 2)
+
+        return above(sharp(profile))
+
+    def compare(self, other: Tradeoff) -> Order:
+        if isinstance(other, Gaussian):
+            return Order.of(self.mu_squared > other.mu_squared, self.mu_squared < other.mu_squared)
+        return super().compare(other)
+
+    def implied_mu_squared(self) -> Fraction:
+        return self.mu_squared
+
+    def implied_rho(self) -> Fraction:
+        return self.mu_squared / 2
+
+    @property
+    def is_trivial(self) -> bool:
+        return self.mu_squared == 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "gaussian", "mu_squared": plain(self.mu_squared)}
+
+    def _landmarks(self) -> Floats:
+        mu = up(self.mu)
+        return tail(mu * (_DEEPEST + mu / 2))
+
+    def _deltas(self, epsilons: Floats) -> Floats:
+        mu = up(self.mu)
+        if mu == 0:
+            return np.zeros(epsilons.shape)
+        z = epsilons / mu - mu / 2
+        first, second = special.ndtr(-z), np.exp(epsilons + special.log_ndtr(-z - mu))
+        deltas = (first - second) + 32 * ROUNDOFF * (1 + z**2) * first
+        far = z > 0  # both terms share the factor phi(z); without it they cancel less
+        y = z[far]
+        mills = [np.sqrt(np.pi / 2) * special.erfcx(x / np.sqrt(2)) for x in (y, y + mu)]
+        density = np.exp(-(y**2) / 2) / np.sqrt(2 * np.pi) * (1 + 8 * ROUNDOFF * (1 + y**2))
+        deltas[far] = density * (mills[0] * (1 + 16 * ROUNDOFF) - mills[1] * (1 - 16 * ROUNDOFF))
+        return np.clip(np.nextafter(deltas, np.inf), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class ZCDP(Tradeoff):
+    """The best curve that follows from the moment bound behind rho-zCDP; rho stays exact.
+
+    A test of size s has power at most ``exp(-(sqrt(ln 1/s) - sqrt(rho))^2)`` (Hölder's inequality at every order),
+    so ``f(a) = max(exp(-(sqrt(ln 1/a) + sqrt(rho))^2), 1 - exp(-(sqrt(ln 1/(1-a)) - sqrt(rho))^2))``, the second term
+    where ``1 - a <= e^-rho``. Its dual is exactly the conversion ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) +
+    ln(1 - 1/x)`` of Canonne, Kamath and Steinke (2020), with ``delta = exp(-rho (x-1)^2)/x`` at
+    ``eps = (2x-1) rho + ln(1 - 1/x)``.
+
+    >>> ZCDP(Fraction("2.56")).group(2)
+    ZCDP(rho=Fraction(256, 25))
+    >>> round(ZCDP(Fraction("2.56")).epsilon("1e-10"), 4)
+    17.1583
+    """
+
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", nonnegative(self.rho, "rho"))
+
+    def __call__(self, alpha: npt.ArrayLike) -> Any:
+        a = probabilities(alpha)
+        if self.is_trivial:
+            return like(a, alpha)
+        root = up(sqrt_up(self.rho))
+        with np.errstate(divide="ignore"):
+            low, high = -np.log(a), -np.log1p(-a)
+        exponent = (np.sqrt(low) + root) ** 2
+        rare = np.exp(-exponent) * (1 - 8 * ROUNDOFF * (1 + np.where(np.isfinite(exponent), exponent, 0.0)))
+        gap = np.maximum(np.sqrt(high) - root, 0.0)
+        # an error of a few units in sqrt(high) or root moves gap^2 by that times (sqrt(high) + root)
+        gap_squared = np.maximum(gap * gap - 16 * ROUNDOFF * gap * (gap + 2 * root + 1), 0.0)
+        common = -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF)
+        common[np.asarray(a == 1)] = 1.0
+        return like(np.clip(np.maximum(rare, common), 0.0, a), alpha)
+
+    def group(self, k: int) -> "ZCDP":
+        return ZCDP(self.rho * group_size(k) ** 2)
+
+    def delta(self, epsilon: Number) -> float:
+        e = nonnegative(epsilon, "epsilon")
+        if self.is_trivial:
+            return 0.0
+        x = 1 + Fraction(_best_order(down(self.rho), down(e)))
+
+        # any x > 1 gives a valid bound; the search above only makes it a good one
+        def bound() -> Ball:
+            exponent = (x - 1) * (self.rho * x - e)
+            return (ball(exponent) + ball(x - 1) * ball(1 - 1 / x).log()).exp() / ball(x)
+
+        return min(above(sharp(bound)), 1.0)
+
+    def compare(self, other: Tradeoff) -> Order:
+        if isinstance(other, ZCDP):
+            return Order.of(self.rho > other.rho, self.rho < other.rho)
+        return super().compare(other)
+
+    def implied_rho(self) -> Fraction:
+        return self.rho
+
+    @property
+    def is_trivial(self) -> bool:
+        return self.rho == 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "zcdp", "rho": plain(self.rho)}
+
+    def _landmarks(self) -> Floats:
+        rho = up(self.rho)
+        return tail(rho + 2 * math.sqrt(rho * 700))
+
+    def _deltas(self, epsilons: Floats) -> Floats:
+        if self.is_trivial:
+            return np.zeros(epsilons.shape)
+        rho = up(self.rho)
+        known = np.geomspace(_best_order(rho, 0.0), _best_order(rho, float(epsilons.max(initial=1.0))), 1 << 13)
+        y = np.interp(epsilons, (2 * known + 1) * rho + np.log(known) - np.log1p(known), known)
+        exponent = y * (rho * (1 + y) - epsilons) + y * (np.log(y) - np.log1p(y)) - np.log1p(y)
+        size = 1 + y * (rho * (1 + y) + epsilons)
+        bounds: Floats = np.nextafter(np.exp(exponent + 16 * ROUNDOFF * size), np.inf)
+        return np.minimum(bounds, 1.0)
+
+
+@dataclass(frozen=True)
+class Laplace(Tradeoff):
+    """Laplace noise of scale 1/epsilon on one number of sensitivity 1: ``F(F^-1(a) - epsilon)``.
+
+    Strictly more private than pure epsilon-DP says; grouping multiplies epsilon.
+
+    >>> Laplace(Fraction(1)).group(2), Laplace(Fraction(1)).compare(Laplace(Fraction(2))).name
+    (Laplace(epsilon0=Fraction(2, 1)), 'STRONGER')
+    """
+
+    epsilon0: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon0", nonnegative(self.epsilon0, "epsilon"))
+
+    def __call__(self, alpha: npt.ArrayLike) -> Any:
+        a = probabilities(alpha)
+        if self.is_trivial:
+            return like(a, alpha)
+        shrink = math.exp(-up(self.epsilon0)) * (1 - 4 * ROUNDOFF)
+        rest = 1 - a
+        middle = shrink / (4 * np.maximum(rest, shrink / 4)) * (1 - 4 * ROUNDOFF)
+        top = 1 - rest / shrink * (1 + 4 * ROUNDOFF)
+        values = np.where(a <= 0.5, shrink * a, np.where(rest >= shrink / 2, middle, top))
+        return like(np.clip(values - np.where(a <= 0.5, 0.0, ROUNDOFF * values), 0.0, a), alpha)
+
+    def group(self, k: int) -> "Laplace":
+        return Laplace(self.epsilon0 * group_size(k))
+
+    def delta(self, epsilon: Number) -> float:
+        e = nonnegative(epsilon, "epsilon")
+        if e >= self.epsilon0:
+            return 0.0
+        return above(sharp(lambda: -ball((e - self.epsilon0) / 2).expm1()))
+
+    def compare(self, other: Tradeoff) -> Order:
+        if isinstance(other, Laplace):
+            return Order.of(self.epsilon0 > other.epsilon0, self.epsilon0 < other.epsilon0)
+        return super().compare(other)
+
+    def implied_rho(self) -> Fraction:
+        return pure_rho(self.epsilon0)
+
+    def implied_epsilon(self) -> Fraction:
+        return self.epsilon0
+
+    @property
+    def is_trivial(self) -> bool:
+        return self.epsilon0 == 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "laplace", "epsilon": plain(self.epsilon0)}
+
+    def _landmarks(self) -> Floats:
+        return np.append(tail(down(self.epsilon0)), 2 * up(self.epsilon0) + 1)
+
+    def _deltas(self, epsilons: Floats) -> Floats:
+        gap = np.maximum(up(self.epsilon0) - epsilons, 0.0)
+        return np.minimum(-np.expm1(-gap / 2) * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF), 1.0)
+
+
+def pure_rho(epsilon: Fraction) -> Fraction:
+    """Return a rho such that pure epsilon-DP implies rho-zCDP: ``min(epsilon^2/2, epsilon)``.
+
+    The first by Bun and Steinke (2016); the second because no Rényi divergence exceeds epsilon.
+
+    >>> pure_rho(Fraction(1, 2)), pure_rho(Fraction(3))
+    (Fraction(1, 8), Fraction(3, 1))
+    """
+    return min(epsilon**2 / 2, epsilon)
+
+
+def _normal_tail(z: Ball) -> Ball:
+    return (z / ball(2).sqrt()).erfc() / 2
+
+
+def _best_order(rho: float, epsilon: float) -> float:
+    """Return x - 1 for the order x > 1 with ``(2x - 1) rho + ln(1 - 1/x) = epsilon``; the left side is increasing."""
+    if rho == 0:
+        return 1.0
+    low, high = -700.0, math.log(epsilon / rho + 2) + 2  # of ln(x - 1)
+    for _ in range(64):
+        middle = (low + high) / 2
+        y = math.exp(middle)
+        if (2 * y + 1) * rho + middle - math.log1p(y) < epsilon:
+            low = middle
+        else:
+            high = middle
+    return math.exp(high)
