@@ -104,8 +104,8 @@ class Numeric(Tradeoff):
         best = math.inf
         if powers[0] <= target:
             held = (sizes > 0) & (powers > target)
-            ratios = (powers[held] - target) / sizes[held]
-            best = max(math.log(ratios.max(initial=1.0)), 0.0) * (1 + 8 * ROUNDOFF) + 8 * ROUNDOFF
+            ratio = float(np.max((powers[held] - target) / sizes[held], initial=0.0)) * (1 + 8 * ROUNDOFF)
+            best = math.log(ratio) * (1 + 4 * ROUNDOFF) if ratio > 1 else 0.0
         return best if pure is None else min(best, up(pure))
 
     def compare(self, other: Tradeoff) -> Order:
