@@ -1,0 +1,121 @@
+"""One linear program, solved for many objectives in a row.
+
+The polar of a K-norm ball as rows ``lower <= A w <= upper``, maximised with scipy's HiGHS: warm from the last answer
+where scipy lets us, cold otherwise. What the answers prove about a point is up to the balls that own the rows.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A point of the polar and the multipliers of its rows: neither is trusted before it was checked."""
+
+    point: Floats
+    multipliers: Floats
+
+
+class Program:
+    """``max <x, w>`` subject to ``lower <= A w <= upper``, for one x after another.
+
+    >>> square = Program(np.eye(2), np.full(2, -1.0), np.ones(2))
+    >>> square.solve(np.array([1.0, -2.0])).point
+    array([ 1., -1.])
+    >>> square.add(np.array([[1.0, -1.0]]))
+    >>> square.solve(np.array([1.0, -1.0])).multipliers
+    array([0., 0., 1.])
+    """
+
+    def __init__(self, matrix: Floats, lower: Floats, upper: Floats) -> None:
+        self._matrix, self._lower, self._upper = matrix, lower, upper
+        self._warm = _warm_solver(matrix, lower, upper)
+
+    def add(self, rows: Floats) -> None:
+        """Add rows ``<row, w> <= 1``."""
+        count = len(rows)
+        self._matrix = np.concatenate([self._matrix, rows])
+        self._lower = np.concatenate([self._lower, np.full(count, -np.inf)])
+        self._upper = np.concatenate([self._upper, np.ones(count)])
+        if self._warm is not None:
+            at, column = np.nonzero(rows)
+            starts = np.searchsorted(at, np.arange(count)).astype(np.int32)
+            self._warm.addRows(
+                count,
+                np.full(count, -np.inf),
+                np.ones(count),
+                len(at),
+                starts,
+                column.astype(np.int32),
+                rows[at, column],
+            )
+
+    def solve(self, objective: Floats) -> Answer | None:
+        """Return an optimal answer, None where the solver does not claim one."""
+        if self._warm is None:
+            return self.solve_cold(objective)
+        indices = np.arange(len(objective), dtype=np.int32)
+        self._warm.changeColsCost(len(objective), indices, -objective)
+        self._warm.run()
+        if self._warm.getModelStatus() != _core().HighsModelStatus.kOptimal:
+            self._warm.clearSolver()
+            return self.solve_cold(objective)
+        solution = self._warm.getSolution()
+        return Answer(np.array(solution.col_value), -np.array(solution.row_dual))
+
+    def solve_cold(self, objective: Floats) -> Answer | None:
+        """Return the answer of a solver that has no memory of earlier objectives."""
+        from scipy.optimize import linprog
+
+        low, high = np.isfinite(self._lower), np.isfinite(self._upper)
+        found = linprog(
+            -objective,
+            A_ub=np.concatenate([self._matrix[high], -self._matrix[low]]),
+            b_ub=np.concatenate([self._upper[high], -self._lower[low]]),
+            bounds=(None, None),
+            method="highs-ds",
+        )
+        if found.status != 0:
+            return None
+        multipliers = np.zeros(len(self._matrix))
+        marginals = -found.ineqlin.marginals
+        multipliers[high] += marginals[: high.sum()]
+        multipliers[low] -= marginals[high.sum() :]
+        return Answer(found.x, multipliers)
+
+
+def _core() -> Any:
+    return importlib.import_module("scipy.optimize._highspy._core")
+
+
+def _warm_solver(matrix: Floats, lower: Floats, upper: Floats) -> Any:
+    """Return a HiGHS object that keeps its basis between objectives, None where this scipy does not offer one.
+
+    scipy.optimize has no public warm start, and the `highspy` package cannot share a process with ortools.
+    """
+    try:
+        core = _core()
+        solver = core._Highs()
+    except (ImportError, AttributeError):
+        return None
+    for option, value in {"output_flag": False, "presolve": "off", "solver": "simplex", "simplex_strategy": 4}.items():
+        solver.setOptionValue(option, value)  # strategy 4, primal: a new objective leaves the old basis feasible
+    rows, columns = matrix.shape
+    at, column = np.nonzero(matrix)
+    program = core.HighsLp()
+    program.num_row_, program.num_col_ = rows, columns
+    program.col_cost_ = np.zeros(columns)
+    program.col_lower_, program.col_upper_ = np.full(columns, -np.inf), np.full(columns, np.inf)
+    program.row_lower_, program.row_upper_ = lower, upper
+    program.a_matrix_.format_ = core.MatrixFormat.kRowwise
+    program.a_matrix_.start_ = np.searchsorted(at, np.arange(rows + 1)).astype(np.int32)
+    program.a_matrix_.index_ = column.astype(np.int32)
+    program.a_matrix_.value_ = matrix[at, column]
+    solver.passModel(program)
+    return solver

@@ -1,0 +1,172 @@
+"""The ball of tables with both margins published: K = hull(S_2) or hull(S_3), three levels or more on both sides.
+
+Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`polar`), and its uniform point by
+rejection from an l1 envelope. Its constants are in `facets` and `moments`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.knorm.closed import Floats, half_l1, pilot, root_directions
+from semidp.knorm.facets import facets
+from semidp.knorm.moments import known_moment
+from semidp.knorm.polar import MARGIN, TablePolar
+from semidp.progress import Progress, silent
+
+_BATCH = 1 << 18  # numbers in a batch of proposals
+_PILOT = 400  # uniform points in a pilot
+
+
+@dataclass(frozen=True)
+class TableBall:
+    """K = hull(S_a) for r x c tables, 3 <= r <= c, under A_2 (four-cell moves) or A_3 (three-cycles as well).
+
+    The norm is ``min Σ_{i<k} N(w_ik)`` over ways to write row i as ``Σ_k w_ik`` with ``w_ki = -w_ik`` (for a = 3, plus
+    weights of three-cycles); its dual is ``max <V, W>`` over W whose row differences ``W_i - W_k`` all have range at
+    most one (and whose three-cycles are at most one). The three-cycles are missing in the paper: `docs/errata.md`.
+
+    Examples
+    --------
+    A three-cycle needs two four-cell moves, and is one move under A_3:
+
+    >>> cycle = np.array([[[1.0, -1, 0], [0, 1, -1], [-1, 0, 1]]])
+    >>> TableBall(3, 3, a=2).norm(cycle), TableBall(3, 3, a=3).norm(cycle)
+    (array([2.]), array([1.]))
+    >>> TableBall(4, 5, a=3).uniform(2, np.random.default_rng(0)).shape
+    (2, 4, 5)
+    """
+
+    rows: int
+    columns: int
+    a: int
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.rows <= self.columns or self.a not in (2, 3):
+            raise InputError(f"a ball of tables needs 3 <= rows <= columns and a = 2 or 3, not {self}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, self.columns
+
+    @property
+    def dimension(self) -> int:
+        """Free cells: all but one row and one column."""
+        return (self.rows - 1) * (self.columns - 1)
+
+    def norm(self, points: Floats) -> Floats:
+        """Return the K-norm of each table of a batch, to nine digits and never too small."""
+        values = self._formula(points)
+        return np.array([self._polar.norm(point)[1] for point in points]) if values is None else values
+
+    def contains(self, points: Floats) -> NDArray[np.bool_]:
+        """Decide for each table of a batch whether it lies in K; every answer is proved for the floats as given."""
+        values = self._formula(points)
+        if values is None:
+            return np.array([self._polar.contains(point) for point in points], dtype=bool)
+        result = values <= 1
+        for i in np.flatnonzero(np.abs(values - 1) < MARGIN):
+            result[i] = self._polar.contains_exactly(points[i])
+        return result
+
+    def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
+        """Return independent uniform points of K, by rejection.
+
+        By symmetry let the last row be the longest. Then ``Σ_{i<r} N(V_i) <= a (r-1)/r`` on K: draw the other rows
+        uniformly from that envelope (Dirichlet radii times root directions), keep what passes the screens and lies
+        in K, and exchange the last row with a row at random.
+        """
+        points = np.empty((size, *self.shape))
+        done = 0
+        while done < size:
+            proposals = self._proposals(generator)
+            while len(proposals) and done < size:
+                part, proposals = np.split(proposals, [size - done])
+                part = part[self.contains(part)]
+                points[done : done + len(part)] = part
+                done += len(part)
+            progress("drawing uniform points", done, size)
+        place = generator.integers(self.rows, size=size)
+        everyone = np.arange(size)
+        points[everyone, place], points[:, -1] = points[:, -1].copy(), points[everyone, place]
+        return points
+
+    def variances(self) -> Floats:
+        """Return the variance of each cell: all alike."""
+        return np.full(self.shape, self._second_moment / (self.rows * self.columns))
+
+    def spread(self, weights: Floats) -> float:
+        """Return ``E||U||² ||P w||² / s``: the symmetry in rows and columns allows no other covariance."""
+        centred = weights - weights.mean(axis=0)
+        centred = centred - centred.mean(axis=1, keepdims=True)
+        return float(self._second_moment * (centred**2).sum() / self.dimension)
+
+    @cached_property
+    def _polar(self) -> TablePolar:
+        return TablePolar(self.rows, self.columns, self.a)
+
+    @cached_property
+    def _second_moment(self) -> float:
+        """``E ||U||²``: a known constant, else a pilot."""
+        s = self.dimension
+        known = known_moment(self.rows, self.columns, self.a)
+        if known is not None:
+            return known / ((s + 1) * (s + 2))
+        return float((self.uniform(_PILOT, pilot()) ** 2).sum() / _PILOT)
+
+    def _formula(self, points: Floats) -> Floats | None:
+        if self.rows == 3:
+            return _three_rows(points, self.a)
+        if self.shape == (4, 4):
+            return _largest_product(points, facets(self.a))
+        return None
+
+    def _proposals(self, generator: Generator) -> Floats:
+        """Draw one batch from the envelope and return what passes every cheap necessary condition.
+
+        On K every row and every column has N <= 1, and the N(V_i) add up to at most a. The last row is the longest,
+        so the longest of the others plus their sum is at most a: most proposals end here, before any direction is drawn.
+        """
+        rows, columns = self.shape
+        count = _BATCH // rows
+        radii = generator.standard_gamma(columns - 1, (count, rows - 1))
+        radii *= (self.a * (rows - 1) / rows) / (radii.sum(axis=1) + generator.standard_exponential(count))[:, None]
+        longest, room = radii.max(axis=1), np.minimum(self.a - radii.sum(axis=1), 1.0)
+        keep = longest <= room
+        radii, longest, room = radii[keep], longest[keep], room[keep]
+        points = np.empty((len(radii), rows, columns))
+        directions = root_directions(radii.size, columns, generator).reshape(-1, rows - 1, columns)
+        points[:, :-1] = radii[:, :, None] * directions
+        points[:, -1] = -points[:, :-1].sum(axis=1)
+        length = half_l1(points[:, -1])
+        points = points[(longest <= length) & (length <= room)]
+        return points[(np.abs(points).sum(axis=1) <= 2).all(axis=1)]
+
+
+def _three_rows(points: Floats, a: int) -> Floats:
+    """Return the norm of 3 x c tables.
+
+    a = 2: one free flow w, ``min N(w) + N(V_1 - w) + N(V_2 + w)`` with ``Σw = 0``: in each column the median of 0,
+    V_1j and -V_2j is cheapest, and making their sum zero costs half of it. a = 3: the longest row or column.
+    """
+    if a == 3:
+        longest = np.maximum(np.abs(points).sum(axis=-1).max(axis=-1), np.abs(points).sum(axis=-2).max(axis=-1))
+        return np.asarray(longest / 2)
+    flat = np.zeros_like(points[..., 0, :])
+    low, median, high = np.sort(np.stack([flat, points[..., 0, :], -points[..., 1, :]]), axis=0)
+    return np.asarray(((high - low).sum(axis=-1) + np.abs(median.sum(axis=-1))) / 2)
+
+
+def _largest_product(points: Floats, normals: Floats) -> Floats:
+    """Return ``max_W <V, W>`` over the normals W of all facets."""
+    flat, normals = points.reshape(len(points), -1), normals.reshape(len(normals), -1)
+    values = np.empty(len(flat))
+    step = (1 << 22) // len(normals)  # keeps the products small enough for a processor's cache
+    for start in range(0, len(flat), step):
+        values[start : start + step] = (flat[start : start + step] @ normals.T).max(axis=1)
+    return values
