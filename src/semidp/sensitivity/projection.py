@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.invariants.structure import Axes, running_intersection
 
-Axes = tuple[int, ...]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -104,29 +104,6 @@ def averages_commute(domain: Mask, margins: Sequence[Axes]) -> bool:
             return False
         union = tuple(sorted({*union, *margin}))
     return True
-
-
-def running_intersection(margins: Sequence[Axes]) -> list[Axes] | None:
-    """Order the margins so that each meets the earlier ones inside one of them; None if they are not decomposable.
-
-    A junction tree is a maximum-weight spanning tree of the intersections: Prim's algorithm builds one if there is
-    any, and its order has the running intersection property.
-
-    >>> running_intersection([(0, 1), (2, 3), (1, 2)])
-    [(0, 1), (1, 2), (2, 3)]
-    >>> running_intersection([(0, 1), (1, 2), (0, 2)]) is None
-    True
-    """
-    left = list(margins)
-    ordered = [left.pop(0)] if left else []
-    while left:
-        best = max(left, key=lambda margin: max(len({*margin} & {*other}) for other in ordered))
-        left.remove(best)
-        met = {*best} & {axis for other in ordered for axis in other}
-        if not any(met <= {*other} for other in ordered):
-            return None
-        ordered.append(best)
-    return ordered
 
 
 def sum_over(values: NDArray[Any], kept: Axes) -> NDArray[Any]:
@@ -246,8 +223,8 @@ class LeastSquaresProjection:
         rows = self.operator.shape[0]
         if rows > DENSE_MARGIN_CELLS:
             raise Refused(
-                f"the published margins have {rows:,} cells on an irregular domain, and dimension and variances are known "
-                f"for at most {DENSE_MARGIN_CELLS:,}: declare fewer structural zeros, or publish coarser margins"
+                f"the published margins have {rows:,} cells on an irregular domain, but dimension and variances need at "
+                f"most {DENSE_MARGIN_CELLS:,}: declare fewer structural zeros, or publish coarser margins"
             )
         values, vectors = np.linalg.eigh((self.operator @ self.operator.T).toarray())
         kept = values > values[-1] * 1e-11

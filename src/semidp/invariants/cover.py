@@ -1,0 +1,145 @@
+"""How many other records it can take to carry the values that one record wants.
+
+A record that becomes y needs other records that together agree with y on every published block. In the worst dataset
+the carriers of y's values share as little as they can; an integer program over agreement patterns finds how little.
+What it means for a(t) lives in `semi`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partitions of six blocks
+_LARGEST_COUNT = 100_000  # beyond this the program runs on scaled counts, so that solver tolerances cannot matter
+
+Pattern = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Cover:
+    """The largest size of a smallest cover: proven bounds, and the records of one smallest cover of size `least`."""
+
+    least: int
+    most: int
+    agree: tuple[Pattern, ...]  # the blocks on which each record of the cover agrees with y
+    parts: tuple[Pattern, ...]  # the blocks that it is needed for: disjoint, together all
+
+
+@cache
+def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
+    """Return the size of the smallest cover of all blocks in the worst dataset.
+
+    Block b has ``rarest[b]`` records that agree with y, all among `others`. If Σ rarest <= others they can all be
+    different, and each block needs a record of its own. If not, a cover of size k or more exists iff the records can be
+    given patterns (sets of blocks on which they agree with y) such that no k - 1 of them together are all blocks.
+
+    >>> worst_cover((1, 1), 2).least, worst_cover((2, 2), 3).least, worst_cover((1, 1, 1), 2).least
+    (2, 1, 2)
+    """
+    blocks = len(rarest)
+    if blocks <= 1 or sum(rarest) <= others:
+        single = tuple(frozenset({b}) for b in range(blocks))
+        return Cover(blocks, blocks, single, single)
+    everything = (frozenset(range(blocks)),)
+    if blocks > MOST_BLOCKS:
+        return Cover(1, blocks - 1, everything, everything)
+    most = blocks - 1
+    for size in range(blocks - 1, 1, -1):
+        found = _placement(rarest, others, size)
+        if found is not None:
+            return Cover(size, most, *_smallest_cover(found, blocks))
+        if _impossible(rarest, others, size):
+            most = min(most, size - 1)
+    return Cover(1, most, everything, everything)
+
+
+def _placement(rarest: tuple[int, ...], others: int, size: int) -> list[Pattern] | None:
+    """Return patterns that occur in a dataset whose smallest cover has at least `size` records, checked in integers."""
+    scale = -(-max(rarest) // _LARGEST_COUNT)
+    solved = _program([-(-count // scale) for count in rarest], others // scale, size, whole=True)
+    if solved is None:
+        return None
+    used = {pattern: scale * round(value) for pattern, value in solved.items() if round(value) > 0}
+    carried = [sum(count for pattern, count in used.items() if b in pattern) for b in range(len(rarest))]
+    fits = sum(used.values()) <= others and all(have >= need for have, need in zip(carried, rarest, strict=True))
+    return list(used) if fits and len(_smallest_cover(list(used), len(rarest))[0]) >= size else None
+
+
+def _impossible(rarest: tuple[int, ...], others: int, size: int) -> bool:
+    """Whether no dataset has a smallest cover of `size` records: proven where the (relaxed) program has no solution."""
+    scale = max(rarest) / _LARGEST_COUNT
+    if scale <= 1:
+        return True  # the whole program was exact and found none
+    return _program([count / scale for count in rarest], others / scale, size, whole=False) is None
+
+
+def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> dict[Pattern, float] | None:
+    """Numbers of records by pattern such that no size - 1 patterns in use cover all blocks, or None.
+
+    A pattern is open (z = 1) if records with it, or with a larger one, exist; open patterns are closed under subsets,
+    so a cover by fewer than `size` of them exists iff a partition of the blocks into fewer than `size` open ones does.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    blocks = len(rarest)
+    patterns = [frozenset(b for b in range(blocks) if code >> b & 1) for code in range(1, 1 << blocks)]
+    place = {pattern: i for i, pattern in enumerate(patterns)}
+    count = len(patterns)
+    rows: list[np.ndarray] = []
+    tops: list[float] = []
+
+    def at_most(top: float, *entries: tuple[int, float]) -> None:
+        row = np.zeros(2 * count)
+        for column, value in entries:
+            row[column] += value
+        rows.append(row)
+        tops.append(top)
+
+    at_most(others, *((i, 1.0) for i in range(count)))
+    for b, needed in enumerate(rarest):
+        carriers = [(place[pattern], 1.0) for pattern in patterns if b in pattern]
+        at_most(needed, *carriers)
+        at_most(-needed, *((column, -value) for column, value in carriers))
+    for pattern in patterns:
+        at_most(0, (place[pattern], 1.0), (count + place[pattern], -max(rarest[b] for b in pattern)))
+        for b in pattern:
+            if len(pattern) > 1:
+                at_most(0, (count + place[pattern], 1.0), (count + place[pattern - {b}], -1.0))
+    for parts in _partitions(list(range(blocks))):
+        if len(parts) < size:
+            at_most(len(parts) - 1, *((count + place[part], 1.0) for part in parts))
+    integral = np.concatenate([np.full(count, int(whole)), np.ones(count)])
+    upper = np.concatenate([np.full(count, others), np.ones(count)])
+    solved = milp(
+        np.zeros(2 * count),
+        constraints=LinearConstraint(np.array(rows), -np.inf, np.array(tops)),
+        integrality=integral,
+        bounds=Bounds(0, upper),
+    )
+    return None if solved.x is None else {pattern: float(solved.x[i]) for pattern, i in place.items()}
+
+
+def _smallest_cover(patterns: list[Pattern], blocks: int) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+    """Return a smallest cover of the blocks by the patterns, and what each of them adds to the earlier ones."""
+    reached: dict[Pattern, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = {frozenset(): ((), ())}
+    everything = frozenset(range(blocks))
+    while everything not in reached:
+        longer: dict[Pattern, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = {}
+        for covered, (used, added) in reached.items():
+            for pattern in patterns:
+                longer.setdefault(covered | pattern, ((*used, pattern), (*added, pattern - covered)))
+        reached = longer
+    return reached[everything]
+
+
+def _partitions(items: list[int]) -> Iterator[list[Pattern]]:
+    """Iterate over the set partitions of a list."""
+    if not items:
+        yield []
+        return
+    for parts in _partitions(items[1:]):
+        yield [frozenset({items[0]}), *parts]
+        for i, part in enumerate(parts):
+            yield [*parts[:i], part | {items[0]}, *parts[i + 1 :]]

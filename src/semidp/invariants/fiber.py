@@ -1,0 +1,124 @@
+"""The tables and datasets of a small dataspace, one by one: definitions that execute.
+
+Only for spaces small enough to list; closed forms live in `semi` and `sensitivity` and are tested against this.
+"""
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.invariants.spaces import Dataspace
+
+MOST_TABLES = 20_000
+MOST_CELLS = 4_096
+_FRONTIER = 50_000_000  # margin cells times partial tables held at once
+
+
+def cells(dataspace: Dataspace) -> NDArray[np.intp]:
+    """Return the flat positions of the cells that can be positive: possible, and no published margin empty there."""
+    if dataspace.schema is None:
+        raise InputError("a dataspace that is only described cannot be enumerated")
+    schema = dataspace.schema
+    mask = np.ones(schema.shape, dtype=bool) if schema.possible is None else np.array(schema.possible)
+    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
+        axes = schema.axes(margin.names)
+        mask &= (total.counts > 0).reshape([size if axis in axes else 1 for axis, size in enumerate(schema.shape)])
+    return np.flatnonzero(mask)
+
+
+def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | None:
+    """Return every table of D_t, a row of counts of `cells` for each; None where there are more than `most`.
+
+    Cells are filled in order; a partial table is dropped once a margin cannot be met any more.
+
+    >>> from semidp.invariants import Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
+    >>> fiber(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    array([[0, 2, 1, 0],
+           [1, 1, 0, 1]])
+    """
+    assert dataspace.schema is not None
+    assert dataspace.n is not None
+    if dataspace.schema.size > MOST_CELLS:
+        return None
+    where = cells(dataspace)
+    rows, left = _constraints(dataspace, where)
+    partial = np.zeros((1, 0), dtype=np.int64)
+    residual = left[None, :]
+    last = np.array([[cell not in later for cell in row] for row, later in _with_later(rows)], dtype=bool)
+    for position, row in enumerate(rows):
+        open_ends = residual[:, row]
+        top = open_ends.min(axis=1)
+        forced = last[position]
+        # the last cell of a margin takes what is left of it; otherwise every value up to the tightest margin
+        low = open_ends[:, forced].max(axis=1) if forced.any() else np.zeros(len(top), dtype=np.int64)
+        good = low <= top
+        low, top = low[good], top[good] if not forced.any() else low[good]
+        repeat = top - low + 1
+        total = int(repeat.sum())
+        if total * max(residual.shape[1], 1) > _FRONTIER:
+            return None
+        source = np.repeat(np.flatnonzero(good), repeat)
+        value = np.repeat(low, repeat) + np.arange(total) - np.repeat(np.cumsum(repeat) - repeat, repeat)
+        partial = np.hstack([partial[source], value[:, None]])
+        residual = residual[source]
+        residual[:, row] -= value[:, None]
+        if position + 1 == len(rows) and len(partial) > most:
+            return None
+    return np.asarray(partial[(residual == 0).all(axis=1)])
+
+
+def tables(dataspace: Dataspace) -> Iterator[NDArray[np.int64]]:
+    """Iterate over the tables of a small dataspace, as arrays of the schema's shape."""
+    listed = fiber(dataspace)
+    if listed is None:
+        raise InputError(f"this dataspace has too many tables to list: at most {MOST_TABLES:,} are")
+    assert dataspace.schema is not None
+    where = cells(dataspace)
+    for row in listed:
+        full = np.zeros(dataspace.schema.size, dtype=np.int64)
+        full[where] = row
+        yield full.reshape(dataspace.schema.shape)
+
+
+def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
+    """Iterate over the datasets of a small dataspace: labelled records, each the names of its levels."""
+    assert dataspace.schema is not None
+    for table in tables(dataspace):
+        records = [
+            tuple(feature.levels[code] for feature, code in zip(dataspace.schema.features, cell, strict=True))
+            for cell in np.argwhere(table)
+            for _ in range(int(table[tuple(cell)]))
+        ]
+        yield from sorted(set(permutations(records)))
+
+
+def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[list[int]], NDArray[np.int64]]:
+    """For each cell the rows of the published margins that it adds to (the total among them), and their values."""
+    schema = dataspace.schema
+    assert schema is not None
+    levels = np.unravel_index(where, schema.shape)
+    rows: list[list[int]] = [[0] for _ in where]
+    values = [np.array([dataspace.n], dtype=np.int64)]
+    start = 1
+    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
+        flat = np.ravel_multi_index([levels[axis] for axis in schema.axes(margin.names)], total.schema.shape)
+        for row, cell in zip(rows, flat, strict=True):
+            row.append(start + int(cell))
+        values.append(total.counts.ravel())
+        start += total.counts.size
+    return rows, np.concatenate(values)
+
+
+def _with_later(rows: list[list[int]]) -> list[tuple[list[int], set[int]]]:
+    """Pair each cell's margin rows with those that a later cell still touches."""
+    later: set[int] = set()
+    found = []
+    for row in reversed(rows):
+        found.append((row, set(later)))
+        later |= set(row)
+    return found[::-1]
