@@ -1,0 +1,22 @@
+"""Noise that is exactly what the proof says, from the operating system's randomness.
+
+Distributions are frozen values with exact parameters; randomness is an argument. How much noise a guarantee needs is
+decided in `semidp.mechanisms`; K-norm noise is in `semidp.knorm`.
+"""
+
+from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from semidp.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian
+from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness, generator, uniforms
+
+__all__ = [
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "LatticeGaussian",
+    "OneSidedLatticeGaussian",
+    "Randomness",
+    "RoundedGaussian",
+    "SeededRandomness",
+    "SystemRandomness",
+    "generator",
+    "uniforms",
+]

@@ -1,0 +1,104 @@
+"""Decisions that rounding cannot change: ball arithmetic (python-flint), and real numbers revealed bit by bit.
+
+A ball is an interval that is proven to hold the true value; whatever precision is in force, a comparison that a ball
+answers is true. Nothing here knows which distribution is sampled.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+from semidp.noise.randomness import Stream
+
+Ball = Any
+"""A `flint.arb`."""
+
+_turn = threading.RLock()
+
+
+def _new_lock() -> None:
+    global _turn
+    _turn = threading.RLock()
+
+
+# A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
+os.register_at_fork(after_in_child=_new_lock)
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Work with `bits` bits inside the block; flint keeps one precision for all threads, hence the lock."""
+    from flint import ctx
+
+    with _turn:
+        before = ctx.prec
+        ctx.prec = bits
+        try:
+            yield
+        finally:
+            ctx.prec = before
+
+
+def ball(x: Fraction | int) -> Ball:
+    """Return the smallest ball around a fraction at the current precision.
+
+    >>> with precision(64):
+    ...     bool(ball(Fraction(1, 3)) * 3 == 1), bool(ball(Fraction(1, 3)) < Fraction(1, 2).numerator)
+    (False, True)
+    """
+    from flint import arb, fmpq
+
+    x = Fraction(x)
+    return arb(fmpq(x.numerator, x.denominator))
+
+
+class LazyUniform:
+    """A uniform real number in [0, 1) of which only the leading bits are known so far.
+
+    It lies in [top, top + 1) / 2^bits; `extend` reveals 64 more bits.
+
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> u = LazyUniform(5, 3, Stream(SeededRandomness(0)))
+    >>> u.extend()
+    >>> u.bits, u.top >> 64
+    (67, 5)
+    """
+
+    def __init__(self, top: int, bits: int, stream: Stream) -> None:
+        self.top, self.bits, self._stream = top, bits, stream
+
+    def extend(self) -> None:
+        """Reveal 64 more bits."""
+        self.top = self.top << 64 | self._stream.word()
+        self.bits += 64
+
+    @property
+    def low(self) -> Ball:
+        """The smallest value it can still have (exact inside ``precision(bits + 64)``)."""
+        return ball(Fraction(self.top, 1 << self.bits))
+
+    @property
+    def high(self) -> Ball:
+        """The bound it lies strictly below."""
+        return ball(Fraction(self.top + 1, 1 << self.bits))
+
+    def between(self) -> Ball:
+        """Return the ball of all values it can still have."""
+        return self.low.union(self.high)
+
+    def is_below(self, probability: Callable[[], Ball]) -> bool:
+        """Decide ``U < p`` exactly: more bits and more precision until the ball of `p` leaves no doubt.
+
+        `probability` computes `p` at the precision in force.
+        """
+        while True:
+            with precision(self.bits + 64):
+                p = probability()
+                if self.high <= p:
+                    return True
+                if self.low >= p:
+                    return False
+            self.extend()

@@ -1,0 +1,302 @@
+"""Noise for one count at a time: discrete Gaussian, discrete Laplace and rounded Gaussian, sampled exactly.
+
+A distribution is a frozen value with an exact parameter; it draws from the randomness it is given. Noise for whole
+tables with fixed sums is in `lattice`; how much noise a guarantee needs is decided by the mechanisms.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from semidp.errors import InputError, Refused
+from semidp.exact import positive
+from semidp.noise.balls import Ball, LazyUniform, ball, precision
+from semidp.noise.inversion import LARGEST, Inversion, Law
+from semidp.noise.laws import DigitLaw, GaussianLaw, GeometricLaw, LaplaceLaw, RoundedGaussianLaw, gaussian_tails
+from semidp.noise.randomness import Randomness, Stream
+from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Proposal, attempt, exact_probability, widths
+
+Size = int | tuple[int, ...]
+
+_CHUNK = 1 << 15  # draws at a time: they stay in a processor's cache, and 10^8 cells need no more memory than 10^6
+_SMALL_VARIANCE = 1024**2  # up to here a table is small and faster than rejection
+_SMALL_SCALE = 256
+_DIGIT = 1024
+_LARGEST_SCALE = 2**50
+_FROM_HERE_SMOOTH = 4  # σ² from which a discrete Gaussian's sum and variance are the integral's to 30 digits
+
+
+@lru_cache(maxsize=64)
+def _table(law: Law) -> Inversion:
+    return Inversion(law)
+
+
+class _Counts:
+    """What the distributions share: draws of any shape, made in chunks."""
+
+    def sample(self, size: Size, randomness: Randomness) -> Integers:
+        """Return independent draws as 64-bit integers of the given size or shape."""
+        shape = size if isinstance(size, tuple) else (size,)
+        if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0 for n in shape):
+            raise InputError(f"the size of a sample must be a whole number or a tuple of them, not {size!r}")
+        values = np.empty(math.prod(shape), dtype=np.int64)
+        stream = Stream(randomness)
+        for start in range(0, values.size, _CHUNK):
+            part = values[start : start + _CHUNK]
+            part[:] = self._draw(part.size, stream)
+        return values.reshape(shape)
+
+    def _draw(self, count: int, stream: Stream) -> Integers:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(_Counts):
+    """P(k) = exp(-k²/2σ²) / Σ_j exp(-j²/2σ²) on the integers (canonne2020discrete), given by σ².
+
+    Adding it to integers that differ by at most Δ2 in Euclidean norm satisfies Δ2²/(2σ²)-zCDP. The draws have exactly
+    this law: table look-up with certified bounds up to σ = 1024 (`inversion`), beyond that a block of neighbouring
+    integers by look-up, a place in it, and an exact acceptance step (`rejection`).
+
+    Parameters
+    ----------
+    sigma2
+        σ², above 0 and at most 4^48.
+
+    Examples
+    --------
+    >>> from semidp.noise import SeededRandomness
+    >>> noise = DiscreteGaussian(Fraction(4))
+    >>> noise.sample((2, 3), SeededRandomness(1)).shape
+    (2, 3)
+    >>> round(noise.variance, 6), round(float(noise.pmf(0)), 6)
+    (4.0, 0.199471)
+    >>> DiscreteGaussian(Fraction(-1))
+    Traceback (most recent call last):
+    semidp.errors.InputError: sigma2 must be above 0, not -1
+    """
+
+    sigma2: Fraction
+
+    def __post_init__(self) -> None:
+        """Check σ²."""
+        object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
+
+    @property
+    def variance(self) -> float:
+        """The variance, just below σ²."""
+        if self.sigma2 >= _FROM_HERE_SMOOTH:
+            return float(self.sigma2)
+        with precision(128):
+            tails = gaussian_tails(self.sigma2, 128)
+            return float(2 * sum((2 * i - 1) * tails[i] for i in range(1, len(tails))) / (tails[0] + tails[1]))
+
+    def pmf(self, k: ArrayLike) -> Floats:
+        """Return P(X = k) for whole numbers k."""
+        if self.sigma2 >= _FROM_HERE_SMOOTH:
+            total = math.sqrt(2 * math.pi * self.sigma2)
+        else:
+            tails = gaussian_tails(self.sigma2, 128)
+            total = float(tails[0] + tails[1])
+        return np.exp(-(_whole(k) ** 2) / float(2 * self.sigma2)) / total
+
+    def _draw(self, count: int, stream: Stream) -> Integers:
+        if self.sigma2 <= _SMALL_VARIANCE:
+            return _table(GaussianLaw(self.sigma2)).draw(count, stream)
+        return _collect(count, lambda tries: _wide_discrete(self.sigma2, tries, stream))
+
+
+@dataclass(frozen=True)
+class RoundedGaussian(_Counts):
+    """The law of round(σZ) for a standard normal Z, given by σ²: P(k) = Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ).
+
+    For counts x the sum x + round(σZ) is round(x + σZ): the continuous Gaussian mechanism, then post-processing.
+    Hence it is exactly Δ2/σ-GDP, and the draws are exact integers: no floating-point number touches a count.
+
+    Parameters
+    ----------
+    sigma2
+        σ², above 0 and at most 4^48. The square is given so that a σ such as √6/mu stays exact.
+
+    Examples
+    --------
+    >>> from semidp.noise import SeededRandomness
+    >>> noise = RoundedGaussian(Fraction(6))
+    >>> noise.sample(4, SeededRandomness(1)).dtype
+    dtype('int64')
+    >>> round(noise.variance, 6)
+    6.083333
+    """
+
+    sigma2: Fraction
+
+    def __post_init__(self) -> None:
+        """Check σ²."""
+        object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
+
+    @property
+    def variance(self) -> float:
+        """The variance: σ² + 1/12 but for tiny σ."""
+        if self.sigma2 >= _FROM_HERE_SMOOTH:
+            return float(self.sigma2 + Fraction(1, 12))
+        odd = np.arange(1, 2 * _reach(self.sigma2), 2)
+        return float(np.sum(odd * special.erfc(odd / math.sqrt(8 * self.sigma2))))
+
+    def pmf(self, k: ArrayLike) -> Floats:
+        """Return P(X = k) for whole numbers k."""
+        distance, sigma = np.abs(_whole(k)), math.sqrt(self.sigma2)
+        if self.sigma2 < _FROM_HERE_SMOOTH:
+            result: Floats = special.ndtr((0.5 - distance) / sigma) - special.ndtr((-0.5 - distance) / sigma)
+            return result
+        # The difference of two nearly equal numbers would lose digits: integrate the density over the unit interval.
+        nodes, weights = np.polynomial.legendre.leggauss(24)
+        z = (distance[..., None] + nodes / 2) / sigma
+        return np.asarray(np.exp(-z * z / 2) @ weights / (2 * sigma * math.sqrt(2 * math.pi)))
+
+    def _draw(self, count: int, stream: Stream) -> Integers:
+        if self.sigma2 <= _SMALL_VARIANCE:
+            return _table(RoundedGaussianLaw(self.sigma2)).draw(count, stream)
+        return _collect(count, lambda tries: _wide_rounded(self.sigma2, tries, stream))
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(_Counts):
+    """P(k) ∝ exp(-|k|/s) on the integers, given by the scale s (ghosh2012universally).
+
+    Adding it to integers that differ by at most Δ1 in l1 norm satisfies pure Δ1/s-DP. Up to s = 256 by one table;
+    beyond that the digits of |k| in base 1024, which are independent, each by its own table, and the sign by a coin.
+
+    Parameters
+    ----------
+    scale
+        s, above 0 and at most 2^50.
+
+    Examples
+    --------
+    >>> from semidp.noise import SeededRandomness
+    >>> noise = DiscreteLaplace(Fraction(3, 2))
+    >>> noise.sample(5, SeededRandomness(1)).shape, round(noise.variance, 6)
+    ((5,), 4.336973)
+    """
+
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        """Check the scale."""
+        scale = positive(self.scale, "scale")
+        if scale > _LARGEST_SCALE:
+            raise Refused("a Laplace scale above 2^50 leaves no room for counts in 64 bits, count in larger units")
+        object.__setattr__(self, "scale", scale)
+
+    @property
+    def variance(self) -> float:
+        """The variance 2q/(1 - q)², q = exp(-1/s)."""
+        with precision(128):
+            rate = 1 / ball(self.scale)
+            return float(2 * (-rate).exp() / (-rate).expm1() ** 2)
+
+    def pmf(self, k: ArrayLike) -> Floats:
+        """Return P(X = k) for whole numbers k."""
+        rate = float(1 / self.scale)
+        return np.asarray(np.exp(-np.abs(_whole(k)) * rate) * math.tanh(rate / 2))
+
+    def _draw(self, count: int, stream: Stream) -> Integers:
+        if self.scale <= _SMALL_SCALE:
+            return _table(LaplaceLaw(self.scale)).draw(count, stream)
+        return _collect(count, lambda tries: _signed(_digits(self.scale, tries, stream), stream))
+
+
+def variance_parameter(sigma2: Fraction) -> Fraction:
+    """Return σ² as a fraction, checked.
+
+    >>> variance_parameter("1e99")
+    Traceback (most recent call last):
+    semidp.errors.Refused: a sigma above 2^48 leaves no room for counts in 64 bits, count in larger units
+    """
+    sigma2 = positive(sigma2, "sigma2")
+    if sigma2 > LARGEST_VARIANCE:
+        raise Refused("a sigma above 2^48 leaves no room for counts in 64 bits, count in larger units")
+    return sigma2
+
+
+def _collect(count: int, tries: Callable[[int], Integers]) -> Integers:
+    """Return the first `count` accepted values of independent attempts."""
+    parts: list[Integers] = []
+    missing = count
+    while missing > 0:
+        part = tries(missing + missing // 4 + 16)[:missing]
+        parts.append(part)
+        missing -= part.size
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _wide_discrete(sigma2: Fraction, tries: int, stream: Stream) -> Integers:
+    def exact(_: int, proposal: Proposal) -> Callable[[], Ball]:
+        return exact_probability(proposal, Fraction(0), sigma2)
+
+    x, accepted = attempt(np.zeros(tries), widths(np.full(tries, float(sigma2))), stream, exact)
+    return x[accepted]
+
+
+def _wide_rounded(sigma2: Fraction, tries: int, stream: Stream) -> Integers:
+    """Attempt round(σZ) = x, where rounding moved σZ by f, |f| <= 1/2: their joint density is ∝ exp(-(x - f)²/2σ²).
+
+    So f is uniform, drawn afresh at each attempt, and known to as many bits as the decision takes.
+    """
+    half = Fraction(1, 2)
+    words = stream.words(tries)
+
+    def exact(lane: int, proposal: Proposal) -> Callable[[], Ball]:
+        taken = LazyUniform(int(words[lane]), 64, stream)
+        return lambda: (-proposal.exponent(_revealed(taken) - ball(half), sigma2, ball(half))).exp()
+
+    centre = words.astype(np.float64) * 2.0**-64 - 0.5
+    x, accepted = attempt(centre, widths(np.full(tries, float(sigma2))), stream, exact, reach=0.5)
+    return x[accepted]
+
+
+def _revealed(u: LazyUniform) -> Ball:
+    """Return a uniform number to the precision in force."""
+    from flint import ctx
+
+    while u.bits < ctx.prec:
+        u.extend()
+    return u.between()
+
+
+def _digits(scale: Fraction, count: int, stream: Stream) -> Integers:
+    """Return geometric variables, P(k) ∝ exp(-k/s) on 0, 1, 2, …, digit by digit."""
+    value = np.zeros(count, dtype=np.int64)
+    unit = 1
+    while scale / unit > _SMALL_SCALE:
+        value += _table(DigitLaw(scale / unit, _DIGIT)).draw(count, stream) * unit
+        unit *= _DIGIT
+    leading = _table(GeometricLaw(scale / unit)).draw(count, stream)
+    if leading.size and leading.max() >= LARGEST // unit:
+        raise Refused("the noise drawn does not fit in 64 bits, draw again or lower the scale")
+    return value + leading * unit
+
+
+def _signed(magnitude: Integers, stream: Stream) -> Integers:
+    """Return the magnitudes with random signs, without those that came out as -0 (0 would count twice)."""
+    coins = np.unpackbits(stream.words(-(-magnitude.size // 64)).view(np.uint8))[: magnitude.size]
+    keep = (magnitude > 0) | (coins == 0)
+    signed: Integers = np.where(coins == 1, -magnitude, magnitude)[keep]
+    return signed
+
+
+def _reach(sigma2: Fraction) -> int:
+    return GaussianLaw(sigma2).boundaries(64)[1]
+
+
+def _whole(k: ArrayLike) -> NDArray[np.float64]:
+    whole = np.asarray(k)
+    if whole.dtype.kind not in "iu":
+        raise InputError("probabilities are defined at whole numbers, give integers")
+    return whole.astype(np.float64)

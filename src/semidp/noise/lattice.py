@@ -1,0 +1,397 @@
+"""Gaussian noise on whole tables of integers whose sums are zero: added to a table, it changes no published total.
+
+Here are the two lattices (rows and columns sum to zero; rows only) and their exact sampler. The one-dimensional draws
+are in `rejection`, the acceptance step in `theta`, the trees that order the draws in `splits`.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.noise import theta
+from semidp.noise.balls import Ball, LazyUniform
+from semidp.noise.distributions import variance_parameter
+from semidp.noise.randomness import Randomness, Stream
+from semidp.noise.rejection import Floats, Integers, Proposal, attempt, exact_probability, widths
+from semidp.noise.splits import Splits, single, zero_sum
+
+_SMALLEST_SIGMA2 = Fraction(1, 4)
+_SMALLEST_ACCEPTANCE = 1e-4
+_LANES = 1 << 14  # draws at a time: they stay in a processor's cache
+_VALUES = 1 << 22  # values held for the tables drawn together
+_DEEPEST = 4096
+_RUNS = (1, 4, 16, 64, 256, 1024, _DEEPEST)
+# What a step and a draw cost, in seconds, to choose between trees; only their quotient matters.
+_STEP_COST, _DRAW_COST = 2.5e-4, 1.5e-7
+
+
+@dataclass(frozen=True)
+class LatticeGaussian:
+    """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v whose rows and columns all sum to zero.
+
+    Added to a table of counts it keeps both margins exactly; a shift by an element of the lattice of norm at most Δ2
+    costs Δ2²/(2σ²)-zCDP, as for the discrete Gaussian.
+
+    **Why it is exact.** Cut the rows again and again into two, and the columns too. The table is then described by one
+    free integer for each pair of a row split (P into L and R) and a column split (Q into A and B), namely the sum x
+    over the block L×A. The squared norm is a sum of squares over these pairs (a Haar basis is orthogonal):
+
+        |v|² = Σ (x - c)² / w,   c = λ v(P×A) + α v(L×Q) - λα v(P×Q),   λ = |L|/|P|,  α = |A|/|Q|,  w = λ|R| · α|B|,
+
+    where c depends on splits higher up only. So x is drawn as a discrete Gaussian with centre c and variance parameter
+    s² = σ²w, top down. The table so drawn has probability Π exp(-(x - c)²/2s²)/Z(c), and Z(c) = Z(0) · θ(c; q)/θ(0; q),
+    q = exp(-2π²s²), by Poisson summation. Accepting the whole table with probability Π θ(c; q)/θ(0; q) <= 1 therefore
+    leaves exp(-|v|²/2σ²) up to a constant, exactly (klein2000finding, brakerski2013classical). Every draw and the
+    acceptance are decided by floating point only where a proven error bound allows it, by ball arithmetic elsewhere.
+
+    Splitting off one row and one column at a time is the cell by cell scan; shallower trees take fewer steps and are
+    chosen where their acceptance is good.
+
+    Parameters
+    ----------
+    rows, columns
+        The shape; with one row or one column the only such table is zero.
+    sigma2
+        σ², at least 1/4: acceptance vanishes below, and `Refused` says so. It is also refused where a table is so large
+        for its σ that fewer than one proposal in 10^4 would be accepted.
+
+    Examples
+    --------
+    >>> from semidp.noise import SeededRandomness
+    >>> noise = LatticeGaussian(3, 4, Fraction(9)).sample(SeededRandomness(1))
+    >>> noise.shape, noise.sum(axis=0).tolist(), noise.sum(axis=1).tolist()
+    ((3, 4), [0, 0, 0, 0], [0, 0, 0])
+    >>> LatticeGaussian(3, 4, Fraction(1, 9))
+    Traceback (most recent call last):
+    semidp.errors.Refused: lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise
+    """
+
+    rows: int
+    columns: int
+    sigma2: Fraction
+
+    def __post_init__(self) -> None:
+        """Check the shape and σ²."""
+        object.__setattr__(self, "sigma2", _checked(self.rows, self.columns, self.sigma2))
+        _plan(self.rows, self.columns, self.sigma2)
+
+    @property
+    def variance(self) -> float:
+        """An upper bound of every cell's variance, σ²(1 - 1/rows)(1 - 1/columns).
+
+        The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the projection on tables with
+        zero margins; so the same holds for every weighted sum of cells. From σ = 2 on the bound is met to 10^-6.
+        """
+        return float(self.sigma2 * (1 - Fraction(1, self.rows)) * (1 - Fraction(1, self.columns)))
+
+    def sample(self, randomness: Randomness) -> Integers:
+        """Return one table, exactly distributed."""
+        table: Integers = self.sample_many(1, randomness)[0]
+        return table
+
+    def sample_many(self, count: int, randomness: Randomness) -> Integers:
+        """Return `count` independent tables as an array of shape (count, rows, columns)."""
+        return _sample(_plan(self.rows, self.columns, self.sigma2), count, randomness)
+
+
+@dataclass(frozen=True)
+class OneSidedLatticeGaussian:
+    """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v of which each row sums to zero; columns are free.
+
+    For totals published on one side only. Rows are independent, and each is a `LatticeGaussian` on one side: the same
+    sampler, accepted row by row.
+
+    Parameters
+    ----------
+    rows, columns
+        The shape; one row stands for a table of which only the total is public.
+    sigma2
+        σ², at least 1/4.
+
+    Examples
+    --------
+    >>> from semidp.noise import SeededRandomness
+    >>> noise = OneSidedLatticeGaussian(2, 5, Fraction(4)).sample(SeededRandomness(1))
+    >>> noise.shape, noise.sum(axis=1).tolist()
+    ((2, 5), [0, 0])
+    """
+
+    rows: int
+    columns: int
+    sigma2: Fraction
+
+    def __post_init__(self) -> None:
+        """Check the shape and σ²."""
+        object.__setattr__(self, "sigma2", _checked(self.rows, self.columns, self.sigma2))
+        _row_plan(self.columns, self.sigma2)
+
+    @property
+    def variance(self) -> float:
+        """An upper bound of every cell's variance, σ²(1 - 1/columns), as for `LatticeGaussian`."""
+        return float(self.sigma2 * (1 - Fraction(1, self.columns)))
+
+    def sample(self, randomness: Randomness) -> Integers:
+        """Return one table, exactly distributed."""
+        return _sample(_row_plan(self.columns, self.sigma2), self.rows, randomness)[:, 0, :]
+
+
+def _checked(rows: int, columns: int, sigma2: Fraction) -> Fraction:
+    for size in (rows, columns):
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+            raise InputError(f"a table needs at least one row and one column, not {rows!r} x {columns!r}")
+    sigma2 = variance_parameter(sigma2)
+    if sigma2 < _SMALLEST_SIGMA2:
+        raise Refused("lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise")
+    return sigma2
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Both trees, the pairs of splits in the order of their draws, and what the acceptance step knows beforehand.
+
+    A pair (i, j) of splits is the number i · (column splits) + j. `steps` are the ends of the runs of `order` that may
+    be drawn together. `heavy` are the pairs whose factor is computed, with nome `q`; `loss` bounds 1 - Π θ(c)/θ(0).
+    """
+
+    rows: Splits
+    columns: Splits
+    sigma2: Fraction
+    order: Integers
+    steps: Integers
+    heavy: Integers
+    q: Floats
+    loss: float
+
+    def pair(self, pairs: Integers) -> tuple[Integers, Integers]:
+        """Return the row splits and the column splits of pairs."""
+        i, j = np.divmod(pairs, max(self.columns.parent.size, 1))
+        return i, j
+
+    def variance(self, i: int, j: int) -> Fraction:
+        """Return s² of a pair of splits."""
+        top, bottom = self.rows.weight, self.columns.weight
+        return self.sigma2 * Fraction(int(top[0][i]), int(top[1][i])) * Fraction(int(bottom[0][j]), int(bottom[1][j]))
+
+
+@lru_cache(maxsize=4)
+def _plan(rows: int, columns: int, sigma2: Fraction) -> _Plan:
+    return _chosen([(zero_sum(rows, run), zero_sum(columns, run)) for run in _runs(max(rows, columns))], sigma2)
+
+
+@lru_cache(maxsize=4)
+def _row_plan(columns: int, sigma2: Fraction) -> _Plan:
+    return _chosen([(single(), zero_sum(columns, run)) for run in _runs(columns)], sigma2)
+
+
+def _runs(size: int) -> list[int]:
+    return [run for k, run in enumerate(_RUNS) if k == 0 or _RUNS[k - 1] < size]
+
+
+def _chosen(trees: list[tuple[Splits, Splits]], sigma2: Fraction) -> _Plan:
+    """Return the plan for the pair of trees with the least expected time."""
+    best, cost, chance = None, math.inf, 0.0
+    for rows, columns in trees:
+        acceptance = math.exp(-_log_loss(rows, columns, sigma2))
+        steps = rows.depth.max(initial=0) + columns.depth.max(initial=0) + 1
+        time = (_STEP_COST * steps + _DRAW_COST * rows.parent.size * columns.parent.size) / max(acceptance, 1e-300)
+        if time < cost:
+            best, cost, chance = (rows, columns), time, acceptance
+    if best is None or chance < _SMALLEST_ACCEPTANCE:
+        raise Refused(
+            f"lattice noise on {trees[0][0].size} x {trees[0][1].size} cells needs a larger sigma than "
+            f"{math.sqrt(sigma2):.3g}, use the discrete Gaussian for less noise"
+        )
+    return _planned(*best, sigma2)
+
+
+def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
+    """Return Σ log θ(0; q), an upper bound of minus the logarithm of the acceptance probability (up to rounding)."""
+    (row_weights, row_counts), (weights, counts) = (np.unique(s.weights, return_counts=True) for s in (rows, columns))
+    total = 0.0
+    for weight, count in zip(row_weights, row_counts, strict=True):
+        q = np.exp(-2 * math.pi**2 * float(sigma2) * weight * weights)
+        total += count * float(np.log1p(2 * (q + q**4 + q**9)) @ counts)
+    return total
+
+
+def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _Plan:
+    depth = np.add.outer(rows.depth, columns.depth).ravel()
+    steps = np.cumsum(np.bincount(depth))
+    order = np.argsort(depth.astype(np.uint16), kind="stable")
+    variance = float(sigma2) * np.outer(rows.weights, columns.weights).ravel()
+    heavy = np.flatnonzero(2 * math.pi**2 * variance <= theta.LIGHT)
+    q = theta.nome(variance[heavy])
+    # Block sums have standard deviation σ √cells / 4 at most; 256 of them have probability exp(-2^15).
+    if 64**2 * sigma2 * rows.size * columns.size > _largest(rows, columns) ** 2:
+        raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
+    loss = 4 * float(q.sum()) * (1 + 2.0**-28) + depth.size * theta.LIGHT_LOSS
+    return _Plan(rows, columns, sigma2, order, steps, heavy, q, loss)
+
+
+def _largest(rows: Splits, columns: Splits) -> int:
+    """Return the largest block sum for which numerators of centres are sure to fit in 64 bits."""
+    return (1 << 60) // (3 * rows.size * columns.size)
+
+
+def _sample(plan: _Plan, count: int, randomness: Randomness) -> Integers:
+    """Return `count` accepted tables, drawn in batches whose memory is bounded."""
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+        raise InputError(f"the number of tables must be a whole number, 0 or more, not {count!r}")
+    shape = (plan.rows.size, plan.columns.size)
+    tables = np.zeros((count, *shape), dtype=np.int64)
+    if plan.order.size == 0:
+        return tables
+    stream = Stream(randomness)
+    largest_batch = max(1, _VALUES // (plan.rows.nodes * plan.columns.nodes))
+    done = 0
+    while done < count:
+        sums = _propose(plan, min(count - done, largest_batch), stream)
+        accepted = np.flatnonzero(_accepted(plan, sums, stream))
+        leaves = sums.reshape(plan.rows.nodes, plan.columns.nodes, -1)[: shape[0], : shape[1]]
+        tables[done : done + accepted.size] = np.moveaxis(leaves, 2, 0)[accepted]
+        done += accepted.size
+    return tables
+
+
+def _propose(plan: _Plan, count: int, stream: Stream) -> Integers:
+    """Draw all block sums of `count` tables, top down; row = pair of nodes, column = table."""
+    sums = np.zeros((plan.rows.nodes * plan.columns.nodes, count), dtype=np.int64)
+    for pairs in _together(plan, max(1, _LANES // count)):
+        blocks = _blocks(plan, *plan.pair(pairs))
+        top, side, whole = sums[blocks.top], sums[blocks.side], sums[blocks.whole]
+        numerator, denominator = blocks.centre(top, side, whole)
+        corner = _draw(plan, pairs, numerator, denominator, stream)
+        sums[blocks.corner] = corner
+        sums[blocks.right] = side - corner
+        sums[blocks.below] = top - corner
+        sums[blocks.opposite] = whole - top - side + corner
+    if max(int(sums.max()), -int(sums.min())) > _largest(plan.rows, plan.columns):
+        raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
+    return sums
+
+
+def _together(plan: _Plan, most: int) -> Iterator[Integers]:
+    """Yield runs of pairs of one depth, at most `most` long: each depends on shallower pairs only."""
+    start = 0
+    for stop in plan.steps.tolist():
+        for begin in range(start, stop, most):
+            yield plan.order[begin : min(begin + most, stop)]
+        start = stop
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Where the block sums around a pair of splits are kept, and how they give the centre."""
+
+    top: Integers
+    side: Integers
+    whole: Integers
+    corner: Integers
+    right: Integers
+    below: Integers
+    opposite: Integers
+    factors: tuple[Integers, Integers, Integers]
+    denominator: Integers
+
+    def centre(self, top: Integers, side: Integers, whole: Integers) -> tuple[Integers, Integers]:
+        """Return numerator and denominator of c = λ v(P×A) + α v(L×Q) - λα v(P×Q)."""
+        a, b, c = self.factors
+        return a[:, None] * top + b[:, None] * side - c[:, None] * whole, self.denominator
+
+
+def _blocks(plan: _Plan, i: Integers, j: Integers) -> _Blocks:
+    rows, columns, width = plan.rows, plan.columns, plan.columns.nodes
+    parent, left, right = rows.parent[i] * width, rows.left[i] * width, rows.right[i] * width
+    whole, here, there = columns.parent[j], columns.left[j], columns.right[j]
+    (top, bottom), (part, of) = ((side.share[0][k], side.share[1][k]) for side, k in ((rows, i), (columns, j)))
+    return _Blocks(
+        top=parent + here,
+        side=left + whole,
+        whole=parent + whole,
+        corner=left + here,
+        right=left + there,
+        below=right + here,
+        opposite=right + there,
+        factors=(top * of, part * bottom, top * part),
+        denominator=bottom * of,
+    )
+
+
+def _draw(plan: _Plan, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream) -> Integers:
+    """Return one discrete Gaussian for each centre, each attempt repeated until it is accepted."""
+    i, j = plan.pair(pairs)
+    count = numerator.shape[1]
+    nearest = np.floor_divide(2 * numerator + denominator[:, None], 2 * denominator[:, None])
+    rest = (numerator - nearest * denominator[:, None]).ravel()
+    these = widths(float(plan.sigma2) * plan.rows.weights[i] * plan.columns.weights[j])
+    denominators = np.repeat(denominator, count)
+    centre = rest / denominators
+    lane = np.arange(rest.size)
+    these = these.select(lane // count) if count > 1 else these
+    result = np.empty(rest.size, dtype=np.int64)
+    while lane.size:
+
+        def exact(position: int, proposal: Proposal, lane: NDArray[np.intp] = lane) -> Callable[[], Ball]:
+            at = int(lane[position])
+            exact_centre = Fraction(int(rest[at]), int(denominators[at]))
+            return exact_probability(proposal, exact_centre, plan.variance(int(i[at // count]), int(j[at // count])))
+
+        x, accepted = attempt(centre, these, stream, exact)
+        result[lane[accepted]] = x[accepted]
+        again = np.flatnonzero(~accepted)
+        lane, centre, these = lane[again], centre[again], these.select(again)
+    drawn: Integers = nearest + result.reshape(nearest.shape)
+    return drawn
+
+
+def _accepted(plan: _Plan, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
+    """Decide, exactly, which tables to keep: each with probability Π θ(c; q)/θ(0; q).
+
+    The product is at least 1 - `loss`, which decides nearly always for σ above 1; then floats decide where they are
+    further from the coin than their error bound (see `theta.losses`), then ball arithmetic.
+    """
+    words = stream.words(sums.shape[1])
+    coin = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    accepted = coin < 1 - plan.loss - 2.0**-50
+    doubtful = np.flatnonzero(~accepted)
+    if doubtful.size:
+        tolerance = 2.0**-28 * plan.loss + 2.0**-50 * (plan.heavy.size + 4) + plan.order.size * theta.LIGHT_LOSS
+        margin = _float_product(plan, sums[:, doubtful]) - coin[doubtful]
+        accepted[doubtful] = margin > 0
+        for k in doubtful[np.abs(margin) <= tolerance]:
+            u = LazyUniform(int(words[k]), 64, stream)
+            accepted[k] = u.is_below(partial(_ball_product, plan, sums[:, k]))
+    return accepted
+
+
+def _float_product(plan: _Plan, sums: Integers) -> Floats:
+    result = np.ones(sums.shape[1])
+    step = max(1, _LANES // sums.shape[1])
+    for start in range(0, plan.heavy.size, step):
+        blocks = _blocks(plan, *plan.pair(plan.heavy[start : start + step]))
+        numerator, denominator = blocks.centre(sums[blocks.top], sums[blocks.side], sums[blocks.whole])
+        result *= np.prod(1 - theta.losses(numerator, denominator[:, None], plan.q[start : start + step, None]), axis=0)
+    return result
+
+
+def _ball_product(plan: _Plan, sums: Integers) -> Ball:
+    """Return a ball of the product for one table; pairs with q below 2^-precision enter as a bound."""
+    from flint import arb, ctx
+
+    nats = 2 * math.pi**2 * float(plan.sigma2) * np.outer(plan.rows.weights, plan.columns.weights).ravel()
+    counted = np.flatnonzero(nats <= ctx.prec)
+    blocks = _blocks(plan, *plan.pair(counted))
+    numerator, denominator = blocks.centre(*(sums[at][:, None] for at in (blocks.top, blocks.side, blocks.whole)))
+    i, j = plan.pair(counted)
+    cells = (
+        (Fraction(int(numerator[k, 0]), int(denominator[k])), plan.variance(int(i[k]), int(j[k])))
+        for k in range(counted.size)
+    )
+    # q < exp(-precision) for the others, each factor is at least 1 - 4q.
+    return theta.product(cells, 4 * nats.size * arb(2) ** (-ctx.prec))

@@ -1,0 +1,252 @@
+"""Discrete Gaussians with any centre and any variance, one attempt at a time: what table look-up alone cannot do.
+
+A proposal comes from a fixed family of tables and is accepted with an exact probability; a floating-point number
+decides wherever a proven error bound lets it, ball arithmetic elsewhere. Which centres are wanted is said elsewhere.
+
+The law wanted is P(x) ∝ exp(-(x - f)²/2s²) on the integers, |f| <= 1/2. The proposal is x = hq + ρ with q a discrete
+Gaussian of variance parameter τ²/h² and ρ uniform on -⌊h/2⌋, …, ⌈h/2⌉ - 1. For y = hq and g = f - ρ,
+
+    (y - g)²/2s² - y²/2τ² + g²/2δ = (1/s² - 1/τ²)/2 · (y - gτ²/δ)² >= 0,      δ = τ² - s² > 0,
+
+so with M = (|f| + ⌊h/2⌋)²/2δ >= g²/2δ the number exp(-E), E = (x - f)²/2s² - y²/2τ² + M, is a probability, and a
+proposal accepted with it has exactly the law wanted (von Neumann). M does not depend on the proposal.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.noise.balls import Ball, LazyUniform, ball, precision
+from semidp.noise.inversion import UNDECIDED, Inversion
+from semidp.noise.laws import GaussianLaw
+from semidp.noise.randomness import Stream
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Proposal widths: τ² = m · 4^i / 4 for these m, so that neighbouring τ differ by less than a fifth. From τ = 64 on
+# the four widest tables serve all widths by way of h = 2, 4, 8, …
+_STEPS = (Fraction(1), Fraction(17, 12), Fraction(2), Fraction(17, 6))
+_OCTAVES = 52
+_NARROW_OCTAVES = 7  # τ² < 4^7/4 = 64²
+_CLASSES = len(_STEPS) * _OCTAVES
+_COIN_BITS = 48  # a word is 16 bits of proposal and 48 bits of coin
+
+# |float decision variable - true one| is below TOLERANCE, see `attempt`.
+TOLERANCE = 2.0**-30
+_LARGEST_EXPONENT = 2.0**12
+LARGEST_VARIANCE = Fraction(4) ** 48
+"""Wider noise would not leave room for a count in 64 bits."""
+
+
+def proposal_variance(index: int) -> Fraction:
+    """Return τ² of a proposal class.
+
+    >>> proposal_variance(0), proposal_variance(9)
+    (Fraction(1, 4), Fraction(17, 3))
+    """
+    octave, step = divmod(index, len(_STEPS))
+    return _STEPS[step] * Fraction(4) ** octave / 4
+
+
+def proposal_spread(index: int) -> int:
+    """Return h of a proposal class: 1 while the table is small enough, then powers of two.
+
+    >>> proposal_spread(0), proposal_spread(28), proposal_spread(32)
+    (1, 2, 4)
+    """
+    return 1 << max(0, index // len(_STEPS) - _NARROW_OCTAVES + 1)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """The tables of all proposal classes, one row of `guide` for each table."""
+
+    variances: Floats
+    spreads: Integers
+    table: Integers
+    inverse: Floats
+    tables: tuple[Inversion, ...]
+    guide: NDArray[np.int16]
+    first: Integers
+
+
+@lru_cache(maxsize=1)
+def _family() -> _Family:
+    narrow = len(_STEPS) * _NARROW_OCTAVES
+    classes = np.arange(_CLASSES)
+    tables = tuple(Inversion(GaussianLaw(proposal_variance(index))) for index in range(narrow))
+    return _Family(
+        variances=np.array([float(proposal_variance(index)) for index in range(_CLASSES)]),
+        spreads=np.array([proposal_spread(index) for index in range(_CLASSES)]),
+        table=np.where(classes < narrow, classes, narrow - len(_STEPS) + classes % len(_STEPS)),
+        inverse=np.array([1 / float(2 * proposal_variance(index)) for index in range(narrow)]),
+        tables=tables,
+        guide=np.concatenate([table.guide for table in tables]),
+        first=np.array([table.first for table in tables]),
+    )
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What an attempt needs to know of its variance parameter s².
+
+    Parameters
+    ----------
+    index
+        The proposal class.
+    curvature
+        1/(2s²), within a relative 2^-48.
+    slack
+        1/(2δ).
+    """
+
+    index: Integers
+    curvature: Floats
+    slack: Floats
+
+    def select(self, keep: NDArray[np.intp]) -> "Widths":
+        """Return some of them."""
+        return Widths(self.index[keep], self.curvature[keep], self.slack[keep])
+
+
+def widths(variance: Floats) -> Widths:
+    """Choose the proposal classes for variance parameters given within a relative 2^-49.
+
+    >>> import numpy as np
+    >>> widths(np.array([1.0, 4.0])).index
+    array([5, 9])
+    """
+    family = _family()
+    # δ trades two ways of losing a proposal, exp(-M) and s/τ: 0.3 s + 0.1 is about best for h = 1, s²/64 for large h.
+    index = np.searchsorted(family.variances, variance + np.maximum(0.3 * np.sqrt(variance) + 0.1, variance / 64))
+    return Widths(index, 0.5 / variance, 0.5 / (family.variances[index] - variance))
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One proposal whose acceptance a float could not decide: x = y + ρ under a proposal class."""
+
+    x: int
+    y: int
+    index: int
+
+    def exponent(self, centre: Ball, variance: Fraction, reach: Ball) -> Ball:
+        """Return E of the module docstring at the precision in force."""
+        tau2 = proposal_variance(self.index)
+        lift = (reach + proposal_spread(self.index) // 2) ** 2 / ball(2 * (tau2 - variance))
+        return (self.x - centre) ** 2 / ball(2 * variance) - ball(Fraction(self.y * self.y) / (2 * tau2)) + lift
+
+
+Exact = Callable[[int, Proposal], Callable[[], Ball]]
+"""For a lane number and a proposal, the function that computes exp(-E) at the precision in force."""
+
+
+def attempt(
+    centre: Floats, these: Widths, stream: Stream, exact: Exact, reach: float | None = None
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """Propose one value for each centre f and decide on it, exactly; return the proposals and which are accepted.
+
+    Parameters
+    ----------
+    centre
+        f, at most 1/2 in size and within 2^-50.
+    these
+        The variance parameters.
+    exact
+        What to ask where a float does not decide.
+    reach
+        The |f| that enters M: the centre's own, or 1/2 where the centre is drawn afresh at every attempt.
+
+    Notes
+    -----
+    Error bound. Let the first term of E be at most 2^12; the second is then below 2^13. Each is a product of factors
+    within a relative 2^-48 and loses at most 2^-34; f within 2^-50 moves the first by at most 2^-41 (s² >= 1/16);
+    δ >= s²/64 costs 6 bits of M < 2, leaving 2^-41. `exp_minus` adds a relative 2^-34, the 48-bit coin 2^-48. The sum
+    is below `TOLERANCE` = 2^-30. Closer decisions, and larger exponents, go to `exact`.
+    """
+    family = _family()
+    words = stream.words(centre.size)
+    table = family.table[these.index]
+    leading = words >> np.uint64(_COIN_BITS)
+    code = family.guide.take((table << 16) + leading.astype(np.int64))
+    q = code + family.first[table]
+    undecided = np.flatnonzero(code == UNDECIDED)
+    for number in set(table[undecided].tolist()):
+        these_lanes = undecided[table[undecided] == number]
+        q[these_lanes] = _resolved(family.tables[number], leading[these_lanes], stream)
+    spread = family.spreads[these.index]
+    y = q * spread
+    x = y + _offsets(spread, stream)
+    distance = x - centre
+    first_term = distance * distance * these.curvature
+    lift = ((np.abs(centre) if reach is None else reach) + (spread >> 1)) ** 2 * these.slack
+    exponent = first_term - np.square(q.astype(np.float64)) * family.inverse[table] + lift
+    coin = (words & np.uint64((1 << _COIN_BITS) - 1)).astype(np.float64) * 2.0**-_COIN_BITS
+    margin = exp_minus(exponent) - coin
+    accepted = margin > TOLERANCE
+    unsure = (np.abs(margin) <= TOLERANCE) | (first_term > _LARGEST_EXPONENT)
+    for lane in np.flatnonzero(unsure):
+        proposal = Proposal(int(x[lane]), int(y[lane]), int(these.index[lane]))
+        u = LazyUniform(int(words[lane]) & ((1 << _COIN_BITS) - 1), _COIN_BITS, stream)
+        accepted[lane] = u.is_below(exact(int(lane), proposal))
+    return x, accepted
+
+
+def _resolved(table: Inversion, leading: NDArray[np.uint64], stream: Stream) -> Integers:
+    q = table.resolve(leading.astype(np.uint16), stream)
+    if np.abs(q).max() > 1 << 14:  # tables end near 600: the probability is below exp(-2^15)
+        raise Refused("the noise drawn does not fit in 64 bits, draw again or lower the scale")
+    return q
+
+
+def _offsets(spread: Integers, stream: Stream) -> Integers | int:
+    """Return ρ, uniform on -⌊h/2⌋, …, ⌈h/2⌉ - 1 (h is a power of two)."""
+    if spread.size == 0 or spread.max() == 1:
+        return 0
+    return (stream.words(spread.size) & (spread - 1).view(np.uint64)).view(np.int64) - (spread >> 1)
+
+
+_PER_UNIT = 256
+_LAST = 48
+
+
+@lru_cache(maxsize=1)
+def _exponentials() -> Floats:
+    with precision(128):
+        return np.array([float(ball(Fraction(-i, _PER_UNIT)).exp()) for i in range(_LAST * _PER_UNIT + 1)])
+
+
+def exp_minus(x: Floats) -> Floats:
+    """Return exp(-max(x, 0)) within a relative 2^-34 (absolute 2^-69 beyond 48), with a proof that needs no libm.
+
+    exp(-x) = exp(-i/256) · exp(-r), 0 <= r < 1/256: the first factor from a table that is right to 2^-52, the second
+    by its Taylor polynomial of degree 3, whose relative error is below r⁴/24 · e^r < 2^-36; the subtraction x - i/256
+    is exact and the seven other operations lose 2^-53 each.
+
+    >>> import numpy as np
+    >>> float(abs(exp_minus(np.array([1.0]))[0] - np.exp(-1)) * 2**34) < 1
+    True
+    """
+    x = np.clip(x, 0.0, _LAST)
+    whole = (x * _PER_UNIT).astype(np.int64)
+    r = x - whole * (1 / _PER_UNIT)
+    result: Floats = _exponentials().take(whole) * (1 - r * (1 - r * (0.5 - r * (1 / 6))))
+    return result
+
+
+def exact_probability(proposal: Proposal, centre: Fraction, variance: Fraction) -> Callable[[], Ball]:
+    """Return the function that computes exp(-E) for a rational centre.
+
+    >>> from fractions import Fraction
+    >>> p = exact_probability(Proposal(0, 0, 12), Fraction(0), Fraction(1))
+    >>> with precision(64):
+    ...     float(p())
+    1.0
+    """
+    return lambda: (-proposal.exponent(ball(centre), variance, ball(abs(centre)))).exp()
