@@ -6,6 +6,7 @@ other, load no extension and change no setting. What the groups mean is decided 
 
 import contextlib
 import glob
+import gzip
 import itertools
 import json
 import os
@@ -35,9 +36,13 @@ _SETTINGS = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",  # a WHERE must not reach the caller's variables
 }
-# Levels are text as it stands ("01" is not "1"); nothing may be skipped, padded or taken for a comment.
-_CSV = "header = true, skip = 0, comment = '', null_padding = false, ignore_errors = false, nullstr = ''"
-_SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet"}
+# Levels are text as it stands ("01" is not "1"). Nothing is guessed, skipped, padded or taken for a comment.
+_CSV = (
+    """header = true, quote = '"', escape = '"', nullstr = '', skip = 0, comment = '', strict_mode = true, """
+    "null_padding = false, ignore_errors = false, max_line_size = 16777216"
+)
+_DELIMITERS = ",;\t|"
+_SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 _TEXTS = ("VARCHAR", "ENUM")
 _FAILED = "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or memory ran out"
@@ -57,15 +62,19 @@ class DuckRecords:
         files, kind = _files(pattern)
         connection = _connect()
         names = f"[{', '.join(map(_quoted_text, files))}]"
-        texts = f"read_csv({names}, all_varchar = true, {_CSV})"
-        unreadable = DataError(
-            f"{pattern} could not be read as {kind.upper() if kind == 'csv' else 'Parquet'}: check that the file is "
-            "whole, that its records have the same columns, and that its text is UTF-8"
-        )
-        reader = texts if kind == "csv" else f"read_parquet({names})"
         _confine(connection, files)
+        unreadable = DataError(
+            f"{pattern} could not be read as {kind}: check that the file is whole, that its records have the same "
+            "columns, and that its text is UTF-8"
+        )
+        typed = None
+        reader = f"read_parquet({names})"
+        if kind == "CSV":
+            delimiter = quietly(lambda: _delimiter(files[0]), unreadable)
+            typed = f"read_csv({names}, delim = {_quoted_text(delimiter)}, {_CSV}"
+            reader = f"{typed}, all_varchar = true)"
         quietly(lambda: connection.execute(f"CREATE VIEW source AS SELECT * FROM {reader}"), unreadable)
-        return cls._of_source(connection, where, f"read_csv({names}, {_CSV})" if kind == "csv" else None)
+        return cls._of_source(connection, where, f"{typed})" if typed else None)
 
     @classmethod
     def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
@@ -183,10 +192,22 @@ def _files(pattern: str) -> tuple[list[str], str]:
 
 
 def _kind(file: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() not in (".gz", ".zst")]
+    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() != ".gz"]
     if not suffixes or suffixes[-1] not in _SUFFIXES:
         raise InputError(f"the name {file} does not say what it holds: end it in .csv, .tsv, .csv.gz or .parquet")
     return _SUFFIXES[suffixes[-1]]
+
+
+def _delimiter(file: str) -> str:
+    """Return the delimiter that the header of a CSV file uses most, outside quotes."""
+    with (
+        gzip.open(file, "rt", encoding="utf-8")
+        if file.lower().endswith(".gz")
+        else open(file, encoding="utf-8") as text
+    ):
+        header = text.readline(1_000_000)
+    bare = "".join(header.split('"')[::2])
+    return max(_DELIMITERS, key=bare.count)
 
 
 def _filter(connection: Any, where: str, sniffed: str | None) -> None:
@@ -201,30 +222,34 @@ def _filter(connection: Any, where: str, sniffed: str | None) -> None:
         f"its names and quotes{hint}"
     )
     quietly(lambda: _single_condition(connection, where), failure)
-    plain = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{where}\n)"
-    if sniffed is None or _fits_text(connection, where):
-        quietly(lambda: connection.execute(plain), failure)
+    if _is_condition(connection, "source", where):
+        connection.execute(f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{where}\n)")
         return
-    columns = quietly(lambda: connection.execute(f"DESCRIBE SELECT * FROM {sniffed}").fetchall(), failure)
-    quietly(lambda: connection.execute(_typed_view(columns, where)), failure)
+    if sniffed is not None:
+        columns = quietly(lambda: connection.execute(f"DESCRIBE SELECT * FROM {sniffed}").fetchall(), failure)
+        typed, back = _typed(columns)
+        if _is_condition(connection, typed, where):
+            connection.execute(f"CREATE TEMP VIEW records AS SELECT {back} FROM {typed} WHERE (\n{where}\n)")
+            return
+    raise failure
 
 
-def _fits_text(connection: Any, where: str) -> bool:
+def _is_condition(connection: Any, place: str, where: str) -> bool:
     with contextlib.suppress(Exception):
-        connection.execute(f"EXPLAIN SELECT * FROM source WHERE (\n{where}\n)")
-        return True
+        ((_, kind, *_),) = connection.execute(f"DESCRIBE SELECT (\n{where}\n) FROM {place}").fetchall()
+        return bool(kind == "BOOLEAN")
     return False
 
 
-def _typed_view(columns: Sequence[tuple[Any, ...]], where: str) -> str:
-    """Return the view `records` whose WHERE sees numbers and whose columns are the text that they were read from."""
-    names = [(_quoted_name(name), _numeric(kind) and kind != "BOOLEAN") for name, kind, *_ in columns]
-    aside = "_" * max(len(name) for name, _ in names)  # longer than any name, so that it hides none
-    texts = [f"{name} AS {aside}{position}" for position, (name, _) in enumerate(names)]
-    typed = [f"CAST({name} AS DOUBLE) AS {name}" if number else name for name, number in names]
-    back = [f"{aside}{position} AS {name}" for position, (name, _) in enumerate(names)]
-    inner = f"SELECT {', '.join([*texts, *typed])} FROM source"
-    return f"CREATE TEMP VIEW records AS SELECT {', '.join(back)} FROM ({inner}) WHERE (\n{where}\n)"
+def _typed(columns: Sequence[tuple[Any, ...]]) -> tuple[str, str]:
+    """Return a query that adds numbers and truth values to the text of a CSV file, and what to select for the text."""
+    names = [_quoted_name(name) for name, *_ in columns]
+    aside = "_" * max(map(len, names))  # longer than any name, so that it hides none
+    texts = [f"{name} AS {aside}{position}" for position, name in enumerate(names)]
+    kinds = ["BOOLEAN" if kind == "BOOLEAN" else "DOUBLE" if _numeric(kind) else "VARCHAR" for _, kind, *_ in columns]
+    values = [f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(names, kinds, strict=True)]
+    back = [f"{aside}{position} AS {name}" for position, name in enumerate(names)]
+    return f"(SELECT {', '.join([*texts, *values])} FROM source)", ", ".join(back)
 
 
 def _single_condition(connection: Any, where: str) -> None:
@@ -241,7 +266,7 @@ def _single_condition(connection: Any, where: str) -> None:
 
     expressions, around = parsed(where)
     if len(expressions) != 1 or around != parsed("true")[1] or {"SUBQUERY", "WINDOW"} & set(_classes(expressions)):
-        raise ValueError
+        raise ValueError("not one condition")
 
 
 def _classes(tree: Any) -> Iterator[str]:

@@ -238,11 +238,13 @@ def _single_condition(where: str, dialect: Any) -> None:
     """Refuse a text that is not one expression on its own, or that holds a query: then it may depend on others."""
     import sqlglot
 
+    if not where.strip():
+        raise ValueError("an empty condition")
     (statement,) = sqlglot.parse(f"SELECT (\n{where}\n)", dialect=dialect)
     clauses = {name for name, part in statement.args.items() if part}
     inside = [*statement.find_all(sqlglot.exp.Query, sqlglot.exp.Window, sqlglot.exp.AggFunc)]
     if clauses != {"expressions"} or len(statement.expressions) != 1 or inside != [statement]:
-        raise ValueError
+        raise ValueError("not one condition")
 
 
 def _hushed(action: Callable[[], Result], failure: SemidpError) -> Result:

@@ -1,0 +1,278 @@
+"""The same cases through every engine: CSV, Parquet, pandas, Arrow; Ibis on DuckDB, PostgreSQL and Spark."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semidp.engines import Outcome, Source
+from semidp.errors import DataError, InputError, SchemaError
+from semidp.tables import Feature, Schema, Table
+
+SECRET = 7654321
+REGIONS = ("01", "1", 'O\'Brien, "west"', "naïve")
+Engine = Callable[..., Source]
+Records = dict[str, list[Any]]
+Refused = Callable[[BaseException, str], None]
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        [Feature("sex", ("f", "m"))],
+        [Feature("sex", ("m", "f", "x")), Feature("region", REGIONS, null_level="unknown")],
+        [Feature("age", bins=(0, 18, 65), null_level="unknown"), Feature("sex", ("f", "m"))],
+        [Feature("age", bins=("-inf", "17.5", 18, "1e2"), null_level="unknown")],
+        [Feature("dose", bins=("1/2", 1, "1.5"), null_level="none")],
+        [Feature("dose", ("0.5", "1", "2"), null_level="none"), Feature("paid", ("false", "true"))],
+        [Feature("day", ("2020-01-01", "2020-01-02", "2020-01-03")), Feature("people", range(9))],
+    ],
+    ids=lambda features: "-".join(feature.name for feature in features),
+)
+def test_counts_are_those_of_the_reference(engine: Engine, records: Records, features: list[Feature]) -> None:
+    schema = Schema(tuple(features))
+    assert engine(records).counts(schema) == Table.from_frame(_objects(records), schema)
+
+
+def test_levels_are_those_that_occur_in_order(engine: Engine, records: Records) -> None:
+    source = engine(records)
+    assert source.levels("sex") == ("f", "m")
+    assert source.levels("region") == REGIONS
+    assert source.levels("people") == tuple(str(value) for value in range(9))
+    assert source.levels("dose") == ("0.5", "1", "2")
+    assert source.levels("paid") == ("false", "true")
+    assert source.levels("day") == ("2020-01-01", "2020-01-02", "2020-01-03")
+
+
+def test_numbers_that_are_levels_come_in_numeric_order(engine: Engine) -> None:
+    assert engine({"grade": [10, 9, 100, 9]}).levels("grade") == ("9", "10", "100")
+
+
+def test_columns_are_listed_and_a_wrong_one_names_them(engine: Engine, records: Records, refused: Refused) -> None:
+    source = engine(records)
+    assert source.columns() == tuple(records)
+    assert "sex" in repr(source)
+    for ask in (
+        lambda: source.counts(Schema((Feature("town", ("a",)),))),
+        lambda: source.levels("town"),
+        lambda: engine(records, count="town"),
+        lambda: engine(records, id="town"),
+        lambda: source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("town", 0, 1, 1)),
+    ):
+        with pytest.raises(SchemaError) as caught:
+            ask()
+        refused(caught.value, "there is no column 'town'; the columns are id, sex, region, age")
+
+
+def test_a_missing_value_is_refused_without_a_null_level(engine: Engine, records: Records, refused: Refused) -> None:
+    source = engine(records)
+    for feature in (Feature("region", REGIONS), Feature("age", bins=(0, 50)), Feature("dose", bins=(0, 1))):
+        with pytest.raises(DataError) as caught:
+            source.counts(Schema((feature,)))
+        refused(caught.value, f"feature '{feature.name}' has missing values: declare a null level")
+
+
+@pytest.mark.parametrize("value", [SECRET, str(SECRET), SECRET + 0.5])
+def test_an_undeclared_level_is_refused_and_never_quoted(engine: Engine, refused: Refused, value: Any) -> None:
+    source = engine({"town": [value, value, type(value)(3)]})
+    with pytest.raises(DataError) as caught:
+        source.counts(Schema((Feature("town", ("3", "4")),)))
+    refused(caught.value, "feature 'town' has values not among its declared levels")
+
+
+def test_many_undeclared_levels_are_refused_before_they_fill_memory(engine: Engine, refused: Refused) -> None:
+    source = engine({"sex": ["f"] * 500, "name": [f"person {SECRET} {number}" for number in range(500)]})
+    with pytest.raises(DataError) as caught:
+        source.counts(Schema((Feature("sex", ("f", "m")), Feature("name", ("a", "b")))))
+    refused(caught.value, "feature 'name' has values not among")
+
+
+def test_a_value_below_the_first_bin_is_refused(engine: Engine, refused: Refused) -> None:
+    source = engine({"age": [30, -SECRET]})
+    with pytest.raises(DataError) as caught:
+        source.counts(Schema((Feature("age", bins=(0, 18)),)))
+    refused(caught.value, "feature 'age' has values below its first bin")
+
+
+def test_bins_of_words_are_refused(engine: Engine, refused: Refused) -> None:
+    source = engine({"age": ["30", f"about {SECRET}"]})
+    with pytest.raises((DataError, SchemaError)) as caught:
+        source.counts(Schema((Feature("age", bins=(0, 18)),)))
+    refused(caught.value, "feature 'age' has bins but its values are not all|column 'age' does not hold numbers")
+
+
+def test_bins_of_dates_are_refused(engine: Engine, records: Records, refused: Refused) -> None:
+    with pytest.raises((DataError, SchemaError)) as caught:
+        engine(records).counts(Schema((Feature("day", bins=(0, 18)),)))
+    refused(caught.value, "feature 'day' has bins but its values are not all|column 'day' does not hold numbers")
+
+
+def test_infinite_values_fall_in_the_outer_bins(engine: Engine) -> None:
+    source = engine({"x": [math.inf, -math.inf, 3.0]})
+    assert source.counts(Schema((Feature("x", bins=("-inf", 0, 5)),))).counts.tolist() == [1, 1, 1]
+
+
+def test_counts_are_added_up(engine: Engine, records: Records) -> None:
+    schema = Schema((Feature("sex", ("f", "m")), Feature("region", REGIONS, null_level="unknown")))
+    expected = Table.from_frame(_objects(records), schema, count="people")
+    assert engine(records, count="people").counts(schema) == expected
+
+
+@pytest.mark.parametrize("bad", [[1.0, -SECRET], [1.0, SECRET + 0.5], [1.0, None], [1.0, math.nan], [1.0, 1e17]])
+def test_counts_must_be_whole_present_and_not_negative(engine: Engine, refused: Refused, bad: list[Any]) -> None:
+    bad = [None if value is None else float(value) for value in bad]
+    source = engine({"sex": ["f", "m"], "people": bad}, count="people")
+    with pytest.raises(DataError) as caught:
+        source.counts(Schema((Feature("sex", ("f", "m")),)))
+    refused(caught.value, "the count column 'people' must hold whole numbers from 0")
+
+
+def test_a_count_column_of_words_is_refused(engine: Engine, refused: Refused) -> None:
+    with pytest.raises((DataError, SchemaError)) as caught:
+        engine({"sex": ["f", "m"], "people": ["3", f"{SECRET} or so"]}, count="people").counts(
+            Schema((Feature("sex", ("f", "m")),))
+        )
+    refused(caught.value, "count column 'people' must hold whole|column 'people' does not hold numbers, which a count")
+
+
+@pytest.mark.parametrize(
+    ("where", "keep"),
+    [
+        ("age >= 18", lambda row: row["age"] is not None and row["age"] >= 18),
+        ("region = '01'", lambda row: row["region"] == "01"),
+        ("sex = 'f' OR score < 20.5 -- the weak", lambda row: row["sex"] == "f" or row["score"] < 20.5),
+        ("region IS NULL", lambda row: row["region"] is None),
+        ("1 = 0", lambda row: False),
+        ("paid", lambda row: row["paid"]),
+        ("day BETWEEN '2020-01-02' AND '2020-01-03'", lambda row: row["day"].day > 1),
+    ],
+)
+def test_where_keeps_what_it_says(
+    engine: Engine, records: Records, where: str, keep: Callable[[dict[str, Any]], bool]
+) -> None:
+    rows = [dict(zip(records, row, strict=True)) for row in zip(*records.values(), strict=True)]
+    kept = [row for row in rows if keep(row)]
+    schema = Schema((Feature("sex", ("f", "m")), Feature("region", REGIONS, null_level="unknown")))
+    columns = {name: np.array([row[name] for row in kept], dtype=object) for name in records}
+    assert engine(records, where=where).counts(schema) == Table.from_frame(columns, schema)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "",
+        "age >",
+        "town = 'x'",
+        "age > 1; DROP TABLE records",
+        "age > 1) UNION SELECT * FROM records WHERE (1 = 1",
+        "age > 1) ORDER BY (age",
+        "age > (SELECT avg(age) FROM records)",
+        "EXISTS (SELECT 1)",
+        "age > avg(age) OVER ()",
+        "score",
+    ],
+)
+def test_a_where_that_is_not_one_condition_is_refused(
+    engine: Engine, records: Records, refused: Refused, where: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        engine(records, where=where).counts(Schema((Feature("sex", ("f", "m")),)))
+    refused(caught.value, "the WHERE must be one condition on the columns of a record")
+
+
+def test_a_where_that_fails_on_the_data_quotes_none(engine: Engine, refused: Refused) -> None:
+    source = engine({"sex": ["f", "m"], "code": ["1", f"x{SECRET}"]}, where="CAST(code AS INTEGER) > 0")
+    with pytest.raises(DataError) as caught:
+        source.counts(Schema((Feature("sex", ("f", "m")),)))
+    refused(caught.value, "the data could not be tabulated")
+
+
+def test_one_record_per_person_is_checked_on_what_is_read(engine: Engine, records: Records, refused: Refused) -> None:
+    engine(records, id="id")
+    twice = {**records, "id": [records["id"][1], *records["id"][1:]]}
+    with pytest.raises(DataError) as caught:
+        engine(twice, id="id")
+    refused(caught.value, "the id column 'id' names someone twice")
+    engine({"id": [SECRET, SECRET], "wave": [1, 2]}, id="id", where="wave = 2")
+
+
+def test_every_record_needs_an_id(engine: Engine, refused: Refused) -> None:
+    with pytest.raises(DataError) as caught:
+        engine({"id": [SECRET, None], "sex": ["f", "m"]}, id="id")
+    refused(caught.value, "the id column 'id' has missing values")
+    with pytest.raises(InputError) as caught_input:
+        engine({"id": [SECRET, 2], "people": [1, 2]}, id="id", count="people")
+    refused(caught_input.value, "count and id cannot both be given")
+
+
+@pytest.mark.parametrize("outcome", [Outcome("score", 0, 100, 1000), Outcome("score", "1/3", "99.9", 7)])
+@pytest.mark.parametrize("count", [None, "people"])
+def test_sums_are_integers_of_clipped_and_rounded_records(
+    engine: Engine, records: Records, outcome: Outcome, count: str | None
+) -> None:
+    schema = Schema((Feature("sex", ("f", "m")), Feature("age", bins=(0, 50), null_level="unknown")))
+    low, high = float(outcome.lower), float(outcome.upper)
+    steps = np.floor((np.clip(records["score"], low, high) - low) / (high - low) * outcome.steps + 0.5).astype(int)
+    assert steps.min() == 0
+    assert steps.max() == outcome.steps
+    weighed = {**records, "steps": [int(step) for step in steps * (records[count] if count else 1)]}
+    sums = engine(records, count=count).sums(schema, outcome)
+    assert sums.dtype == np.int64
+    assert sums.tolist() == Table.from_frame(_objects(weighed), schema, count="steps").counts.tolist()
+
+
+def test_true_and_false_count_as_one_and_zero(engine: Engine, records: Records) -> None:
+    if engine.store == "csv":  # type: ignore[attr-defined]  # where true is a word
+        records = {**records, "paid": [int(value) for value in records["paid"]]}
+    source = engine(records)
+    paid = sum(records["paid"])
+    assert int(source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("paid", 0, 1, 1)).sum()) == paid
+    assert source.counts(Schema((Feature("paid", bins=(0, 1)),))).counts.tolist() == [len(records["sex"]) - paid, paid]
+
+
+@pytest.mark.parametrize("bad", [None, math.nan])
+def test_a_missing_outcome_is_refused(engine: Engine, refused: Refused, bad: Any) -> None:
+    source = engine({"sex": ["f", "m"], "score": [float(SECRET), bad]})
+    with pytest.raises(DataError) as caught:
+        source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("score", 0, 100, 10))
+    refused(caught.value, "the outcome 'score' has missing values")
+
+
+def test_an_outcome_of_words_is_refused(engine: Engine, refused: Refused) -> None:
+    source = engine({"sex": ["f", "m"], "score": ["7", f"{SECRET}?"]})
+    with pytest.raises((DataError, SchemaError)) as caught:
+        source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("score", 0, 100, 10))
+    refused(caught.value, "the outcome 'score' has values that are not numbers|does not hold numbers, which an outcome")
+
+
+def test_awkward_names_are_only_names(engine: Engine) -> None:
+    names = ['sex"; DROP TABLE records; --', "group by", "k0", "total", "Été (%)", "a'b"]
+    columns = {name: ["x", "y", "x"] for name in names}
+    source = engine(columns)
+    for name in names:
+        assert source.counts(Schema((Feature(name, ("x", "y")),))).counts.tolist() == [2, 1]
+    everything = Schema(tuple(Feature(name, ("x", "y")) for name in names))
+    assert source.counts(everything).n == 3
+
+
+def test_a_column_of_nothing_has_no_levels(engine: Engine, refused: Refused) -> None:
+    source = engine({"sex": ["f", "m"], "town": ["a", None]}, where="sex = 'm'")
+    with pytest.raises(DataError) as caught:
+        source.levels("town")
+    refused(caught.value, "column 'town' holds no value")
+
+
+def test_structural_zeros_are_checked(engine: Engine, records: Records, refused: Refused) -> None:
+    from semidp.tables import StructuralZero
+
+    zero = StructuralZero.of({"sex": "f", "paid": "true"})
+    schema = Schema((Feature("sex", ("f", "m")), Feature("paid", ("false", "true"))), (zero,))
+    with pytest.raises(DataError) as caught:
+        engine(records).counts(schema)
+    refused(caught.value, "declared impossible")
+
+
+def _objects(records: Records) -> dict[str, Any]:
+    return {name: np.array(values, dtype=object) for name, values in records.items()}
