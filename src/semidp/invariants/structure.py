@@ -17,6 +17,8 @@ from semidp.tables import Schema
 Axes = tuple[int, ...]
 Counts = NDArray[np.int64]
 
+LARGEST_MASK = 2**25  # cells for which the possible ones are worked out
+
 
 @dataclass(frozen=True, eq=False)
 class Published:
@@ -52,7 +54,6 @@ class Structure:
     schema: Schema
     n: int
     margins: tuple[Published, ...]
-    determined: dict[int, set[int]]
 
     @classmethod
     def of(cls, dataspace: Dataspace) -> "Structure":
@@ -66,7 +67,7 @@ class Structure:
             closed = _closed(schema, Published(schema.axes(margin.names), total.counts), determined)
             found[closed.axes] = closed
         kept = [axes for axes in sorted(found) if not any({*axes} < {*other} for other in found)]
-        return cls(schema, dataspace.n, tuple(found[axes] for axes in kept), determined)
+        return cls(schema, dataspace.n, tuple(found[axes] for axes in kept))
 
     @cached_property
     def varying(self) -> frozenset[int]:
@@ -78,9 +79,10 @@ class Structure:
         return frozenset(axis for axis, count in enumerate(levels) if count > 1)
 
     @cached_property
-    def free(self) -> frozenset[int]:
-        """The varying features that nothing publishes."""
-        return self.varying - {axis for margin in self.margins for axis in margin.axes}
+    def unpublished(self) -> Axes:
+        """The features that nothing publishes."""
+        published = {axis for margin in self.margins for axis in margin.axes}
+        return tuple(axis for axis in range(len(self.schema.shape)) if axis not in published)
 
     @cached_property
     def essential(self) -> tuple[Published, ...]:
@@ -94,27 +96,23 @@ class Structure:
 
     @cached_property
     def zeros_matter(self) -> bool:
-        """Whether a structural zero forbids more than the published margins do.
+        """Whether structural zeros forbid more than the published margins do.
 
-        One that lies inside a margin is an empty cell there. One that ties an unpublished feature to a single other
-        feature (county in state) leaves it free to follow.
+        They do not if every combination of published levels that the margins allow can be completed by unpublished
+        ones: a zero inside a margin is an empty cell there, and an unpublished county follows its state.
         """
-        for zero in self.schema.structural_zeros:
-            axes = {*self.schema.axes(name for name, _ in zero.levels)}
-            if any(axes <= {*margin.axes} for margin in self.margins):
-                continue
-            loose = [axis for axis in axes if axis in self.free and self.determined.get(axis, set()) >= axes - {axis}]
-            if not loose or any(self._tied_elsewhere(axis) for axis in loose):
-                return True
-        return False
-
-    def _tied_elsewhere(self, axis: int) -> bool:
-        """Whether an axis occurs in structural zeros with a feature that it does not determine."""
-        name = self.schema.names[axis]
-        tied = {
-            other for zero in self.schema.structural_zeros if name in dict(zero.levels) for other in dict(zero.levels)
-        }
-        return not {*self.schema.axes(tied)} - {axis} <= self.determined[axis]
+        zeros = [{*self.schema.axes(name for name, _ in zero.levels)} for zero in self.schema.structural_zeros]
+        if all(any(axes <= {*margin.axes} for margin in self.margins) for axes in zeros):
+            return False
+        if self.schema.size > LARGEST_MASK:
+            return True
+        possible = self.schema.possible
+        assert possible is not None
+        completable = possible.any(axis=self.unpublished, keepdims=True)
+        for margin in self.margins:
+            sides = [size if axis in margin.axes else 1 for axis, size in enumerate(self.schema.shape)]
+            completable = completable | (margin.counts == 0).reshape(sides)
+        return not bool(completable.all())
 
     @cached_property
     def common(self) -> Axes | None:
@@ -173,11 +171,9 @@ def determined_axes(schema: Schema) -> dict[int, set[int]]:
         if len(zero.levels) == 2:
             one, other = schema.axes(name for name, _ in zero.levels)
             allowed = pairs.setdefault((one, other), np.ones((schema.shape[one], schema.shape[other]), dtype=bool))
-            codes = {
-                schema.axis(name): [schema.feature(name).levels.index(x) for x in levels]
-                for name, levels in zero.levels
-            }
-            allowed[np.ix_(codes[one], codes[other])] = False
+            levels = {schema.axis(name): named for name, named in zero.levels}
+            codes = [[schema.features[axis].levels.index(level) for level in levels[axis]] for axis in (one, other)]
+            allowed[np.ix_(*codes)] = False
     found: dict[int, set[int]] = {}
     for (one, other), allowed in pairs.items():
         if (allowed.sum(axis=1) == 1).all():

@@ -13,8 +13,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.invariants.structure import Axes
 from semidp.sensitivity.bounds import Norms
-from semidp.sensitivity.projection import Axes
 
 LARGEST_A = 6  # the pairings of 2a records are enumerated: 22482 of them at a = 6, 426833 at a = 7
 

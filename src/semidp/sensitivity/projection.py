@@ -223,8 +223,8 @@ class LeastSquaresProjection:
         rows = self.operator.shape[0]
         if rows > DENSE_MARGIN_CELLS:
             raise Refused(
-                f"the published margins have {rows:,} cells on an irregular domain, but dimension and variances need at "
-                f"most {DENSE_MARGIN_CELLS:,}: declare fewer structural zeros, or publish coarser margins"
+                f"the published margins have {rows:,} cells on an irregular domain, but dimension and variances need "
+                f"at most {DENSE_MARGIN_CELLS:,}: declare fewer structural zeros, or publish coarser margins"
             )
         values, vectors = np.linalg.eigh((self.operator @ self.operator.T).toarray())
         kept = values > values[-1] * 1e-11

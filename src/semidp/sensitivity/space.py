@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.invariants import Adjacency, Dataspace
+from semidp.invariants.structure import Axes
 from semidp.sensitivity.bounds import ONE_RECORD, Norms, certified_norms
 from semidp.sensitivity.explicit import ExplicitSpace
-from semidp.sensitivity.projection import Axes, Mask, Projection, projection
+from semidp.sensitivity.projection import Mask, Projection, projection
 from semidp.tables import Schema
 
 Counts = NDArray[np.int64]
