@@ -15,6 +15,7 @@ import typer
 from semidp._version import __version__
 from semidp.cli.analyze import analyze
 from semidp.cli.guarantee import guarantee
+from semidp.cli.release import demo, release, show
 from semidp.errors import SemidpError
 
 app = typer.Typer(
@@ -40,8 +41,8 @@ def semidp(
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
 
 
-app.command()(analyze)
-app.command()(guarantee)
+for command in (analyze, release, guarantee, show, demo):
+    app.command()(command)
 
 
 def main() -> None:

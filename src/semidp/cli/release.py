@@ -1,0 +1,215 @@
+"""``semidp release``, ``semidp show`` and ``semidp demo``: the main job, its result again, and a first look at it."""
+
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semidp.accounting import Ledger
+from semidp.cli import _options as o
+from semidp.cli._output import Format, print_json, progress_bar
+from semidp.engines import open_source
+from semidp.errors import InputError
+from semidp.files import new_folder
+from semidp.noise import SeededRandomness, SystemRandomness
+from semidp.release import Plan, Release, mechanism_for, run, survey
+from semidp.report import html, summary
+
+Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
+MechanismOption = Annotated[
+    str,
+    typer.Option("--mechanism", help="auto, gaussian, laplace, l2, knorm, lattice, naive-l1, naive-gaussian, …"),
+]
+FitOption = Annotated[str, typer.Option("--fit", help="integer, real or none.")]
+PlanOption = Annotated[Path | None, typer.Option("--plan", help="A TOML plan, instead of --table and --invariant.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be released and with what noise; draw and write nothing.")
+]
+
+
+def release(
+    data: o.Data,
+    table: o.TableOption = None,
+    invariant: o.Invariants = None,
+    out: Out = None,
+    epsilon: o.Epsilon = None,
+    rho: o.Rho = None,
+    mu: o.Mu = None,
+    delta: o.Delta = None,
+    plan: PlanOption = None,
+    mechanism: MechanismOption = "auto",
+    fit: FitOption = "integer",
+    adjacency: o.AdjacencyOption = None,
+    a: o.AOption = None,
+    schema: o.SchemaFile = None,
+    levels: o.Levels = None,
+    bins: o.Bins = None,
+    null_level: o.NullLevels = None,
+    levels_from_data: o.LevelsFromData = False,
+    count: o.Count = None,
+    from_table: o.FromTable = None,
+    where: o.Where = None,
+    identity: o.Identity = None,
+    ledger: o.Ledger = None,
+    seed: o.Seed = None,
+    dry_run: DryRun = False,
+    force: o.Force = False,
+    format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
+) -> None:
+    """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a report."""
+    wanted = _plan(
+        plan,
+        table,
+        invariant,
+        o.declared_features(schema, levels, bins, null_level),
+        budget=(epsilon, rho, mu, delta),
+        mechanism=mechanism,
+        fit=fit,
+        adjacency=(adjacency, a),
+        reading=(count, where, identity),
+        levels_from_data=levels_from_data,
+    )
+    if out is None and not dry_run:
+        raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
+    if out is not None and out.exists() and not force and not dry_run:
+        raise InputError(f"{out} already exists: choose another --out, or replace it with --force")
+    randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+    book = Ledger(ledger) if ledger is not None else None
+    with (
+        progress_bar(quiet) as progress,
+        open_source(data, table=from_table, count=wanted.count, where=wanted.where, id=wanted.id) as source,
+    ):
+        if dry_run:
+            _rehearse(wanted, source, format)
+            return
+        assert out is not None
+        with new_folder(out, force=force) as folder:
+            done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
+            write(done, folder)
+    o.warn_all(done.scope.warnings, quiet)
+    _print(done, format, str(out / "report.html"))
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
+    format: o.FormatOption = Format.text,
+) -> None:
+    """Print what a release holds and guarantees."""
+    _print(Release.load(folder), format, str(folder / "report.html"))
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="The folder to write; an earlier demo is replaced.")] = Path(
+        "build/demo"
+    ),
+) -> None:
+    """Release a real table of 3,498 British fathers and sons by occupation, with both margins exact."""
+    data = str(files("semidp") / "data" / "occupational_status.csv")
+    words = [
+        *("--table", "origin,destination", "--invariant", "origin", "--invariant", "destination"),
+        *("--count", "count", "--mu", "1", "--out", str(out), "--force"),
+    ]
+    typer.echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
+    release(
+        data,
+        table="origin,destination",
+        invariant=["origin", "destination"],
+        count="count",
+        mu="1",
+        out=out,
+        force=True,
+    )
+    typer.echo(f"\nOpen {out / 'report.html'} in a browser; the table is in {out / 'table.csv'}.")
+
+
+def write(done: Release, folder: Path) -> None:
+    """Write everything that a release folder holds."""
+    done.save(folder)
+    (folder / "report.html").write_text(html(done), encoding="utf-8")
+
+
+def _plan(
+    path: Path | None,
+    table: str | None,
+    invariant: list[str] | None,
+    declared: Any,
+    *,
+    budget: tuple[str | None, str | None, str | None, str | None],
+    mechanism: str,
+    fit: str,
+    adjacency: tuple[str | None, str | None],
+    reading: tuple[str | None, str | None, str | None],
+    levels_from_data: bool,
+) -> Plan:
+    if path is not None:
+        if table or invariant or declared or any(reading):
+            raise InputError("--plan already says what to release: leave --table, --invariant and the like out")
+        wanted = Plan.from_toml(o.read_text(path, "--plan"))
+        if not any(budget):
+            return wanted
+        spend, _ = o.budget_of(*budget)
+        return wanted.with_budget(spend)
+    if table is None:
+        raise InputError("say which table to release: --table a,b (or --plan FILE)")
+    spend, report_delta = o.budget_of(*budget)
+    count, where, identity = reading
+    return o.plan_of(
+        table,
+        invariant,
+        declared,
+        adjacency=o.adjacency_of(*adjacency),
+        count=count,
+        where=where,
+        identity=identity,
+        levels_from_data=levels_from_data,
+        budget=spend,
+        report_delta=report_delta,
+        mechanism=mechanism,
+        fit=fit,
+    )
+
+
+def _rehearse(plan: Plan, source: Any, format: Format) -> None:
+    scope = survey(plan, source).scope
+    chosen = [mechanism_for(request, scope) for request in plan.tables]
+    if format is Format.json:
+        print_json(
+            {
+                "dry_run": True,
+                "n": scope.dataspace.n,
+                "a": scope.adjacency.a,
+                "plan": plan.to_json(),
+                "tables": [
+                    {
+                        "name": request.name,
+                        "mechanism": mechanism.name,
+                        "scale": mechanism.scale,
+                        "claim": mechanism.claim,
+                        "expected_l2": mechanism.expected_l2,
+                    }
+                    for request, mechanism in zip(plan.tables, chosen, strict=True)
+                ],
+                "warnings": [*scope.warnings, *scope.disclosures],
+            }
+        )
+        return
+    typer.echo(f"exact      {scope.dataspace.summary()}")
+    for request, mechanism in zip(plan.tables, chosen, strict=True):
+        typer.echo(
+            f"would use  {mechanism.name} for {' by '.join(request.features)}: scale {mechanism.scale:.4g}, "
+            f"expected distance from the truth {mechanism.expected_l2:,.1f}, {mechanism.claim} claim"
+        )
+    typer.echo(f"adjacency  a = {scope.adjacency.a}")
+    for sentence in (*scope.warnings, *scope.disclosures):
+        typer.echo(f"warning    {sentence}")
+    typer.echo("nothing was drawn or written")
+
+
+def _print(done: Release, format: Format, where: str) -> None:
+    if format is Format.json:
+        print_json({**done.to_json(), "report": where})
+    else:
+        typer.echo(summary(done, where))

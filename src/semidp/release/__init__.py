@@ -1,0 +1,24 @@
+"""From a plan to a release: what to publish (`plan`), what the data say (`survey`), doing it (`run`), `values`."""
+
+from semidp.release.plan import FitKind, Plan, Reading, TableRequest, adjacency_from, budget_from
+from semidp.release.run import mechanism_for, run
+from semidp.release.survey import Scope, Survey, survey
+from semidp.release.values import Fitted, Noise, Published, Release
+
+__all__ = [
+    "FitKind",
+    "Fitted",
+    "Noise",
+    "Plan",
+    "Published",
+    "Reading",
+    "Release",
+    "Scope",
+    "Survey",
+    "TableRequest",
+    "adjacency_from",
+    "budget_from",
+    "mechanism_for",
+    "run",
+    "survey",
+]

@@ -1,0 +1,270 @@
+"""What a release is: published tables, their measurements and errors, the guarantee, and where it came from.
+
+Everything here may be published. A release is written to a folder as CSV and JSON and read back from it; the report
+is drawn from it elsewhere.
+"""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp._version import __version__
+from semidp.errors import AdjacencyUnknown, InputError
+from semidp.guarantees import Guarantee
+from semidp.invariants import Adjacency, Dataspace, semi_adjacency
+from semidp.release.plan import Plan
+from semidp.release.survey import Scope
+from semidp.tables import Schema
+from semidp.tradeoff import Tradeoff, tradeoff_from_json
+
+FORMAT = 1
+"""The version of release.json."""
+
+_DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How a table was measured: the mechanism, its scale, what it claims, and the loss it was expected to cost.
+
+    `expected_l2` is the root of the expected squared distance between the measurement and the truth; `naive_l2` is
+    the same for ordinary differential privacy pushed to the same guarantee by group privacy.
+    """
+
+    mechanism: str
+    scale: float
+    claim: str
+    expected_l2: float
+    naive_mechanism: str | None
+    naive_l2: float | None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How the published table was made from the measurement: post-processing of public values only."""
+
+    kind: str
+    method: str
+    loss: float
+    bound: float
+    optimal: bool
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """One published table.
+
+    Parameters
+    ----------
+    name
+        What its files are called.
+    schema
+        Its features and levels.
+    counts
+        What is published: whole numbers unless the plan asked for real ones.
+    noisy, projected
+        The measurement as drawn, and with the invariants put back.
+    standard_errors
+        Of `projected`, cell by cell. They belong to the measurement, not to the fitted counts.
+    noise, fitted, guarantee, private
+        How it was measured and fitted, what it guarantees, and whether its randomness was secure.
+    advertised
+        What the same noise would be said to give for one record if the exact totals were forgotten.
+    """
+
+    name: str
+    schema: Schema
+    counts: NDArray[Any] = field(repr=False)
+    noisy: NDArray[Any] = field(repr=False)
+    projected: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    noise: Noise
+    fitted: Fitted
+    guarantee: Guarantee
+    advertised: Tradeoff | None
+    private: bool
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield the levels of each cell, in the order of the flattened arrays."""
+        levels = [feature.levels for feature in self.schema.features]
+        for index in np.ndindex(*self.schema.shape):
+            yield tuple(level[position] for level, position in zip(levels, index, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A finished release. Nothing in it is confidential beyond what the plan publishes exactly."""
+
+    plan: Plan
+    scope: Scope
+    tables: tuple[Published, ...]
+    guarantee: Guarantee
+    private: bool
+    ledger: Mapping[str, Any] | None
+    versions: Mapping[str, str]
+    created: str
+
+    def save(self, folder: Path) -> None:
+        """Write ``release.json`` and two CSV files a table into an existing folder."""
+        files = self._files()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        document = {**self.to_json(), "files": digests}
+        (folder / "release.json").write_text(
+            json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read a release that `save` wrote; refuse one whose files were changed since."""
+        folder = Path(folder)
+        try:
+            document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+            digests = dict(document["files"])
+            files = {name: (folder / name).read_bytes() for name in digests}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
+        if document.get("format") != FORMAT:
+            raise InputError(f"{folder} was written by another version of semidp: read it with that version")
+        for name, digest in digests.items():
+            if hashlib.sha256(files[name]).hexdigest() != digest:
+                raise InputError(f"{folder / name} was changed after the release was written")
+        try:
+            return cls._from_json(document, files)
+        except (KeyError, TypeError, IndexError, ValueError):
+            raise InputError(f"{folder / 'release.json'} is damaged") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, which are in the CSV files, as plain values."""
+        semi = self.scope.semi_adjacency
+        return {
+            "format": FORMAT,
+            "created": self.created,
+            "private": self.private,
+            "plan": self.plan.to_json(),
+            "dataspace": self.scope.dataspace.to_json(),
+            "a": {"used": self.scope.adjacency.a, **(semi.to_json() if semi else {})},
+            "guarantee": self.guarantee.tradeoff.to_json(),
+            "tables": [_table_json(table) for table in self.tables],
+            "disclosures": list(self.scope.disclosures),
+            "warnings": list(self.scope.warnings),
+            "ledger": self.ledger,
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
+        dataspace = Dataspace.from_json(document["dataspace"])
+        adjacency = Adjacency(document["a"]["used"])
+        try:
+            semi = semi_adjacency(dataspace)
+        except AdjacencyUnknown:
+            semi = None
+        scope = Scope(dataspace, semi, adjacency, tuple(document["disclosures"]), tuple(document["warnings"]))
+        tradeoff = tradeoff_from_json(document["guarantee"])
+        return cls(
+            plan=Plan.from_json(document["plan"]),
+            scope=scope,
+            tables=tuple(_table_from_json(entry, scope, files) for entry in document["tables"]),
+            guarantee=Guarantee(dataspace, adjacency, tradeoff),
+            private=document["private"],
+            ledger=document["ledger"],
+            versions=document["versions"],
+            created=document["created"],
+        )
+
+    def _files(self) -> dict[str, bytes]:
+        files = {}
+        for table in self.tables:
+            files[_counts_file(table.name)] = _csv(table, count=table.counts, standard_error=table.standard_errors)
+            files[_noisy_file(table.name)] = _csv(table, noisy_count=table.noisy, projected=table.projected)
+        return files
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a release depends on.
+
+    >>> "semidp" in versions()
+    True
+    """
+    found = {"semidp": __version__}
+    for name in _DEPENDENCIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _counts_file(name: str) -> str:
+    return f"{name}.csv"
+
+
+def _noisy_file(name: str) -> str:
+    return "measurements.csv" if name == "table" else f"{name}-measurements.csv"
+
+
+def _csv(table: Published, **columns: NDArray[Any]) -> bytes:
+    """Write one row a cell: its levels, then the given columns; numbers are written so that they read back the same."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*table.schema.names, *columns])
+    values = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
+    writer.writerows((*levels, *numbers) for levels, numbers in zip(table.rows(), values, strict=True))
+    return text.getvalue().encode()
+
+
+def _read_csv(content: bytes, schema: Schema) -> list[NDArray[Any]]:
+    """Return the columns that `_csv` wrote behind the levels, in the shape of the schema."""
+    rows = csv.reader(io.StringIO(content.decode()))
+    next(rows)
+    cells = [row[len(schema.names) :] for row in rows]
+    whole = [all(not set(row[position]) & set(".eni") for row in cells) for position in range(len(cells[0]))]
+    kinds: list[type] = [np.int64 if integers else np.float64 for integers in whole]
+    return [
+        np.array([row[position] for row in cells], dtype=str).astype(kind).reshape(schema.shape)
+        for position, kind in enumerate(kinds)
+    ]
+
+
+def _table_json(table: Published) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "features": list(table.schema.names),
+        "noise": asdict(table.noise),
+        "fit": asdict(table.fitted),
+        "guarantee": table.guarantee.tradeoff.to_json(),
+        "advertised": table.advertised.to_json() if table.advertised else None,
+        "private": table.private,
+    }
+
+
+def _table_from_json(entry: Mapping[str, Any], scope: Scope, files: Mapping[str, bytes]) -> Published:
+    assert scope.dataspace.schema is not None
+    schema = scope.dataspace.schema.restrict(entry["features"])
+    counts, errors = _read_csv(files[_counts_file(entry["name"])], schema)
+    noisy, projected = _read_csv(files[_noisy_file(entry["name"])], schema)
+    return Published(
+        name=entry["name"],
+        schema=schema,
+        counts=counts,
+        noisy=noisy,
+        projected=projected.astype(float),
+        standard_errors=errors.astype(float),
+        noise=Noise(**entry["noise"]),
+        fitted=Fitted(**entry["fit"]),
+        guarantee=Guarantee(scope.dataspace, scope.adjacency, tradeoff_from_json(entry["guarantee"])),
+        advertised=tradeoff_from_json(entry["advertised"]) if entry["advertised"] else None,
+        private=entry["private"],
+    )

@@ -1,0 +1,9 @@
+"""A release, explained: as a page for people who publish, as text for a terminal, as values for machines.
+
+Everything said here is computed from a `Release`, which holds nothing confidential.
+"""
+
+from semidp.report.page import html
+from semidp.report.words import name_of, summary
+
+__all__ = ["html", "name_of", "summary"]

@@ -1,0 +1,164 @@
+"""What a release says about itself, in plain words. The page and the terminal share every sentence."""
+
+import math
+from fractions import Fraction
+
+from semidp.exact import plain
+from semidp.invariants import Dataspace
+from semidp.release import Published, Release, Scope
+from semidp.tradeoff import Tradeoff
+
+FALSE_ALARMS = Fraction(1, 20)
+
+CLAIMS = {
+    "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
+    "ideal": "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole numbers first",
+}
+
+
+def exact_part(dataspace: Dataspace) -> list[str]:
+    """Name what is published exactly.
+
+    >>> exact_part(Dataspace.described("state totals"))
+    ['state totals']
+    """
+    if dataspace.schema is None:
+        return [dataspace.summary()]
+    return [*(f"counts of {margin}" for margin in dataspace.margins), f"the number of records, {dataspace.n:,}"]
+
+
+def noisy_part(release: Release) -> list[str]:
+    """Name what is published with noise."""
+    return [
+        f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells"
+        if table.noise.mechanism != "no noise"
+        else f"nothing of {' by '.join(table.schema.names)}: the exact totals fix the whole table"
+        for table in release.tables
+    ]
+
+
+def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
+    """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
+
+    >>> from semidp.tradeoff import gaussian
+    >>> for sentence in strength(gaussian(1), Fraction(1, 10**9)):
+    ...     print(sentence)
+    The best attacker who accepts 5% false alarms finds out in at most 26% of cases.
+    1-GDP, which is (6.57, 1e-9)-DP
+    """
+    if tradeoff.is_trivial:
+        return ["The release says nothing beyond the exact totals."]
+    power = 1 - float(tradeoff(float(1 - FALSE_ALARMS)))
+    name = name_of(tradeoff)
+    epsilon = tradeoff.epsilon(report_delta)
+    restated = f"({_up(epsilon)}, {plain(report_delta)})-DP"
+    return [
+        f"The best attacker who accepts {float(FALSE_ALARMS):.0%} false alarms finds out in at most "
+        f"{math.ceil(100 * power - 1e-9)}% of cases.",
+        f"{name}, which is {restated}" if name else restated,
+    ]
+
+
+def name_of(tradeoff: Tradeoff) -> str | None:
+    """Name a tradeoff function the way specialists do, or None where it has no short name.
+
+    >>> from semidp.tradeoff import approximate, gaussian, zcdp
+    >>> name_of(gaussian(1)), name_of(zcdp("1/2")), name_of(approximate(1))
+    ('1-GDP', '0.5-zCDP', 'pure 1-DP')
+    """
+    mu_squared, epsilon, rho = tradeoff.implied_mu_squared(), tradeoff.implied_epsilon(), tradeoff.implied_rho()
+    if mu_squared is not None:
+        return f"{_up(math.sqrt(mu_squared))}-GDP"
+    if epsilon is not None:
+        return f"pure {_up(float(epsilon))}-DP"
+    return f"{_up(float(rho))}-zCDP" if rho is not None else None
+
+
+def why_together(scope: Scope) -> list[str]:
+    """Say why records must move together, and how many."""
+    a, semi = scope.adjacency.a, scope.semi_adjacency
+    if not scope.dataspace.margins:
+        return ["Only the number of records is published exactly, so one record can change alone."]
+    first = (
+        "Had one person's record been different and nothing else, the published totals would not be what they are. "
+        "For that person to have been somebody else, other records must have been different too."
+    )
+    if semi is None:
+        return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
+    if semi.bound == 0:
+        return ["The published totals leave no other dataset: there is nothing left to protect."]
+    known = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
+    second = (
+        f"In the worst case {known} records have to change together, whoever the person is and whatever else they "
+        f"could have been. The guarantee compares datasets that differ in up to {a} record{'s' if a > 1 else ''} and "
+        "agree on every published total."
+    )
+    return [first, second]
+
+
+def table_summary(table: Published) -> str:
+    """Say how one table was made."""
+    if table.noise.mechanism == "no noise":
+        return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
+    made = {
+        "integer": "Each count is a whole number, none is negative, and every exact total is met.",
+        "real": "No count is negative and every exact total is met; counts need not be whole.",
+        "none": "This is the measurement itself: every exact total is met, but counts may be negative.",
+    }[table.fitted.kind]
+    return (
+        f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g}) and fitted to the exact "
+        f"totals. {made} {table.fitted.note}".strip()
+    )
+
+
+def limits(release: Release) -> list[str]:
+    """Say what the release does not protect."""
+    exact = ", ".join(exact_part(release.scope.dataspace))
+    unit = (
+        f"One record is one person: this was checked with the column {release.plan.id!r}."
+        if release.plan.id
+        else "One record is taken to be one person, which was not checked: who has several is protected less."
+    )
+    repeated = (
+        "The privacy loss of this release was charged to a ledger, together with the others that it holds."
+        if release.ledger
+        else "No ledger was given: other releases of the same data are not accounted for, and together protect less."
+    )
+    return [
+        f"What is published exactly ({exact}) is known to everybody. Noise elsewhere cannot hide it.",
+        "Somebody who knows further exact statistics about the same people, published elsewhere perhaps, can rule out "
+        "some of the datasets that this guarantee compares. Such statistics should be declared as invariants too.",
+        "What the release says about groups may say something about their members, whether their records were in it or "
+        "not.",
+        unit,
+        repeated,
+        *release.scope.disclosures,
+    ]
+
+
+def summary(release: Release, where: str | None = None) -> str:
+    """Return the release in a few lines, for a terminal."""
+    scope = release.scope
+    lines = [] if release.private else ["NOT PRIVATE: drawn with a seed or by a mechanism meant for studies.", ""]
+    lines += [f"exact      {item}" for item in exact_part(scope.dataspace)]
+    lines += [f"with noise {item}" for item in noisy_part(release)]
+    for table in release.tables:
+        loss = f"expected distance from the truth {table.noise.expected_l2:,.1f}"
+        if table.noise.naive_l2:
+            loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
+        lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
+    lines.append(f"adjacency  {scope.adjacency.a} record{'s' if scope.adjacency.a != 1 else ''} move together")
+    lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    lines += [f"warning    {item}" for item in (*scope.warnings, *scope.disclosures)]
+    if where:
+        lines.append(f"written    {where}")
+    return "\n".join(lines)
+
+
+def _up(value: float) -> str:
+    """Write a privacy parameter with six digits, rounded up."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    digits = 5 - math.floor(math.log10(abs(value)))
+    scaled = Fraction(value) * Fraction(10) ** digits
+    return f"{float(Fraction(math.ceil(scaled - Fraction(1, 10**6))) / Fraction(10) ** digits):.6g}"
