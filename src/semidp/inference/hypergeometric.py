@@ -1,6 +1,6 @@
 """The law of x11 in a 2×2 table with known margins: Fisher's noncentral hypergeometric distribution.
 
-`Margins` are the public totals; `Margins.law(odds_ratio)` is the distribution of the one free count, accurate in its
+`TwoByTwo` is the public totals; `TwoByTwo.law(odds_ratio)` is the distribution of the one free count, accurate in its
 far tails. Noise and tests live beside this module.
 """
 
@@ -52,13 +52,13 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Margins:
+class TwoByTwo:
     """The public margins of a 2×2 table: row total t1·, column total t·1, and n.
 
     The first declared level of each feature is level 1, so the free count x11 lies between
     ``low = max(0, t1· + t·1 - n)`` and ``high = min(t1·, t·1)``.
 
-    >>> margins = Margins(row=7, column=5, n=10)
+    >>> margins = TwoByTwo(row=7, column=5, n=10)
     >>> margins.low, margins.high, margins.degenerate
     (2, 5, False)
     """
@@ -95,9 +95,9 @@ class Margins:
 
         Examples
         --------
-        >>> Margins(2, 2, 4).law().pmf.round(4)
+        >>> TwoByTwo(2, 2, 4).law().pmf.round(4)
         array([0.1667, 0.6667, 0.1667])
-        >>> Margins(2, 2, 4).law(odds_ratio=4.0).pmf.round(4)
+        >>> TwoByTwo(2, 2, 4).law(odds_ratio=4.0).pmf.round(4)
         array([0.0303, 0.4848, 0.4848])
         """
         if not odds_ratio > 0 or not math.isfinite(odds_ratio):
@@ -111,7 +111,7 @@ class Margins:
     def law_at(self, log_odds: float) -> Law:
         """Return the same distribution for an odds ratio given by its logarithm.
 
-        >>> Margins(2, 2, 4).law_at(-800.0).pmf.round(4)
+        >>> TwoByTwo(2, 2, 4).law_at(-800.0).pmf.round(4)
         array([1.])
         """
         mode = self._mode(log_odds)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.canonical import CanonicalNoise, Tulap
-from semidp.inference.hypergeometric import Law, Margins
+from semidp.inference.hypergeometric import Law, TwoByTwo
 
 _BLOCK = 2_000_000  # entries of one (statistics × counts) array
 _FARTHEST = 1400.0  # |log odds ratio| past which an end of an interval is 0 or infinity
@@ -91,12 +91,12 @@ class UmpuTest:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> test = UmpuTest(Margins(row=40, column=50, n=100), Tulap(Fraction(1)))
+    >>> test = UmpuTest(TwoByTwo(row=40, column=50, n=100), Tulap(Fraction(1)))
     >>> float(test.p_value(24.0).round(4)), float(test.p_value(24.0, Alternative.LESS).round(4))
     (0.0781, 0.9219)
     """
 
-    margins: Margins
+    margins: TwoByTwo
     noise: CanonicalNoise
     grid: float = 0.0
 
@@ -121,8 +121,8 @@ class UmpuTest:
             return _exceedance(law, self.noise, u - self.grid / 2)
         if alternative is Alternative.LESS:
             return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
-        sides = (self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS))
-        return np.minimum(1.0, 2 * np.minimum(*sides))
+        greater, less = (self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS))
+        return np.asarray(np.minimum(1.0, 2 * np.minimum(greater, less)))
 
     def threshold(self, alpha: float, alternative: Alternative = Alternative.GREATER) -> float:
         """Return m(t): the test rejects at level alpha where U before rounding is beyond it.
@@ -146,7 +146,7 @@ class UmpuTest:
         """Return the probability that the test rejects at level alpha, given x11: ``F(x11 - m(t))``.
 
         >>> from fractions import Fraction
-        >>> test = UmpuTest(Margins(row=2, column=2, n=4), Tulap(Fraction(1)))
+        >>> test = UmpuTest(TwoByTwo(row=2, column=2, n=4), Tulap(Fraction(1)))
         >>> test.rejection([0, 1, 2], 0.05).round(4)
         array([0.0156, 0.0423, 0.1151])
         """
@@ -161,12 +161,12 @@ class UmpuTest:
         """Return the probability that the test rejects when ω is `odds_ratio`.
 
         >>> from fractions import Fraction
-        >>> test = UmpuTest(Margins(row=200, column=200, n=400), Tulap(Fraction(1)))
+        >>> test = UmpuTest(TwoByTwo(row=200, column=200, n=400), Tulap(Fraction(1)))
         >>> round(test.power(1.0, 0.05), 6), round(test.power(2.0, 0.05), 4)
         (0.05, 0.9549)
         """
         law = self.margins.law(odds_ratio)
-        return float(min(1.0, law.pmf @ self.rejection(law.values, alpha, alternative)))
+        return min(1.0, float(law.pmf @ self.rejection(law.values, alpha, alternative)))
 
     def confidence_interval(
         self, u: float, level: float = 0.95, alternative: Alternative = Alternative.TWO_SIDED
@@ -177,7 +177,7 @@ class UmpuTest:
         probability `level`, empty intervals counted as misses, and at most ``grid · max F'`` more on a grid.
 
         >>> from fractions import Fraction
-        >>> test = UmpuTest(Margins(row=200, column=200, n=400), Tulap(Fraction(1)))
+        >>> test = UmpuTest(TwoByTwo(row=200, column=200, n=400), Tulap(Fraction(1)))
         >>> interval = test.confidence_interval(115.0)
         >>> round(interval.low, 3), round(interval.high, 3)
         (1.212, 2.765)
@@ -265,7 +265,7 @@ def _by_knots(law: Law, epsilon: float, u: NDArray[np.float64]) -> NDArray[np.fl
     between = (1 - share) * knots[inner] + share * knots[inner + 1]
     past = np.exp(-epsilon * np.maximum(k - len(p), 0)) * (1 - share + share * b) * knots[-1]
     before = 1 - np.exp(-epsilon * np.maximum(-1 - k, 0)) * (share + (1 - share) * b) * edge * above[0]
-    return np.where(k >= len(p), past, np.where(k < 0, before, between))
+    return np.asarray(np.where(k >= len(p), past, np.where(k < 0, before, between)))
 
 
 def _threshold(law: Law, noise: CanonicalNoise, alpha: float) -> float:

@@ -1,0 +1,245 @@
+"""From a confidential 2×2 table to a published test of its odds ratio.
+
+`odds_ratio_test` draws U, the only step that sees the table; an `OddsRatioResult` holds nothing but public numbers and
+can be rebuilt from them. The statistics behind it are in `umpu`, the noise in `canonical`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from semidp.errors import DataError, InputError, Refused, SchemaError
+from semidp.guarantees import Guarantee
+from semidp.inference.canonical import CanonicalNoise
+from semidp.inference.choice import canonical_noise, curve_of
+from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.umpu import Alternative, Interval, UmpuTest, check_level
+from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.noise import Randomness, SystemRandomness
+from semidp.tables import Table
+from semidp.tradeoff import Budget, Tradeoff
+
+if TYPE_CHECKING:
+    from semidp.accounting import Ledger
+
+_FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
+_SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
+
+
+@dataclass(frozen=True)
+class OddsRatioResult:
+    """A published test of the odds ratio ``ω = x11 x22 / (x12 x21)``; level 1 is the first declared of each feature.
+
+    Everything follows from U, the margins and the guarantee, all public: a result read back from JSON, or built from
+    a U that somebody else published, answers the same questions.
+
+    Parameters
+    ----------
+    rows, columns
+        The two features, of two levels each.
+    u
+        The published U = x11 + noise, a multiple of 2^-grid_bits.
+    grid_bits
+        The grid of U. It depends on public numbers only.
+    guarantee
+        (D_t, A_a, f). The noise is canonical for f, stretched by what x11 can move between adjacent datasets:
+        floor(a/2), or less where the margins leave less room.
+    alternative
+        What the p-value and the default interval look for.
+    private
+        False where U was drawn from a seed.
+    """
+
+    rows: str
+    columns: str
+    u: float
+    grid_bits: int
+    guarantee: Guarantee
+    alternative: Alternative = Alternative.GREATER
+    private: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alternative", Alternative(self.alternative))
+        if not math.isfinite(self.u) or (Fraction(self.u) * (1 << self.grid_bits)).denominator != 1:
+            raise InputError(f"u must be a multiple of 2^-{self.grid_bits}, the grid that it was published on")
+        _ = self.test  # refuses margins and guarantees that no test exists for
+
+    @cached_property
+    def margins(self) -> TwoByTwo:
+        """The margins that the test conditions on."""
+        return _margins(self.guarantee.dataspace, self.rows, self.columns)
+
+    @cached_property
+    def test(self) -> UmpuTest:
+        """The test as a function of u, on the grid."""
+        return UmpuTest(self.margins, _noise(self.guarantee, self.margins), 2.0**-self.grid_bits)
+
+    @property
+    def x11(self) -> tuple[str, str]:
+        """The row and the column level whose joint count is tested: the first declared of each feature."""
+        schema = self.guarantee.dataspace.schema
+        assert schema is not None
+        return schema.feature(self.rows).levels[0], schema.feature(self.columns).levels[0]
+
+    @property
+    def most_powerful(self) -> bool:
+        """Whether no unbiased test with this guarantee has more power: one-sided, and x11 moves by at most 1."""
+        return self.alternative is not Alternative.TWO_SIDED and self.test.noise.sensitivity == 1
+
+    @cached_property
+    def p_value(self) -> float:
+        """``P(U' >= u)`` under ω = 1 for the published (rounded) U', or the other side, or twice the smaller.
+
+        Valid exactly: ``P(p <= alpha) <= alpha`` for every alpha, short of it by at most the noise of one grid cell.
+        """
+        return float(self.test.p_value(self.u, self.alternative))
+
+    def reject(self, alpha: float = 0.05) -> bool:
+        """Whether the test rejects ω = 1 (for one-sided alternatives also everything beyond it) at level alpha."""
+        check_level(alpha, "alpha")
+        return self.p_value <= alpha
+
+    def confidence_interval(self, level: float = 0.95) -> Interval:
+        """Return the odds ratios that the test does not reject; `empty` where it rejects them all."""
+        return self.test.confidence_interval(self.u, level, self.alternative)
+
+    def to_json(self, level: float = 0.95) -> dict[str, Any]:
+        """Return the result as plain values; `from_json` needs u, the grid, the alternative and the guarantee."""
+        return {
+            "u": self.u,
+            "grid_bits": self.grid_bits,
+            "p_value": self.p_value,
+            "alternative": str(self.alternative),
+            "interval": self.confidence_interval(level).to_json(),
+            "margins": {"rows": self._margin(self.rows), "columns": self._margin(self.columns), "n": self.margins.n},
+            "x11": {self.rows: self.x11[0], self.columns: self.x11[1]},
+            "guarantee": self.guarantee.to_json(),
+            "private": self.private,
+        }
+
+    def _margin(self, name: str) -> dict[str, Any]:
+        total = self.guarantee.dataspace.value(Margin(name))
+        return {"feature": name, "levels": list(total.schema.features[0].levels), "counts": total.counts.tolist()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":
+        """Read what `to_json` wrote; p-value and interval are computed afresh from u and the margins."""
+        try:
+            rows, columns = (value["margins"][side]["feature"] for side in ("rows", "columns"))
+            return cls(
+                rows,
+                columns,
+                float(value["u"]),
+                int(value["grid_bits"]),
+                Guarantee.from_json(value["guarantee"]),
+                Alternative(value["alternative"]),
+                bool(value["private"]),
+            )
+        except (KeyError, TypeError):
+            raise InputError("this is not the JSON of an odds-ratio test: write one with semidp test") from None
+
+
+def odds_ratio_test(
+    table: Table,
+    privacy: Tradeoff | Budget,
+    *,
+    alternative: Alternative = Alternative.GREATER,
+    dataspace: Dataspace | None = None,
+    adjacency: Adjacency | None = None,
+    randomness: Randomness | None = None,
+    ledger: "Ledger | None" = None,
+) -> OddsRatioResult:
+    """Test the odds ratio of a 2×2 table whose margins are public, with a privacy guarantee for the rest.
+
+    One-sided tests are uniformly most powerful among all unbiased tests with the same guarantee (Cho and Awan, theorem
+    on the semi-private UMPU test). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or noise: no bit
+    of it depends on floating-point arithmetic with x11.
+
+    Parameters
+    ----------
+    table
+        The confidential counts: two features of two levels. The first level of each is level 1, so that a large
+        count in the first cell speaks for ω > 1.
+    privacy
+        A budget, or any tradeoff function f.
+    alternative
+        ``greater`` (ω > 1), ``less`` or ``two-sided``.
+    dataspace
+        What is public, where that is more than the two margins; both margins must be part of it.
+    adjacency
+        How many records move together; the worst case a(t) of the dataspace unless given.
+    randomness
+        Where random words come from; the operating system unless given. Any other marks the result not private.
+    ledger
+        Charged before U is drawn.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature, Schema
+    >>> schema = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
+    >>> result = odds_ratio_test(Table(schema, [[89, 19], [512, 313]]), Budget.pure(1))
+    >>> result.x11, result.reject(0.05), result.guarantee.adjacency.a
+    (('f', 'yes'), True, 3)
+    """
+    features = _two_by_two(table)
+    if dataspace is None:
+        dataspace = Dataspace.of(table, [Margin(name) for name in features])
+    _check_space(table, dataspace)
+    adjacency = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
+    guarantee = Guarantee(dataspace, adjacency, curve_of(privacy))
+    margins = _margins(dataspace, *features)
+    noise = UmpuTest(margins, _noise(guarantee, margins)).noise
+    reach = table.n + math.ceil(64 * noise.standard_deviation)
+    bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
+    randomness = SystemRandomness() if randomness is None else randomness
+    if ledger is not None:
+        ledger.charge(guarantee, label=f"odds ratio of {features[0]} and {features[1]}")
+    steps = (int(table.counts[0, 0]) << bits) + noise.grid_steps(bits, randomness)
+    return OddsRatioResult(*features, steps / (1 << bits), bits, guarantee, alternative, randomness.secure)
+
+
+def _two_by_two(table: Table) -> tuple[str, str]:
+    if len(table.schema.features) != 2:
+        raise SchemaError(
+            f"an odds ratio needs a table of two features, not {len(table.schema.features)}: sum it over the others "
+            "first, with table.margin([rows, columns])"
+        )
+    for feature in table.schema.features:
+        if len(feature.levels) != 2:
+            raise SchemaError(
+                f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}: keep the records of "
+                "two levels (--where), merge numbers into two bins (--bins), or declare two levels (--levels)"
+            )
+    if table.schema.possible is not None:
+        raise Refused("a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test")
+    return table.schema.names[0], table.schema.names[1]
+
+
+def _check_space(table: Table, dataspace: Dataspace) -> None:
+    """Both margins must be public and the table itself must not; the messages name features only."""
+    for feature in table.schema.features:
+        if dataspace.value(Margin(feature.name)) != table.margin([feature.name]):
+            raise DataError(f"the published values of {feature.name} are not those of the table")
+    if any(set(table.schema.names) <= set(margin.names) for margin in dataspace.margins):
+        raise Refused(
+            f"the table of {' and '.join(table.schema.names)} is itself published exactly: test it without noise, or "
+            "leave that invariant out"
+        )
+
+
+def _margins(dataspace: Dataspace, rows: str, columns: str) -> TwoByTwo:
+    row, column = (dataspace.value(Margin(name)).counts for name in (rows, columns))
+    return TwoByTwo(int(row[0]), int(column[0]), int(row.sum()))
+
+
+def _noise(guarantee: Guarantee, margins: TwoByTwo) -> CanonicalNoise:
+    moves = min(guarantee.adjacency.a // 2, margins.high - margins.low)
+    if moves == 0 and not margins.degenerate:
+        raise Refused(
+            f"a = {guarantee.adjacency.a} protects nothing here, since no fewer than two records can change with both "
+            "margins fixed: leave the adjacency out, or give a number of at least 2"
+        )
+    return canonical_noise(guarantee.tradeoff, max(moves, 1))
