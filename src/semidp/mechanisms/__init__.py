@@ -1,5 +1,39 @@
-"""Mechanisms: calibrated to a sensitivity space and a budget, each with its errors and the guarantee it satisfies."""
+"""Mechanisms: calibrated to a sensitivity space and a budget, each with its errors and the guarantee it satisfies.
 
-from semidp.mechanisms.base import Claim, Measurement, Mechanism, NoNoise
+`base` is the page to read first; `choose` picks by expected loss. Noise distributions live in `noise`, the K-norm's
+geometry in `knorm`.
+"""
 
-__all__ = ["Claim", "Measurement", "Mechanism", "NoNoise"]
+from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise
+from semidp.mechanisms.choose import available, calibrated, choose
+from semidp.mechanisms.gaussian import (
+    ContinuousGaussianMechanism,
+    DiscreteGaussianMechanism,
+    RoundedGaussianMechanism,
+)
+from semidp.mechanisms.l2 import L2Mechanism
+from semidp.mechanisms.laplace import LaplaceMechanism
+from semidp.mechanisms.lattice import LatticeGaussianMechanism
+from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, NaiveMechanism
+
+__all__ = [
+    "CLAIMS",
+    "Claim",
+    "ContinuousGaussianMechanism",
+    "DiscreteGaussianMechanism",
+    "L2Mechanism",
+    "LaplaceMechanism",
+    "LatticeGaussianMechanism",
+    "Measurement",
+    "Mechanism",
+    "NaiveGaussian",
+    "NaiveL1",
+    "NaiveL2",
+    "NaiveLinf",
+    "NaiveMechanism",
+    "NoNoise",
+    "RoundedGaussianMechanism",
+    "available",
+    "calibrated",
+    "choose",
+]

@@ -6,6 +6,7 @@ distributions live in `noise`, the sensitivity in `sensitivity`; making tables n
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
@@ -14,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.exact import up
+from semidp.exact import sqrt_up, up
 from semidp.guarantees import Guarantee
 from semidp.noise import Randomness, SystemRandomness
 from semidp.sensitivity import SensitivitySpace
 from semidp.tables import Table
-from semidp.tradeoff import Budget, Tradeoff
+from semidp.tradeoff import Budget, Gaussian, Tradeoff
 
 Claim = Literal["exact", "ideal"]
 """Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the proof."""
@@ -39,7 +40,7 @@ KINDS = {
 }
 """The mechanisms that can satisfy each kind of budget, for messages."""
 
-_LARGEST_SCALE = 2**50  # beyond it, counts plus noise may not fit in 63 bits
+_LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may not fit in 63 bits
 _LARGEST_VALUE = 2**62
 
 
@@ -125,7 +126,7 @@ class Mechanism(ABC):
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a matrix."""
-        return math.sqrt(self.variance) * float(np.linalg.norm(self.space.project(_weights(weights, self.space))))
+        return math.sqrt(self.variance * self.space.variance_of(cell_weights(weights, self.space)))
 
     def apply(self, table: Table, randomness: Randomness | None = None) -> Measurement:
         """Measure a table: add noise, then project.
@@ -146,8 +147,11 @@ class Mechanism(ABC):
             raise InputError(f"the query must be whole numbers of shape {tuple(self.space.shape)}")
         source = SystemRandomness() if randomness is None else randomness
         noisy = self._add(values, self.noise(source))
-        projected = self.space.project(noisy.astype(np.float64)) + self.space.fixed_part()
-        return Measurement(noisy, projected, self.name, self.claim, source.secure and not self.for_studies)
+        return Measurement(noisy, self.publish(noisy), self.name, self.claim, source.secure and not self.for_studies)
+
+    def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
+        """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public numbers."""
+        return self.space.project(noisy) + self.space.fixed_part()
 
     def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
         """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for studies is not."""
@@ -205,9 +209,7 @@ class NoNoise(Mechanism):
     @property
     def tradeoff(self) -> Tradeoff:
         """Nothing is learnt beyond the public totals: the identity, G_0."""
-        from semidp.tradeoff import gaussian
-
-        return gaussian(0)
+        return Gaussian(Fraction(0))
 
     def noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Return zeros."""
@@ -230,6 +232,17 @@ def check_request(mechanism: type[Mechanism], space: SensitivitySpace, budget: B
         raise Refused("the published totals fix this table and no noise is needed: use NoNoise, as choose() does")
 
 
+def epsilon_of(budget: Budget) -> Fraction:
+    """Return the ε of a pure or (ε, δ) budget.
+
+    >>> epsilon_of(Budget.pure("0.1"))
+    Fraction(1, 10)
+    """
+    if budget.epsilon is None:
+        raise InputError(f"a {budget.kind} budget has no epsilon")
+    return budget.epsilon
+
+
 def check_scale(square: Fraction) -> Fraction:
     """Return σ² where counts plus noise of that scale fit in 63 bits; refuse it otherwise."""
     if square > _LARGEST_SCALE**2:
@@ -243,12 +256,10 @@ def root_up(square: Fraction) -> float:
     >>> root_up(Fraction(6)) ** 2 >= 6
     True
     """
-    from semidp.exact import sqrt_up
-
     return up(sqrt_up(square))
 
 
-def largest(holds: Any, start: Fraction = Fraction(1)) -> Fraction:
+def largest(holds: Callable[[Fraction], bool], start: Fraction = Fraction(1)) -> Fraction:
     """Return nearly the largest number that satisfies a condition which holds below some threshold, from below.
 
     The number has 40 significant bits, so that it is at most one part in 10¹² short.
@@ -269,7 +280,8 @@ def largest(holds: Any, start: Fraction = Fraction(1)) -> Fraction:
     return low
 
 
-def _weights(weights: ArrayLike, space: SensitivitySpace) -> NDArray[np.float64]:
+def cell_weights(weights: ArrayLike, space: SensitivitySpace) -> NDArray[np.float64]:
+    """Return weights as an array of the space's shape."""
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != tuple(space.shape):
         raise InputError(f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}")

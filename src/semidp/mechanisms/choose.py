@@ -1,0 +1,74 @@
+"""Which mechanism: by its name, or by the least expected loss among those that satisfy the budget.
+
+The choice reads the public totals, the adjacency, the budget and the schema, through the sensitivity space, and never
+the data. How a mechanism works lives in the other modules of this package.
+"""
+
+from semidp.errors import InputError, Refused
+from semidp.mechanisms.base import KINDS, Mechanism, NoNoise
+from semidp.mechanisms.gaussian import (
+    ContinuousGaussianMechanism,
+    DiscreteGaussianMechanism,
+    RoundedGaussianMechanism,
+)
+from semidp.mechanisms.l2 import L2Mechanism
+from semidp.mechanisms.laplace import LaplaceMechanism
+from semidp.mechanisms.lattice import LatticeGaussianMechanism
+from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.sensitivity import SensitivitySpace
+from semidp.tradeoff import Budget
+
+FOR_RELEASES: tuple[type[Mechanism], ...] = (
+    RoundedGaussianMechanism,
+    DiscreteGaussianMechanism,
+    LaplaceMechanism,
+    L2Mechanism,
+    LatticeGaussianMechanism,
+)
+"""What `choose` chooses from, the first of two that are equally good."""
+
+FOR_STUDIES: tuple[type[Mechanism], ...] = (
+    ContinuousGaussianMechanism,
+    NaiveL1,
+    NaiveL2,
+    NaiveLinf,
+    NaiveGaussian,
+)
+"""What is compared with in studies and never released."""
+
+
+def available(space: SensitivitySpace, budget: Budget) -> tuple[Mechanism, ...]:
+    """Return every mechanism for releases that satisfies a budget on a space, the least expected loss first.
+
+    A mechanism that cannot serve the space (too large, or not of a shape it knows) is left out.
+    """
+    return _attempts(space, budget)[0]
+
+
+def choose(space: SensitivitySpace, budget: Budget) -> Mechanism:
+    """Return the mechanism with the least expected loss, ``sqrt(E‖P·noise‖²)``, that satisfies a budget on a space."""
+    found, refusals = _attempts(space, budget)
+    if not found:
+        raise refusals[0]
+    return found[0]
+
+
+def _attempts(space: SensitivitySpace, budget: Budget) -> tuple[tuple[Mechanism, ...], list[Refused]]:
+    if space.is_zero:
+        return (NoNoise.calibrate(space, budget),), []
+    found, refusals = [], []
+    for kind in FOR_RELEASES:
+        if budget.kind in kind.kinds:
+            try:
+                found.append(kind.calibrate(space, budget))
+            except Refused as refusal:
+                refusals.append(refusal)
+    return tuple(sorted(found, key=lambda mechanism: mechanism.expected_l2)), refusals
+
+
+def calibrated(name: str, space: SensitivitySpace, budget: Budget) -> Mechanism:
+    """Return a mechanism by its name; for a table that the public totals fix, the one that adds no noise."""
+    named = {kind.name: kind for kind in FOR_RELEASES}
+    if name not in named:
+        raise InputError(f"there is no mechanism {name!r}; for a {budget.kind} budget there are {KINDS[budget.kind]}")
+    return NoNoise.calibrate(space, budget) if space.is_zero else named[name].calibrate(space, budget)

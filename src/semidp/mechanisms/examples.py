@@ -1,0 +1,19 @@
+"""A small space and table for the examples in docstrings; nothing else lives here."""
+
+import numpy as np
+
+from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.tables import Feature, Schema, Table
+
+
+def two_way() -> tuple[SensitivitySpace, Table]:
+    """Return a table of two sexes by three regions, and its sensitivity space under A_3 with both margins public.
+
+    >>> space, table = two_way()
+    >>> space.l1, space.l2_squared, space.dimension, table
+    (4, 4, 2, Table(sex: 2 levels, region: 3 levels))
+    """
+    schema = Schema((Feature("sex", ("f", "m")), Feature("region", ("north", "south", "west"))))
+    table = Table(schema, np.array([[10, 20, 30], [15, 25, 35]]))
+    return sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3)), table

@@ -1,0 +1,201 @@
+"""Gaussian mechanisms: discrete for zCDP, rounded for GDP, and the paper's continuous one for studies.
+
+Each adds independent noise to every cell and projects. The two that add whole numbers make exact claims; the
+continuous one is the reference of the paper's figures and its output is marked as not private.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from semidp.mechanisms.base import Claim, Mechanism, check_request, check_scale, epsilon_of, largest, root_up
+from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian, generator
+from semidp.sensitivity import SensitivitySpace
+from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteGaussianMechanism(Mechanism):
+    """Exact discrete Gaussian noise in every cell, then projection: zCDP with ``ρ = Δ2²/(2σ²)``.
+
+    Shifted by whole numbers, discrete Gaussians are no further apart than continuous ones (Canonne, Kamath and
+    Steinke, 2020), so that both parameters are exact fractions.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space of the table.
+    sigma2
+        The parameter σ² of the noise, exact.
+    """
+
+    sigma2: Fraction
+
+    name: ClassVar[str] = "discrete gaussian"
+    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``σ² = Δ2²/(2ρ)``."""
+        check_request(cls, space, budget)
+        return cls(space, check_scale(Fraction(space.l2_squared) / (2 * rho_within(budget))))
+
+    @cached_property
+    def sampler(self) -> DiscreteGaussian:
+        """The distribution of the noise in one cell."""
+        return DiscreteGaussian(self.sigma2)
+
+    @property
+    def scale(self) -> float:
+        """σ, rounded up."""
+        return root_up(self.sigma2)
+
+    @property
+    def variance(self) -> float:
+        """The variance of one cell's noise: σ², or a little less for small σ."""
+        return self.sampler.variance
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """zCDP with ``ρ = Δ2²/(2σ²)``, exact."""
+        return ZCDP(Fraction(self.space.l2_squared) / (2 * self.sigma2))
+
+    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw independent discrete Gaussians."""
+        return self.sampler.sample(self.space.shape, randomness)
+
+
+@dataclass(frozen=True, eq=False)
+class ContinuousGaussianMechanism(Mechanism):
+    """The paper's mechanism, ``N(0, (Δ2/μ)² P)`` in floating point. For studies: its output is marked not private.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space of the table.
+    sigma2
+        The variance σ², exact.
+    """
+
+    sigma2: Fraction
+
+    name: ClassVar[str] = "continuous gaussian"
+    kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
+    claim: ClassVar[Claim] = "ideal"
+    for_studies: ClassVar[bool] = True
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``σ² = Δ2²/μ²``."""
+        check_request(cls, space, budget)
+        return cls(space, check_scale(Fraction(space.l2_squared) / mu_within(budget) ** 2))
+
+    @property
+    def scale(self) -> float:
+        """σ, rounded up."""
+        return root_up(self.sigma2)
+
+    @property
+    def variance(self) -> float:
+        """σ²."""
+        return float(self.sigma2)
+
+    @property
+    def mean_l2(self) -> float:
+        """The expected loss itself, ``E‖P·noise‖ = σ√2 Γ((s+1)/2)/Γ(s/2)`` with s the dimension."""
+        half = self.space.dimension / 2
+        return math.sqrt(2 * self.variance) * math.exp(float(gammaln(half + 0.5)) - float(gammaln(half)))
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """μ-GDP with ``μ = Δ2/σ``, kept by its exact square."""
+        return Gaussian(Fraction(self.space.l2_squared) / self.sigma2)
+
+    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw independent normals."""
+        return self.scale * generator(randomness).standard_normal(self.space.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedGaussianMechanism(Mechanism):
+    """Gaussian noise rounded to whole numbers in every cell, then projection: μ-GDP with ``μ = Δ2/σ``.
+
+    Counts are whole numbers, so that rounding the noise is rounding the output of the continuous Gaussian mechanism:
+    post-processing, and exactly μ-GDP.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space of the table.
+    sigma2
+        The variance σ² before rounding, exact.
+    """
+
+    sigma2: Fraction
+
+    name: ClassVar[str] = "rounded gaussian"
+    kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``σ² = Δ2²/μ²``."""
+        check_request(cls, space, budget)
+        return cls(space, check_scale(Fraction(space.l2_squared) / mu_within(budget) ** 2))
+
+    @cached_property
+    def sampler(self) -> RoundedGaussian:
+        """The distribution of the noise in one cell."""
+        return RoundedGaussian(self.sigma2)
+
+    @property
+    def scale(self) -> float:
+        """σ before rounding, rounded up."""
+        return root_up(self.sigma2)
+
+    @property
+    def variance(self) -> float:
+        """The variance of one cell's noise, about σ² + 1/12."""
+        return self.sampler.variance
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """μ-GDP with ``μ = Δ2/σ``, kept by its exact square."""
+        return Gaussian(Fraction(self.space.l2_squared) / self.sigma2)
+
+    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw independent rounded Gaussians."""
+        return self.sampler.sample(self.space.shape, randomness)
+
+
+def rho_within(budget: Budget) -> Fraction:
+    """Return the largest ρ whose zCDP lies within a budget: its own, or by the tight conversion to (ε, δ).
+
+    >>> rho_within(Budget.zcdp("0.5"))
+    Fraction(1, 2)
+    >>> float(rho_within(Budget.approximate(1, "1e-6")))
+    0.02...
+    """
+    if budget.rho is not None:
+        return budget.rho
+    epsilon, delta = epsilon_of(budget), budget.delta or Fraction(0)
+    return largest(lambda rho: ZCDP(rho).delta(epsilon) <= delta)
+
+
+def mu_within(budget: Budget) -> Fraction:
+    """Return the largest μ whose GDP lies within a budget: its own, or by the exact conversion to (ε, δ).
+
+    >>> mu_within(Budget.gdp("0.1"))
+    Fraction(1, 10)
+    >>> float(mu_within(Budget.approximate(1, "1e-6")))
+    0.2...
+    """
+    if budget.mu is not None:
+        return budget.mu
+    epsilon, delta = epsilon_of(budget), budget.delta or Fraction(0)
+    return largest(lambda mu: Gaussian(mu**2).delta(epsilon) <= delta)

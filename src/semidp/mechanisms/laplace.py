@@ -1,0 +1,69 @@
+"""The projected Laplace mechanism: exact discrete Laplace noise in every cell, for pure budgets.
+
+Whole-number noise and an exact claim. Mechanisms that adapt the shape of the noise to the space live in `l2` and
+`knorm`.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.exact import up
+from semidp.mechanisms.base import Mechanism, check_request, check_scale, epsilon_of
+from semidp.noise import DiscreteLaplace, Randomness
+from semidp.sensitivity import SensitivitySpace
+from semidp.tradeoff import Budget, Tradeoff, approximate
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceMechanism(Mechanism):
+    """Discrete Laplace noise ``P(k) ∝ exp(-|k|/b)`` in every cell, then projection: pure ε with ``ε = Δ1/b``.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space of the table.
+    b
+        The scale of the noise, exact.
+    """
+
+    b: Fraction
+
+    name: ClassVar[str] = "laplace"
+    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``b = Δ1/ε``; a δ in the budget is not used."""
+        check_request(cls, space, budget)
+        b = Fraction(space.l1) / epsilon_of(budget)
+        check_scale(b * b)
+        return cls(space, b)
+
+    @cached_property
+    def sampler(self) -> DiscreteLaplace:
+        """The distribution of the noise in one cell."""
+        return DiscreteLaplace(self.b)
+
+    @property
+    def scale(self) -> float:
+        """b, rounded up."""
+        return up(self.b)
+
+    @property
+    def variance(self) -> float:
+        """The variance of one cell's noise, about 2b²."""
+        return self.sampler.variance
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε with ``ε = Δ1/b``, exact."""
+        return approximate(Fraction(self.space.l1) / self.b)
+
+    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw independent discrete Laplace numbers."""
+        return self.sampler.sample(self.space.shape, randomness)

@@ -1,0 +1,157 @@
+"""The paper's naive baselines: noise for one record, pushed to a records by group privacy, without projection.
+
+They ignore what the public totals say, and are here to be compared with. Their outputs are floating-point numbers
+and marked not private; nothing here is ever chosen for a release.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request, epsilon_of, root_up
+from semidp.noise import Randomness, generator
+from semidp.sensitivity import SensitivitySpace
+from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveMechanism(Mechanism):
+    """Noise in all d cells, calibrated to ``a`` times the sensitivity of one record.
+
+    The errors are those of the noisy table as it is, since the baselines do not project: its covariance is
+    ``variance·I`` and the root of the expected squared loss is ``sqrt(d·variance)``.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space; only its adjacency parameter and its number of cells are used.
+    parameter
+        ε, or μ for the Gaussian.
+    """
+
+    parameter: Fraction
+
+    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    claim: ClassVar[Claim] = "ideal"
+    for_studies: ClassVar[bool] = True
+    one_record: ClassVar[int]  # the square of the sensitivity of one record, in the norm of the mechanism
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the baseline that spends ε/a, or μ/a, on one record."""
+        check_request(cls, space, budget)
+        return cls(space, epsilon_of(budget) if budget.mu is None else budget.mu)
+
+    @property
+    def scale(self) -> float:
+        """a times the sensitivity of one record, divided by ε or μ."""
+        return root_up(self.one_record * (self.space.adjacency.a / self.parameter) ** 2)
+
+    @property
+    def cells(self) -> int:
+        """The number d of cells."""
+        return math.prod(self.space.shape)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε by group privacy, in ideal arithmetic."""
+        return approximate(self.parameter)
+
+    @property
+    def expected_l2(self) -> float:
+        """The root of the expected squared loss of the noisy table, ``sqrt(E‖noise‖²)``."""
+        return math.sqrt(self.variance * self.cells)
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each cell of the noisy table."""
+        return np.full(self.space.shape, math.sqrt(self.variance))
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of cells of the noisy table, ``τ‖w‖``."""
+        return math.sqrt(self.variance) * float(np.linalg.norm(cell_weights(weights, self.space)))
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveL1(NaiveMechanism):
+    """The l1 mechanism: independent Laplace noise of scale ``2a/ε``."""
+
+    name: ClassVar[str] = "naive l1"
+    one_record: ClassVar[int] = 4
+
+    @property
+    def variance(self) -> float:
+        """``2 scale²``."""
+        return 2 * self.scale**2
+
+    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw independent Laplace numbers."""
+        return generator(randomness).laplace(scale=self.scale, size=self.space.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveL2(NaiveMechanism):
+    """The l2 mechanism: length Gamma(d) times ``√2 a/ε``, uniform direction in all cells."""
+
+    name: ClassVar[str] = "naive l2"
+    one_record: ClassVar[int] = 2
+
+    @property
+    def variance(self) -> float:
+        """``scale² (d+1)``."""
+        return self.scale**2 * (self.cells + 1)
+
+    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw a uniform direction and a Gamma(d) length."""
+        source = generator(randomness)
+        direction = source.standard_normal(self.space.shape)
+        length = self.scale * source.standard_gamma(self.cells)
+        return np.asarray(direction * (length / np.linalg.norm(direction)))
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveLinf(NaiveMechanism):
+    """The l∞ mechanism: Gamma(d+1) times ``a/ε`` times a uniform point of the cube.
+
+    The radius is Gamma(d+1): with a uniform point of the cube, Gamma(d) would give a density that is unbounded at 0.
+    """
+
+    name: ClassVar[str] = "naive linf"
+    one_record: ClassVar[int] = 1
+
+    @property
+    def variance(self) -> float:
+        """``scale² (d+1)(d+2)/3``."""
+        return self.scale**2 * (self.cells + 1) * (self.cells + 2) / 3
+
+    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw a uniform point of the cube and a Gamma(d+1) radius."""
+        source = generator(randomness)
+        radius = self.scale * source.standard_gamma(self.cells + 1)
+        return radius * source.uniform(-1, 1, self.space.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveGaussian(NaiveMechanism):
+    """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``."""
+
+    name: ClassVar[str] = "naive gaussian"
+    kinds: ClassVar[tuple[str, ...]] = ("gdp",)
+    one_record: ClassVar[int] = 2
+
+    @property
+    def variance(self) -> float:
+        """σ²."""
+        return self.scale**2
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """μ-GDP by group privacy, in ideal arithmetic."""
+        return gaussian(self.parameter)
+
+    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw independent normals."""
+        return self.scale * generator(randomness).standard_normal(self.space.shape)
