@@ -61,7 +61,7 @@ def above(x: Ball) -> float:
     with flint.ctx.workprec(64):
         end = x.upper()
     if end <= 0:
-        return -below(-x)
+        return 0.0 - below(-x)
     if end < _SMALLEST:
         return _SMALLEST
     return math.inf if end > 1e308 else up(_fraction(end))
@@ -80,7 +80,7 @@ def below(x: Ball) -> float:
     with flint.ctx.workprec(64):
         end = x.lower()
     if end < 0:
-        return -above(-x)
+        return 0.0 - above(-x)
     if end < _SMALLEST:
         return 0.0
     return 1e308 if end > 1e308 else down(_fraction(end))

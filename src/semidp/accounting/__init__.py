@@ -1,0 +1,44 @@
+"""Accounting: conversions between ways of stating a guarantee, Rényi curves, and the ledger.
+
+Everything here adds up or restates guarantees; the curves themselves are in tradeoff, and what datasets they are about
+in guarantees.
+"""
+
+from semidp.accounting.conversions import (
+    approximate_group,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_group,
+    gdp_to_zcdp,
+    largest_mu,
+    largest_rho,
+    pure_to_gdp,
+    pure_to_zcdp,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_epsilon_paper,
+    zcdp_group,
+)
+from semidp.accounting.ledger import Account, Charge, Ledger, fits
+from semidp.accounting.renyi import Renyi
+
+__all__ = [
+    "Account",
+    "Charge",
+    "Ledger",
+    "Renyi",
+    "approximate_group",
+    "fits",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_group",
+    "gdp_to_zcdp",
+    "largest_mu",
+    "largest_rho",
+    "pure_to_gdp",
+    "pure_to_zcdp",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_epsilon_paper",
+    "zcdp_group",
+]

@@ -1,0 +1,168 @@
+"""From one way of stating a guarantee to another: zCDP, GDP, pure and approximate DP, and what groups cost in each.
+
+Every number is rounded so that it claims less privacy than is true: epsilons, deltas and implied parameters up,
+parameters that must be good enough for a target down. Rényi curves are in renyi, ledgers in ledger.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from semidp.errors import InputError
+from semidp.exact import Number
+from semidp.tradeoff import ZCDP, Approximate, Gaussian, approximate, gaussian, zcdp
+from semidp.tradeoff.balls import above, ball, least, sharp
+from semidp.tradeoff.base import group_size, nonnegative, proportion
+from semidp.tradeoff.smooth import pure_rho
+
+
+def zcdp_epsilon(rho: Number, delta: Number) -> float:
+    """Return the epsilon at which rho-zCDP implies (epsilon, delta)-DP, by the tight conversion, rounded up.
+
+    ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) + ln(1 - 1/x)`` (Canonne, Kamath and Steinke 2020).
+
+    >>> round(zcdp_epsilon("2.56", "1e-10"), 4), round(zcdp_epsilon("10.24", "1e-10"), 4)
+    (17.1583, 39.8226)
+    """
+    return zcdp(rho).epsilon(delta)
+
+
+def zcdp_epsilon_paper(rho: Number, delta: Number) -> float:
+    """Return ``rho + 2 sqrt(rho ln(1/delta))``, the conversion that the paper uses (Bun and Steinke 2016), rounded up.
+
+    >>> round(zcdp_epsilon_paper("2.56", "1e-10"), 5), round(zcdp_epsilon_paper("10.24", "1e-10"), 5)
+    (17.91528, 40.95057)
+    """
+    r, d = nonnegative(rho, "rho"), proportion(delta, "delta")
+    if r == 0:
+        return 0.0
+    if d == 0:
+        return float("inf")
+    return above(sharp(lambda: ball(r) + 2 * (ball(r) * ball(1 / d).log()).sqrt()))
+
+
+def zcdp_delta(rho: Number, epsilon: Number) -> float:
+    """Return the delta at which rho-zCDP implies (epsilon, delta)-DP, rounded up.
+
+    >>> zcdp_delta("2.56", zcdp_epsilon("2.56", "1e-10")) <= 1e-10
+    True
+    """
+    return zcdp(rho).delta(epsilon)
+
+
+def gdp_epsilon(mu: Number, delta: Number) -> float:
+    """Return the epsilon at which mu-GDP implies (epsilon, delta)-DP, rounded up.
+
+    >>> round(gdp_epsilon(1, "1e-5"), 4)
+    4.3772
+    """
+    return gaussian(mu).epsilon(delta)
+
+
+def gdp_delta(mu: Number, epsilon: Number) -> float:
+    """Return ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)`` (Balle and Wang 2018), rounded up.
+
+    >>> round(gdp_delta(1, 1), 6)
+    0.126937
+    """
+    return gaussian(mu).delta(epsilon)
+
+
+def gdp_to_zcdp(mu: Number) -> Fraction:
+    """Return the rho of mu-GDP, ``mu^2/2``, exactly. There is no way back: zCDP implies no GDP.
+
+    >>> gdp_to_zcdp("1/2")
+    Fraction(1, 8)
+    """
+    return gaussian(mu).implied_rho()
+
+
+def pure_to_zcdp(epsilon: Number) -> Fraction:
+    """Return a rho that pure epsilon-DP implies, ``min(epsilon^2/2, epsilon)`` (Bun and Steinke 2016), exactly.
+
+    >>> pure_to_zcdp("1/2")
+    Fraction(1, 8)
+    """
+    return pure_rho(nonnegative(epsilon, "epsilon"))
+
+
+def pure_to_gdp(epsilon: Number) -> Fraction:
+    """Return the mu that pure epsilon-DP implies, ``2 Phi^-1(e^eps/(1 + e^eps))``, rounded up.
+
+    The curve of pure DP has one inner corner; a Gaussian curve through it lies below the two chords.
+
+    >>> mu = pure_to_gdp(1)
+    >>> round(float(mu), 5), approximate(1).compare(gaussian(mu)).name
+    (1.23204, 'STRONGER')
+    """
+    e = nonnegative(epsilon, "epsilon")
+    return Fraction(above(sharp(lambda: 2 * ball(2).sqrt() * (ball(e) / 2).tanh().erfinv()))) if e else Fraction(0)
+
+
+def largest_mu(epsilon: Number, delta: Number) -> Fraction:
+    """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down; 0 where there is none.
+
+    >>> mu = largest_mu(1, "1e-5")
+    >>> round(float(mu), 5), gdp_delta(mu, 1) <= 1e-5
+    (0.26805, True)
+    """
+    target = _below_one(delta)
+    return _largest(lambda mu: Gaussian(mu**2).delta(epsilon) <= target)
+
+
+def largest_rho(epsilon: Number, delta: Number) -> Fraction:
+    """Return the largest rho such that rho-zCDP implies (epsilon, delta)-DP, rounded down; 0 where there is none.
+
+    >>> rho = largest_rho(1, "1e-5")
+    >>> round(float(rho), 5), zcdp_epsilon(rho, "1e-5") <= 1
+    (0.03056, True)
+    """
+    target = _below_one(delta)
+    return _largest(lambda rho: ZCDP(rho).delta(epsilon) <= target)
+
+
+def zcdp_group(rho: Number, k: int) -> Fraction:
+    """Return the rho for groups of k records, ``k^2 rho``.
+
+    >>> zcdp_group("2.56", 2)
+    Fraction(256, 25)
+    """
+    return zcdp(rho).group(k).rho
+
+
+def gdp_group(mu: Number, k: int) -> Fraction:
+    """Return the mu for groups of k records, ``k mu``.
+
+    >>> gdp_group("1/2", 3)
+    Fraction(3, 2)
+    """
+    return nonnegative(mu, "mu") * group_size(k)
+
+
+def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction, float]:
+    """Return ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` for groups of k records, the delta rounded up.
+
+    One point of the curve ``approximate(epsilon, delta).group(k)``, which says more.
+
+    >>> approximate_group(1, 0, 3)
+    (Fraction(3, 1), 0.0)
+    """
+    curve: Approximate = approximate(epsilon, delta).group(k)
+    total = curve.epsilon0 * curve.size
+    step, d = curve.epsilon0, curve.delta0
+    if step == 0 or d == 0:
+        return total, min(above(ball(d * curve.size)), 1.0)
+    return total, min(above(sharp(lambda: ball(d) * ball(total).expm1() / ball(step).expm1())), 1.0)
+
+
+def _below_one(delta: Number) -> Fraction:
+    target = proportion(delta, "delta")
+    if target == 1:
+        raise InputError("delta must be below 1: at 1 everything is allowed")
+    return target
+
+
+def _largest(holds: Callable[[Fraction], bool]) -> Fraction:
+    """Return nearly the largest number at which `holds`, and one at which it does; 0 where no float will do."""
+    inverse = least(lambda x: x > 0 and holds(1 / Fraction(x)))
+    return Fraction(0) if math.isinf(inverse) else 1 / Fraction(inverse)

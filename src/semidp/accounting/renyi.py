@@ -1,0 +1,158 @@
+"""Rényi differential privacy at finitely many orders: composition, groups, and conversion to (epsilon, delta).
+
+For mechanisms that are known by their Rényi divergences only; curves with closed forms are better kept as tradeoff
+functions, which lose nothing.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+from semidp.errors import InputError, Refused
+from semidp.exact import Number, exact
+from semidp.tradeoff.balls import Ball, above, ball, sharp
+from semidp.tradeoff.base import group_size, nonnegative, proportion
+
+ORDERS: tuple[Fraction, ...] = (
+    *(1 + Fraction(i, 20) for i in range(1, 180)),
+    *(Fraction(x) for x in (10, 11, 12, 14, 16, 18, 20, 22, 24, 28, 32, 40, 48, 56, 64, 96, 128, 256, 512, 1024)),
+)
+"""Orders that serve most epsilons: close together where the best order usually lies."""
+
+
+@dataclass(frozen=True)
+class Renyi:
+    """Bounds on the Rényi divergence: ``D_order <= value`` for each of some orders above 1 (Mironov 2017).
+
+    Parameters
+    ----------
+    orders
+        Increasing, each above 1.
+    values
+        One bound for each order.
+
+    Examples
+    --------
+    >>> curve = Renyi.zcdp("2.56")
+    >>> 17.1583 < curve.epsilon("1e-10") < 17.17
+    True
+    """
+
+    orders: tuple[Fraction, ...]
+    values: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        orders = tuple(exact(order, "a Rényi order") for order in self.orders)
+        values = tuple(nonnegative(value, "a Rényi divergence") for value in self.values)
+        rising = all(low < high for low, high in itertools.pairwise(orders))
+        if not orders or len(orders) != len(values) or orders[0] <= 1 or not rising:
+            raise InputError("a Rényi curve needs increasing orders above 1 and one bound for each")
+        object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "values", values)
+
+    @classmethod
+    def zcdp(cls, rho: Number, orders: Iterable[Number] = ORDERS) -> "Renyi":
+        """Return the curve of rho-zCDP, ``rho · order`` (Bun and Steinke 2016).
+
+        >>> Renyi.zcdp(1, orders=[2, 4]).values
+        (Fraction(2, 1), Fraction(4, 1))
+        """
+        r = nonnegative(rho, "rho")
+        return cls._at(orders, lambda order: r * order)
+
+    @classmethod
+    def gdp(cls, mu: Number, orders: Iterable[Number] = ORDERS) -> "Renyi":
+        """Return the curve of mu-GDP, ``order · mu^2/2``.
+
+        >>> Renyi.gdp(1, orders=[2]).values
+        (Fraction(1, 1),)
+        """
+        return cls.zcdp(nonnegative(mu, "mu") ** 2 / 2, orders)
+
+    @classmethod
+    def pure(cls, epsilon: Number, orders: Iterable[Number] = ORDERS) -> "Renyi":
+        """Return the curve of pure epsilon-DP, that of randomised response, rounded up.
+
+        ``ln((e^{order eps} + e^{(1 - order) eps}) / (1 + e^eps)) / (order - 1)``.
+
+        >>> Renyi.pure(1, orders=[1000000]).values[0] < 1
+        True
+        """
+        e = nonnegative(epsilon, "epsilon")
+
+        def bound(order: Fraction) -> Fraction:
+            def divergence() -> Ball:
+                top = ball(order * e).exp() + ball((1 - order) * e).exp()
+                return (top / (1 + ball(e).exp())).log() / ball(order - 1)
+
+            return min(Fraction(above(sharp(divergence))), e) if e else Fraction(0)
+
+        return cls._at(orders, bound)
+
+    @classmethod
+    def _at(cls, orders: Iterable[Number], bound: Callable[[Fraction], Fraction]) -> "Renyi":
+        known = tuple(exact(order, "a Rényi order") for order in orders)
+        if any(order <= 1 for order in known):
+            raise InputError("a Rényi order must be above 1")
+        return cls(known, tuple(bound(order) for order in known))
+
+    def epsilon(self, delta: Number) -> float:
+        """Return the smallest epsilon of (epsilon, delta)-DP over the orders (Canonne and others 2020), rounded up.
+
+        >>> Renyi.zcdp("2.56").epsilon(0)
+        inf
+        """
+        d = proportion(delta, "delta")
+        if d == 0:
+            return float("inf")
+
+        def at(order: Fraction, value: Fraction) -> Ball:
+            gain = ball(1 / (order * d)).log() / ball(order - 1)
+            return ball(value) + gain + ball(1 - 1 / order).log()
+
+        found = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
+        return max(min(found), 0.0)
+
+    def delta(self, epsilon: Number) -> float:
+        """Return the smallest delta of (epsilon, delta)-DP over the orders, rounded up.
+
+        >>> Renyi.zcdp("2.56").delta(17.17) <= 1e-10
+        True
+        """
+        e = nonnegative(epsilon, "epsilon")
+
+        def at(order: Fraction, value: Fraction) -> Ball:
+            return (ball(order - 1) * (ball(value - e) + ball(1 - 1 / order).log())).exp() / ball(order)
+
+        found = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
+        return min([1.0, *found])
+
+    def compose(self, *others: "Renyi") -> "Renyi":
+        """Return the curve of all mechanisms together: divergences add, at the orders that all share.
+
+        >>> Renyi.zcdp(1).compose(Renyi.gdp(1)) == Renyi.zcdp("3/2")
+        True
+        """
+        curves = [dict(zip(curve.orders, curve.values, strict=True)) for curve in (self, *others)]
+        shared = sorted(set.intersection(*(set(curve) for curve in curves)))
+        if not shared:
+            raise InputError("Rényi curves add at shared orders, and these share none: give them the same orders")
+        return Renyi(tuple(shared), tuple(sum((curve[o] for curve in curves), Fraction(0)) for o in shared))
+
+    def group(self, k: int) -> "Renyi":
+        """Return the curve for groups of k records: ``(order, value)`` becomes ``(order/2^c, 3^c value)``, k <= 2^c.
+
+        For orders of at least ``2^{c+1}`` (Mironov 2017, Proposition 2).
+
+        >>> Renyi((Fraction(8),), (Fraction(1),)).group(3)
+        Renyi(orders=(Fraction(2, 1),), values=(Fraction(9, 1),))
+        """
+        c = (group_size(k) - 1).bit_length()
+        kept = [
+            (o / 2**c, v * 3**c) for o, v in zip(self.orders, self.values, strict=True) if c == 0 or o >= 2 ** (c + 1)
+        ]
+        if not kept:
+            raise Refused(f"groups of {k} need Rényi orders of at least {2 ** (c + 1)}: compute the curve there too")
+        return Renyi(tuple(order for order, _ in kept), tuple(value for _, value in kept))
