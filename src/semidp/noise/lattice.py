@@ -361,13 +361,17 @@ def _accepted(plan: _Plan, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
     accepted = coin < 1 - plan.loss - 2.0**-50
     doubtful = np.flatnonzero(~accepted)
     if doubtful.size:
-        tolerance = 2.0**-28 * plan.loss + 2.0**-50 * (plan.heavy.size + 4) + plan.order.size * theta.LIGHT_LOSS
         margin = _float_product(plan, sums[:, doubtful]) - coin[doubtful]
         accepted[doubtful] = margin > 0
-        for k in doubtful[np.abs(margin) <= tolerance]:
+        for k in doubtful[np.abs(margin) <= _tolerance(plan)]:
             u = LazyUniform(int(words[k]), 64, stream)
             accepted[k] = u.is_below(partial(_ball_product, plan, sums[:, k]))
     return accepted
+
+
+def _tolerance(plan: _Plan) -> float:
+    """Return a bound of the error of `_float_product`: its factors, their multiplication, and what it leaves out."""
+    return 2.0**-28 * plan.loss + 2.0**-50 * (plan.heavy.size + 4) + plan.order.size * theta.LIGHT_LOSS
 
 
 def _float_product(plan: _Plan, sums: Integers) -> Floats:
