@@ -143,11 +143,10 @@ class ZCDP(Tradeoff):
             low, high = -np.log(a), -np.log1p(-a)
         exponent = (np.sqrt(low) + root) ** 2
         rare = np.exp(-exponent) * (1 - 8 * ROUNDOFF * (1 + np.where(np.isfinite(exponent), exponent, 0.0)))
-        gap = np.maximum(np.sqrt(high) - root, 0.0)
+        gap = np.maximum(np.sqrt(np.where(a == 1, 0.0, high)) - root, 0.0)
         # an error of a few units in sqrt(high) or root moves gap^2 by that times (sqrt(high) + root)
         gap_squared = np.maximum(gap * gap - 16 * ROUNDOFF * gap * (gap + 2 * root + 1), 0.0)
-        common = -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF)
-        common[np.asarray(a == 1)] = 1.0
+        common = np.where(a == 1, 1.0, -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF))
         return like(np.clip(np.maximum(rare, common), 0.0, a), alpha)
 
     def group(self, k: int) -> "ZCDP":
