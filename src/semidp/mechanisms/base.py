@@ -184,6 +184,11 @@ class NoNoise(Mechanism):
     """The table that the public totals fix: it is published exactly, and no noise is needed.
 
     The measurement is a function of the public totals alone; the confidential table is only checked against them.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> NoNoise.calibrate(two_way()[0], Budget.pure(1))
+    Traceback (most recent call last):
+    semidp.errors.Refused: the published totals do not fix this table, so that it needs noise: use another mechanism
     """
 
     name: ClassVar[str] = "no noise"

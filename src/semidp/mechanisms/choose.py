@@ -41,12 +41,24 @@ def available(space: SensitivitySpace, budget: Budget) -> tuple[Mechanism, ...]:
     """Return every mechanism for releases that satisfies a budget on a space, the least expected loss first.
 
     A mechanism that cannot serve the space (too large, or not of a shape it knows) is left out.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, _ = two_way()
+    >>> for mechanism in available(space, Budget.zcdp("0.5")):
+    ...     print(mechanism.name, mechanism.scale, round(mechanism.expected_l2, 3), mechanism.claim)
+    discrete gaussian 2.0 2.828 exact
+    lattice gaussian 2.0 2.828 exact
     """
     return _attempts(space, budget)[0]
 
 
 def choose(space: SensitivitySpace, budget: Budget) -> Mechanism:
-    """Return the mechanism with the least expected loss, ``sqrt(E‖P·noise‖²)``, that satisfies a budget on a space."""
+    """Return the mechanism with the least expected loss, ``sqrt(E‖P·noise‖²)``, that satisfies a budget on a space.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> choose(two_way()[0], Budget.gdp(1)).name
+    'rounded gaussian'
+    """
     found, refusals = _attempts(space, budget)
     if not found:
         raise refusals[0]
@@ -67,7 +79,12 @@ def _attempts(space: SensitivitySpace, budget: Budget) -> tuple[tuple[Mechanism,
 
 
 def calibrated(name: str, space: SensitivitySpace, budget: Budget) -> Mechanism:
-    """Return a mechanism by its name; for a table that the public totals fix, the one that adds no noise."""
+    """Return a mechanism by its name; for a table that the public totals fix, the one that adds no noise.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> calibrated("laplace", two_way()[0], Budget.pure(1)).scale
+    4.0
+    """
     named = {kind.name: kind for kind in FOR_RELEASES}
     if name not in named:
         raise InputError(f"there is no mechanism {name!r}; for a {budget.kind} budget there are {KINDS[budget.kind]}")

@@ -33,6 +33,16 @@ class DiscreteGaussianMechanism(Mechanism):
         The sensitivity space of the table.
     sigma2
         The parameter σ² of the noise, exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = DiscreteGaussianMechanism.calibrate(space, Budget.zcdp("0.1"))
+    >>> mechanism.sigma2, mechanism.guarantee.tradeoff
+    (Fraction(20, 1), ZCDP(rho=Fraction(1, 10)))
+    >>> mechanism.apply(table)
+    Measurement(mechanism='discrete gaussian', claim='exact', private=True)
     """
 
     sigma2: Fraction
@@ -81,6 +91,16 @@ class ContinuousGaussianMechanism(Mechanism):
         The sensitivity space of the table.
     sigma2
         The variance σ², exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = ContinuousGaussianMechanism.calibrate(space, Budget.gdp(1))
+    >>> mechanism.scale, round(mechanism.mean_l2, 4)
+    (2.0, 2.5066)
+    >>> mechanism.apply(table).private
+    False
     """
 
     sigma2: Fraction
@@ -135,6 +155,18 @@ class RoundedGaussianMechanism(Mechanism):
         The sensitivity space of the table.
     sigma2
         The variance σ² before rounding, exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = RoundedGaussianMechanism.calibrate(space, Budget.gdp("0.5"))
+    >>> mechanism.sigma2, mechanism.guarantee.tradeoff.mu
+    (Fraction(16, 1), Fraction(1, 2))
+    >>> mechanism.standard_errors().round(2).tolist()
+    [[2.32, 2.32, 2.32], [2.32, 2.32, 2.32]]
+    >>> round(mechanism.standard_error([[1, 1, 0], [0, 0, 0]]), 2), mechanism.standard_error([[1, 1, 1], [0, 0, 0]])
+    (2.32, 0.0)
     """
 
     sigma2: Fraction

@@ -33,6 +33,16 @@ class L2Mechanism(Mechanism):
         The sensitivity space of the table.
     b2
         The square of the scale b, exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = L2Mechanism.calibrate(space, Budget.pure(1))
+    >>> mechanism.scale, round(mechanism.expected_l2, 4)  # 2 √(2·3)
+    (2.0, 4.899)
+    >>> mechanism.apply(table).noisy.dtype
+    dtype('int64')
     """
 
     b2: Fraction

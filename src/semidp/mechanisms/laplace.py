@@ -29,6 +29,18 @@ class LaplaceMechanism(Mechanism):
         The sensitivity space of the table.
     b
         The scale of the noise, exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = LaplaceMechanism.calibrate(space, Budget.pure("0.5"))
+    >>> mechanism.b, mechanism.guarantee.tradeoff.epsilon(0)
+    (Fraction(8, 1), 0.5)
+    >>> LaplaceMechanism.calibrate(space, Budget.zcdp("0.5"))
+    Traceback (most recent call last):
+    semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use discrete gaussian or
+    lattice gaussian
     """
 
     b: Fraction

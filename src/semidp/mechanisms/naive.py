@@ -31,6 +31,15 @@ class NaiveMechanism(Mechanism):
         The sensitivity space; only its adjacency parameter and its number of cells are used.
     parameter
         ε, or μ for the Gaussian.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> NaiveL1.calibrate(space, Budget.pure(1)).scale, NaiveGaussian.calibrate(space, Budget.gdp(1)).scale
+    (6.0, 4.242640687119286)
+    >>> NaiveL1.calibrate(space, Budget.pure(1)).apply(table).private
+    False
     """
 
     parameter: Fraction
