@@ -1,0 +1,149 @@
+"""Calibration meets the budget from the safe side, and the choice follows the stated loss and public numbers only."""
+
+import inspect
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semidp.errors import InputError, Refused
+from semidp.mechanisms import (
+    DiscreteGaussianMechanism,
+    LaplaceMechanism,
+    LatticeGaussianMechanism,
+    RoundedGaussianMechanism,
+    available,
+    calibrated,
+    choose,
+)
+from semidp.mechanisms.base import CLAIMS, KINDS
+from semidp.mechanisms.choose import FOR_RELEASES, FOR_STUDIES
+from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.noise import SeededRandomness
+from semidp.tradeoff import ZCDP, Budget, Gaussian, Order
+
+positive = st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000)
+budgets = st.one_of(
+    positive.map(Budget.zcdp),
+    positive.map(Budget.gdp),
+    positive.map(Budget.pure),
+    st.builds(Budget.approximate, positive, st.sampled_from(["1e-12", "1e-9", "1e-5", "0.01", "0.5"]).map(Fraction)),
+)
+slow = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@slow
+@given(budget=budgets)
+def test_every_mechanism_satisfies_the_budget(build, budget):
+    space, _ = build((3, 3), ["A", "B"], a=3)
+    for mechanism in available(space, budget):
+        assert mechanism.guarantee.dataspace == space.dataspace
+        assert mechanism.guarantee.adjacency == space.adjacency
+        if budget.kind == "approximate":
+            assert mechanism.tradeoff.delta(budget.epsilon) <= budget.delta
+        else:  # nothing is wasted, and nothing is rounded
+            assert mechanism.tradeoff.compare(budget.tradeoff()) is Order.EQUAL
+
+
+@slow
+@given(budget=budgets)
+def test_the_choice_has_the_least_expected_loss(build, budget):
+    space, _ = build((3, 3), ["A", "B"], a=3)
+    listed = available(space, budget)
+    assert [m.expected_l2 for m in listed] == sorted(m.expected_l2 for m in listed)
+    assert choose(space, budget).name == listed[0].name
+    assert all(budget.kind in type(m).kinds for m in listed)
+    assert not {type(m) for m in listed} & set(FOR_STUDIES)
+    assert all(m.claim in CLAIMS and m.scale > 0 for m in listed)
+
+
+def test_conversion_of_a_delta_is_tight_from_below():
+    for budget in (Budget.approximate(1, "1e-9"), Budget.approximate("0.1", "1e-5"), Budget.approximate(8, "0.1")):
+        mu, rho = mu_within(budget), rho_within(budget)
+        assert (
+            Gaussian(mu**2).delta(budget.epsilon)
+            <= budget.delta
+            < Gaussian((mu * (1 + Fraction(1, 10**9))) ** 2).delta(budget.epsilon)
+        )
+        assert (
+            ZCDP(rho).delta(budget.epsilon) <= budget.delta < ZCDP(rho * (1 + Fraction(1, 10**9))).delta(budget.epsilon)
+        )
+
+
+def test_guarantee_and_noise_come_from_the_same_exact_number(build):
+    space, _ = build((3, 3), ["A", "B"], a=3)
+    gauss = RoundedGaussianMechanism.calibrate(space, Budget.gdp("1/3"))
+    assert gauss.sampler.sigma2 == gauss.sigma2 == 54  # Δ2² = 6
+    assert gauss.tradeoff.mu_squared == Fraction(1, 9)
+    assert gauss.scale**2 >= 54
+    discrete = DiscreteGaussianMechanism.calibrate(space, Budget.zcdp("0.1"))
+    assert discrete.sampler.sigma2 == discrete.sigma2 == 30
+    laplace = LaplaceMechanism.calibrate(space, Budget.pure("0.3"))
+    assert laplace.sampler.scale == laplace.b == 20
+
+
+def test_a_release_can_be_evaluated_under_other_invariants(build):
+    under_two, _ = build((3, 3), ["A", "B"], a=2)
+    under_three, _ = build((3, 3), ["A", "B"], a=3)
+    mechanism = RoundedGaussianMechanism.calibrate(under_two, Budget.gdp(1))
+    assert replace(mechanism, space=under_three).tradeoff.mu_squared == Fraction(6, 4)
+    mechanism = LaplaceMechanism.calibrate(under_two, Budget.pure(1))
+    assert replace(mechanism, space=under_three).tradeoff.implied_epsilon() == Fraction(6, 4)
+
+
+def test_upper_bounds_of_the_norms_are_enough(build):
+    space, table = build((2, 2, 3), ["AB", "BC", "AC"], a=5)
+    mechanism = DiscreteGaussianMechanism.calibrate(space, Budget.zcdp(1))
+    assert mechanism.sigma2 == Fraction(space.l2_squared) / 2
+    assert mechanism.apply(table, SeededRandomness(1)).noisy.shape == table.counts.shape
+
+
+def test_the_choice_reads_public_numbers_only(build_from):
+    """Two tables with the same totals give the same mechanisms; no function of the choice takes a table."""
+    one = build_from([[5, 7, 3], [2, 8, 9], [4, 4, 4]], ["A", "B"], 3)[0]
+    other = build_from([[6, 6, 3], [1, 9, 9], [4, 4, 4]], ["A", "B"], 3)[0]
+    for budget in (Budget.zcdp("0.5"), Budget.gdp(1), Budget.pure(1)):
+        described = [[(m.name, m.scale, m.expected_l2) for m in available(space, budget)] for space in (one, other)]
+        assert described[0] == described[1]
+    for function in (available, choose, calibrated):
+        assert "table" not in inspect.signature(function).parameters
+
+
+@pytest.mark.parametrize("kind", [*FOR_RELEASES, *FOR_STUDIES], ids=lambda kind: kind.name)
+def test_a_budget_of_another_kind_is_refused_with_the_alternatives(build, kind):
+    space, _ = build((3, 3), ["A", "B"], a=3)
+    samples = {
+        "zcdp": Budget.zcdp(1),
+        "gdp": Budget.gdp(1),
+        "pure": Budget.pure(1),
+        "approximate": Budget.approximate(1, "1e-6"),
+    }
+    for name, budget in samples.items():
+        if name not in kind.kinds:
+            with pytest.raises(Refused, match=KINDS[name]):
+                kind.calibrate(space, budget)
+
+
+def test_the_alternatives_in_messages_are_those_that_exist():
+    for budget_kind, text in KINDS.items():
+        named = set(text.replace(" or ", ", ").split(", "))
+        assert named == {kind.name for kind in FOR_RELEASES if budget_kind in kind.kinds}
+
+
+def test_mechanisms_by_name(build):
+    space, _ = build((3, 3), ["A", "B"], a=3)
+    assert isinstance(calibrated("lattice gaussian", space, Budget.zcdp(1)), LatticeGaussianMechanism)
+    with pytest.raises(InputError, match="no mechanism 'gauss'; for a gdp budget there are rounded gaussian"):
+        calibrated("gauss", space, Budget.gdp(1))
+    with pytest.raises(Refused, match="use rounded gaussian"):
+        calibrated("laplace", space, Budget.gdp(1))
+
+
+def test_ideal_mechanisms_release_whole_numbers(build):
+    space, table = build((3, 3), ["A", "B"], a=3)
+    for mechanism in available(space, Budget.pure(1)):
+        noisy = mechanism.apply(table, SeededRandomness(1)).noisy
+        assert noisy.dtype == np.int64
