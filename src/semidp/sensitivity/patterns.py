@@ -201,6 +201,8 @@ class BlockTable:
         The published counts, with the axes of ``sorted(common + block)``.
     n
         The number of records.
+    possible
+        The cells that can occur, or None where all can; looked at only to place records on unpublished features.
     """
 
     shape: Axes
@@ -208,17 +210,23 @@ class BlockTable:
     blocks: tuple[Axes, ...]
     margins: tuple[NDArray[np.int64], ...] = field(repr=False)
     n: int
+    possible: NDArray[np.bool_] | None = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, shape: Axes, margins: Sequence[Axes], values: Sequence[NDArray[np.int64]], n: int
+        cls,
+        shape: Axes,
+        margins: Sequence[Axes],
+        values: Sequence[NDArray[np.int64]],
+        n: int,
+        possible: NDArray[np.bool_] | None = None,
     ) -> "BlockTable | None":
         """Return the table if its margins have this form, else None."""
         common: set[int] = set.intersection(*map(set, margins)) if len(margins) > 1 else set()
         blocks = [tuple(axis for axis in margin if axis not in common) for margin in margins]
         if sum(map(len, blocks)) > len({axis for block in blocks for axis in block}):
             return None
-        return cls(shape, tuple(sorted(common)), tuple(blocks), tuple(values), n)
+        return cls(shape, tuple(sorted(common)), tuple(blocks), tuple(values), n, possible)
 
     @property
     def free(self) -> Axes:
@@ -289,10 +297,21 @@ class BlockTable:
                     for rank, i in enumerate(order):
                         levels = np.argsort(-self.matrices[i][place], kind="stable")
                         self._set(cell, self.blocks[i], int(levels[pattern.levels[rank][side][part]]))
-                    if self.free:
-                        cell[self.free[0]] = side
+                    self._complete(cell, side)
                     result[tuple(cell)] += sign * count
         return result
+
+    def _complete(self, cell: list[int], side: int) -> None:
+        """Put the records that appear and those that vanish on different levels of the unpublished features."""
+        if not self.free:
+            return
+        if self.possible is None:
+            cell[self.free[0]] = side
+            return
+        where = tuple(slice(None) if axis in self.free else level for axis, level in enumerate(cell))
+        choices = np.argwhere(self.possible[where])
+        for axis, level in zip(self.free, choices[-side] if len(choices) else [0] * len(self.free), strict=True):
+            cell[axis] = int(level)
 
     def _key(self, i: int, place: int) -> tuple[int, ...]:
         return tuple(int(x) for x in -np.sort(-self.matrices[i][place]) if x)

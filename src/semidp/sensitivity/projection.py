@@ -274,6 +274,26 @@ class LeastSquaresProjection:
         return np.asarray(lsmr(self.operator, margins, atol=1e-14, btol=1e-14, conlim=0, maxiter=5000)[0])
 
 
+@dataclass(frozen=True, eq=False)
+class FixedTable:
+    """P = 0: the published statistics allow one table only."""
+
+    table: NDArray[np.int64] = field(repr=False)
+    dimension: int = 0
+
+    def project(self, values: NDArray[Any]) -> Floats:
+        """Return zeros."""
+        return np.zeros(self.table.shape)
+
+    def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
+        """Return the table."""
+        return self.table.astype(np.float64)
+
+    def variances(self) -> Floats:
+        """Return zeros."""
+        return np.zeros(self.table.shape)
+
+
 def _share(total: NDArray[Any], coefficient: int, cells: Any) -> Floats:
     """Return coefficient × total / cells, zero where there are no cells."""
     if np.ndim(cells) == 0:

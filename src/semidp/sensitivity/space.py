@@ -5,8 +5,8 @@ mechanism is calibrated from it. Noise lives in `noise`, the K-norm of the space
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.invariants import Adjacency, Dataspace
-from semidp.invariants.structure import Axes
-from semidp.sensitivity.bounds import ONE_RECORD, Norms, certified_norms
+from semidp.invariants.structure import LARGEST_MASK, Axes, Published
+from semidp.sensitivity.bounds import ONE_RECORD, Norms
 from semidp.sensitivity.explicit import ExplicitSpace
-from semidp.sensitivity.projection import Mask, Projection, projection
+from semidp.sensitivity.listing import Listing, moves
+from semidp.sensitivity.norms import Found, Question, find_norms
+from semidp.sensitivity.projection import FixedTable, Mask, Projection, projection
 from semidp.tables import Schema
 
 Counts = NDArray[np.int64]
@@ -66,6 +68,17 @@ def sensitivity_space(
     return space
 
 
+@dataclass(frozen=True, eq=False)
+class MatrixForm:
+    """A table as a matrix of the cells that can occur: published rows, and columns that are published or free.
+
+    ``table.ravel()[form.cells]`` is the matrix; assigning to ``table.ravel()[form.cells]`` puts it back.
+    """
+
+    cells: NDArray[np.intp] = field(repr=False)
+    columns_published: bool
+
+
 @dataclass(frozen=True)
 class SensitivitySpace:
     """S_a of a table of counts; build it with `sensitivity_space`."""
@@ -89,12 +102,12 @@ class SensitivitySpace:
     @property
     def l1(self) -> int:
         """Δ1, the largest sum of absolute differences."""
-        return self._found[0].l1
+        return self._found.norms.l1
 
     @property
     def l2_squared(self) -> int:
         """Δ2², the largest sum of squared differences."""
-        return self._found[0].l2_squared
+        return self._found.norms.l2_squared
 
     @property
     def l2(self) -> float:
@@ -104,12 +117,12 @@ class SensitivitySpace:
     @property
     def linf(self) -> int:
         """Δ∞, the largest difference of one cell."""
-        return self._found[0].linf
+        return self._found.norms.linf
 
     @property
     def exact(self) -> bool:
         """Whether the three norms are attained; otherwise they are proven upper bounds."""
-        return self._found[1]
+        return self._found.exact
 
     @property
     def is_zero(self) -> bool:
@@ -130,7 +143,9 @@ class SensitivitySpace:
 
     def fixed_part(self) -> NDArray[np.float64]:
         """Return (I - P) φ, the part of the table that the published statistics fix, from those alone."""
-        return self._projection.fixed_part(self._values)
+        margins = self._question.visible
+        total = np.array(self.dataspace.n, dtype=np.int64)
+        return self._projection.fixed_part([margin.counts for margin in margins] or [total])
 
     def variances(self) -> NDArray[np.float64]:
         """Return the diagonal of P: the variance of each cell of projected unit noise."""
@@ -142,7 +157,31 @@ class SensitivitySpace:
 
     def worst_move(self) -> Counts | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
-        return self._found[2]
+        return self._found.move
+
+    @property
+    def method(self) -> str:
+        """How the norms were found."""
+        return self._found.method
+
+    def side_by_side(self) -> dict[str, Norms]:
+        """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (a records, margins kept)."""
+        return {"S_DP": ONE_RECORD, "S_Group": ONE_RECORD.scaled(self.adjacency.a), "S_Semi": self._found.norms}
+
+    def moves(self) -> Iterator[Counts]:
+        """Iterate over the elements of S without zero, lazily: four-cell moves first, then three-cycles, and so on."""
+        question = self._question
+        if question.lifts and question.structure.decomposable:
+            margins = [margin.axes for margin in question.visible]
+            values = [margin.counts for margin in question.visible]
+            a = min(self.adjacency.a, question.structure.n)
+            return moves(self.shape, margins, values, self._domain, a)
+        listing = Listing.of(self.dataspace, question.released)
+        if listing is None:
+            raise Refused(
+                "the moves of this table are too many to list: release fewer features, or publish other margins"
+            )
+        return listing.moves(self.adjacency.a)
 
     def two_way(self) -> tuple[Axes, Axes] | None:
         """Return the row and column axes where exactly two disjoint margins are published and cover the table.
@@ -150,72 +189,73 @@ class SensitivitySpace:
         A joint margin counts as one side. None also where a level, or a cell of a joint margin, is empty: `matrix`
         covers that case, and tables with one published side.
         """
-        margins = self._margins
-        if len(margins) != 2 or sorted(margins[0] + margins[1]) != list(range(len(self.shape))):
+        axes = [margin.axes for margin in self._question.visible]
+        if self._domain is not None or len(axes) != 2 or sorted(axes[0] + axes[1]) != list(range(len(self.shape))):
             return None
-        return (margins[0], margins[1]) if self._domain is None else None
+        return axes[0], axes[1]
 
-    # ------------------------------------------------------------------------------------------------------------
+    def matrix(self) -> MatrixForm | None:
+        """Return the table as a matrix where at most two disjoint margins are published, else None.
+
+        Two margins must cover the table. With one margin the columns are all that it leaves open; with none the
+        matrix has one row.
+        """
+        visible = self._question.visible
+        axes = [margin.axes for margin in visible]
+        rest = tuple(axis for axis in range(len(self.shape)) if not any(axis in margin for margin in axes))
+        if len(axes) > 2 or (len(axes) == 2 and (rest or {*axes[0]} & {*axes[1]})):
+            return None
+        sides = [np.flatnonzero(margin.counts) for margin in visible]
+        groups = [*axes, rest][:2] if len(axes) == 2 else [axes[0] if axes else (), rest]
+        while len(sides) < 2:
+            missing = groups[len(sides)]
+            sides.append(np.arange(math.prod(self.shape[axis] for axis in missing)))
+        position = np.arange(math.prod(self.shape)).reshape(self.shape)
+        cells = position.transpose(*groups[0], *groups[1]).reshape(
+            math.prod(self.shape[axis] for axis in groups[0]), -1
+        )[np.ix_(*sides)]
+        if self._domain is not None and (self._domain.sum() != cells.size or not self._domain.ravel()[cells].all()):
+            return None
+        return MatrixForm(cells, len(axes) == 2)
 
     @cached_property
-    def _visible(self) -> list[tuple[Axes, Counts]]:
-        """The margins of the released table that follow from what is published: axes and values."""
-        found: dict[Axes, Counts] = {}
-        for margin in self.dataspace.margins:
-            names = [name for name in margin.names if name in self.schema.names]
-            value = self.dataspace.value(margin)
-            found[self.schema.axes(names)] = value.margin(names).counts if names else _total(self)
-        whole = [axes for axes in sorted(found) if not any(set(axes) < set(other) for other in found)]
-        return [(axes, found[axes]) for axes in whole] or [((), _total(self))]
+    def _question(self) -> Question:
+        schema = self.dataspace.schema
+        assert schema is not None
+        return Question.of(self.dataspace, schema.axes(self.schema.names))
 
-    @property
-    def _margins(self) -> list[Axes]:
-        return [axes for axes, _ in self._visible if axes]
-
-    @property
-    def _values(self) -> list[Counts]:
-        return [values for _, values in self._visible]
+    @cached_property
+    def _found(self) -> Found:
+        return find_norms(self._question, self.adjacency.a)
 
     @cached_property
     def _domain(self) -> Mask | None:
         """The cells of the released table that can be positive, or None where all can."""
-        mask: Any = True if self.schema.possible is None else self.schema.possible
-        for axes, values in self._visible:
-            if not values.all():
-                sides = [size if axis in axes else 1 for axis, size in enumerate(self.shape)]
-                mask = mask & (values > 0).reshape(sides)
-        if mask is True:
-            return None
-        return np.ascontiguousarray(np.broadcast_to(mask, self.shape))
+        question = self._question
+        structure = question.structure
+        full = structure.schema
+        hidden = tuple(axis for axis in range(len(full.shape)) if axis not in question.released)
+        if hidden and full.size <= LARGEST_MASK:
+            whole = _inhabited(full.shape, full.possible, structure.margins)
+            mask = None if whole is None else np.asarray(whole.any(axis=hidden))
+        else:
+            mask = _inhabited(self.shape, self.schema.possible, question.visible)
+        return None if mask is None or mask.all() else mask
 
     @cached_property
     def _projection(self) -> Projection:
-        return projection(self.shape, [axes for axes, _ in self._visible], self._domain)
-
-    @cached_property
-    def _found(self) -> tuple[Norms, bool, Counts | None]:
-        return _norms(self)
-
-
-def _total(space: SensitivitySpace) -> Counts:
-    return np.array(space.dataspace.n, dtype=np.int64)
+        if self._found.only is not None:
+            return FixedTable(self._found.only)
+        axes = [margin.axes for margin in self._question.visible]
+        return projection(self.shape, axes, self._domain)
 
 
-def _norms(space: SensitivitySpace) -> tuple[Norms, bool, Counts | None]:
-    from semidp.sensitivity.patterns import LARGEST_A, BlockTable
-
-    assert space.dataspace.n is not None
-    a = min(space.adjacency.a, space.dataspace.n)
-    counts = [space.shape[axis] for axis in range(len(space.shape))]
-    for axes, values in space._visible:
-        for place, axis in enumerate(axes):
-            levels = values.sum(axis=tuple(i for i in range(values.ndim) if i != place))
-            counts[axis] = min(counts[axis], int((levels > 0).sum()))
-    features = [str(axis) for axis, count in enumerate(counts) if count > 1]
-    margins = [frozenset(map(str, axes)) for axes in space._margins]
-    upper = certified_norms(a, features, margins)
-    blocks = BlockTable.of(space.shape, space._margins, [v for x, v in space._visible if x], space.dataspace.n)
-    if blocks is not None and a <= LARGEST_A:
-        norms, move = blocks.norms(a)
-        return norms.least(upper), space.schema.possible is None, move
-    return upper, False, None
+def _inhabited(shape: Axes, possible: Mask | None, margins: Iterable[Published]) -> Mask | None:
+    """The cells that are possible and where no margin is empty; None where that is all of them."""
+    mask: Any = possible
+    for margin in margins:
+        if not margin.counts.all():
+            sides = [size if axis in margin.axes else 1 for axis, size in enumerate(shape)]
+            there = (margin.counts > 0).reshape(sides)
+            mask = there if mask is None else mask & there
+    return None if mask is None else np.ascontiguousarray(np.broadcast_to(mask, shape))

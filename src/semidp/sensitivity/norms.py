@@ -1,0 +1,149 @@
+"""Which method finds the norms of a sensitivity space, and whether they are attained.
+
+Exact by record patterns where the margins allow it, else by listing a small dataspace, else a certified bound, which is
+exact after all if a known move attains it. The methods themselves live in `patterns`, `listing` and `bounds`.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.invariants import Dataspace
+from semidp.invariants.structure import Axes, Published, Structure
+from semidp.sensitivity.bounds import Norms, certified_norms
+from semidp.sensitivity.exchange import exchange
+from semidp.sensitivity.listing import Listing
+from semidp.sensitivity.patterns import LARGEST_A, BlockTable
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The norms, whether they are attained, how they were found, and a move (and the only table, if there is one)."""
+
+    norms: Norms
+    exact: bool
+    method: str
+    move: Counts | None = field(default=None, repr=False)
+    only: Counts | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A released table: its axes in the schema, and the margins of it that follow from what is published."""
+
+    dataspace: Dataspace
+    structure: Structure
+    released: Axes
+    visible: tuple[Published, ...]
+
+    @classmethod
+    def of(cls, dataspace: Dataspace, released: Axes) -> "Question":
+        """Restrict what is published to the released features; axes of `visible` are those of the released table."""
+        structure = Structure.of(dataspace)
+        found: dict[Axes, Published] = {}
+        for margin in structure.margins:
+            shared = tuple(axis for axis in margin.axes if axis in released)
+            axes = tuple(released.index(axis) for axis in shared)
+            found[axes] = Published(axes, margin.over(shared))
+        kept = [axes for axes in sorted(found) if axes and not any({*axes} < {*other} for other in found)]
+        return cls(dataspace, structure, released, tuple(found[axes] for axes in kept))
+
+    @property
+    def shape(self) -> Axes:
+        """The shape of the released table."""
+        return tuple(self.structure.schema.shape[axis] for axis in self.released)
+
+    @property
+    def possible(self) -> NDArray[np.bool_] | None:
+        """Which cells of the released table its own structural zeros allow, or None where all are."""
+        schema = self.structure.schema
+        return schema.restrict(schema.names[axis] for axis in self.released).possible
+
+    @property
+    def lifts(self) -> bool:
+        """Whether every move of the released table that its own margins allow comes from a move of the records.
+
+        True if no structural zero interferes, and the whole table is released or the margins are disjoint apart from a
+        common part that is released: the features left out then follow their blocks.
+        """
+        if self.structure.zeros_matter:
+            return False
+        if len(self.released) == len(self.structure.schema.shape):
+            return True
+        common = self.structure.common
+        return common is not None and {*common} <= {*self.released}
+
+    def realisable(self, move: Counts) -> bool:
+        """Whether t allows a move, for decomposable margins: each margin of what vanishes is at most t."""
+        if self.possible is not None and move[~self.possible].any():
+            return False
+        gone = np.maximum(-move, 0)
+        for margin in self.visible:
+            dropped = tuple(axis for axis in range(move.ndim) if axis not in margin.axes)
+            if (gone.sum(axis=dropped) > margin.counts).any():
+                return False
+        return True
+
+
+def find_norms(question: Question, a: int) -> Found:
+    """Return the norms of S_a of a released table, exact where possible."""
+    structure = question.structure
+    a = min(a, structure.n)
+    margins = [margin.axes for margin in question.visible]
+    varying = {place for place, axis in enumerate(question.released) if axis in structure.varying}
+    if not varying or any(varying <= {*axes} for axes in margins):
+        return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
+    upper = certified_norms(
+        a, map(str, varying), [frozenset(map(str, {*axes} & varying)) for axes in margins], _even(question, varying)
+    )
+    possible = question.possible
+    values = [margin.counts for margin in question.visible]
+    blocks = BlockTable.of(question.shape, margins, values, structure.n, possible)
+    if blocks is not None and a <= LARGEST_A:
+        norms, move = blocks.norms(a)
+        if question.lifts and (possible is None or not blocks.free):
+            return Found(norms, True, "record patterns", move)
+        upper = upper.least(norms)
+    listing = Listing.of(question.dataspace, question.released)
+    if listing is not None:
+        norms, move = listing.norms(a)
+        return Found(norms, True, "listing of all tables", move, listing.only)
+    attained, move = _attained(question, blocks, a)
+    return Found(upper, attained == upper, "certified bound", move)
+
+
+def _even(question: Question, varying: set[int]) -> bool:
+    """Whether the positive part is always even: two disjoint blocks that cover the table, one of them of two levels."""
+    blocks = [margin for margin in question.visible if {*margin.axes} & varying]
+    axes = [axis for margin in blocks for axis in margin.axes]
+    if len(blocks) != 2 or len(axes) != len({*axes}) or not varying <= {*axes}:
+        return False
+    return min(int((margin.counts > 0).sum()) for margin in blocks) == 2
+
+
+def _attained(question: Question, blocks: BlockTable | None, a: int) -> tuple[Norms, Counts | None]:
+    """The norms that known moves attain, and the one with the largest Δ2: a small pattern, several times over."""
+    best, widest = Norms(0, 0, 0), None
+    if not question.lifts:
+        return best, widest
+    for move in _known_moves(question, blocks, a):
+        if question.realisable(move):
+            size = np.abs(move)
+            found = Norms(int(size.sum()), int((size**2).sum()), int(size.max()))
+            if found.l2_squared > best.l2_squared:
+                widest = move
+            best = best.most(found)
+    return best, widest
+
+
+def _known_moves(question: Question, blocks: BlockTable | None, a: int) -> list[Counts]:
+    if blocks is not None:
+        small = [(s, blocks.norms(s)[1]) for s in range(1, LARGEST_A + 1)]
+        return [move * (a // s) for s, move in small if move is not None and a >= s]
+    if not question.structure.decomposable or len(question.released) < len(question.structure.schema.shape):
+        return []
+    move = exchange(question.shape, question.visible)
+    return [] if move is None else [move * (a // 2)]
