@@ -25,12 +25,9 @@ ARROW = {
     datetime.date: pa.date32(),
 }
 POSTGRES = {str: "text", bool: "boolean", int: "bigint", float: "double precision", datetime.date: "date"}
-SPARK = {str: "string", bool: "boolean", int: "bigint", float: "double", datetime.date: "date"}
 
-QUIET_SPARK = [  # PySpark leaves a socket to the garbage collector after every query
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+# PySpark leaves a socket to the garbage collector after every query.
+QUIET_SPARK = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 ENGINES = [
     "csv",
     "parquet",
@@ -41,7 +38,7 @@ ENGINES = [
         marks=[pytest.mark.services, pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")],
     ),
     pytest.param("postgres", marks=pytest.mark.services),
-    pytest.param("spark", marks=[pytest.mark.services, *QUIET_SPARK]),
+    pytest.param("spark", marks=[pytest.mark.services, QUIET_SPARK]),
 ]
 
 
@@ -138,12 +135,8 @@ def _spark(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], 
     session = request.getfixturevalue("spark_session")
 
     def put(columns: Columns) -> tuple[Any, dict[str, str]]:
-        from pyspark.sql.types import StructType
-
         name = _name()
-        kinds = ", ".join(f"`{column}` {SPARK[_kind(values)]}" for column, values in columns.items())
-        rows = [tuple(row) for row in zip(*columns.values(), strict=True)]
-        session.createDataFrame(rows, StructType.fromDDL(kinds)).createOrReplaceTempView(name)
+        session.createDataFrame(_arrow(columns)).createOrReplaceTempView(name)
         return "spark://local", {"table": name}
 
     return put

@@ -206,6 +206,8 @@ def _delimiter(file: str) -> str:
         else open(file, encoding="utf-8") as text
     ):
         header = text.readline(1_000_000)
+    if not header.strip():
+        raise ValueError("a CSV file needs a header")
     bare = "".join(header.split('"')[::2])
     return max(_DELIMITERS, key=bare.count)
 

@@ -104,15 +104,17 @@ class IbisRecords:
         faults = []
         if measure.count is not None:
             number = self._number(measure.count)
-            good = ((number >= 0) & (number < LARGEST_COUNT) & (number == number.floor())).fill_null(False)
-            adds.append(ibis.ifelse(good, number, 0.0).cast("int64"))
+            fits = ((number >= 0) & (number < LARGEST_COUNT)).fill_null(False)
+            small = ibis.ifelse(fits, number, 0.0)  # no engine casts NaN or 1e300 to an integer
+            good = fits & (small == small.floor())
+            adds.append(small.cast("int64"))
             faults.append((~good, BAD_COUNT))
         if measure.outcome is not None:
             missing = self._missing(measure.outcome.column)
             adds.append(self._steps(measure.outcome, missing))
             faults.append((missing, MISSING_OUTCOME))
         if not adds:
-            return self._table.count(), ibis.literal(FINE).max()
+            return self._table.count(), self._table.count() * FINE
         total = adds[0] if len(adds) == 1 else adds[0].cast("decimal(38, 0)") * adds[1]
         return total.sum(), ibis.cases(*faults, else_=FINE).max()
 

@@ -1,0 +1,172 @@
+"""What only a real PostgreSQL or Spark can show: addresses, passwords, connections, and logs that quote nothing."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semidp.engines import open_source
+from semidp.errors import InputError
+from semidp.tables import Feature, Schema
+
+pytestmark = pytest.mark.services
+quiet_spark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+SECRET = 7654321
+SEX = Schema((Feature("sex", ("f", "m")),))
+Refused = Callable[[BaseException, str], None]
+
+
+@pytest.fixture
+def people(postgres_address: str) -> str:
+    """The address of a database with the tables people and clinic.people."""
+    import psycopg
+
+    with psycopg.connect(postgres_address, password=os.environ["SEMIDP_PASSWORD"]) as connection:
+        connection.execute("DROP TABLE IF EXISTS people; DROP SCHEMA IF EXISTS clinic CASCADE; CREATE SCHEMA clinic")
+        connection.execute("CREATE TABLE people AS SELECT 'f' AS sex FROM generate_series(1, 3)")
+        connection.execute("CREATE TABLE clinic.people AS SELECT 'm' AS sex FROM generate_series(1, 2)")
+    return postgres_address
+
+
+def test_a_table_of_another_schema_is_named_with_it(people: str) -> None:
+    for table, expected in (("people", [3, 0]), ("clinic.people", [0, 2]), ("public.people", [3, 0])):
+        with open_source(people, table=table) as source:
+            assert source.counts(SEX).counts.tolist() == expected
+
+
+def test_a_wrong_table_lists_the_tables(people: str, refused: Refused) -> None:
+    with pytest.raises(InputError) as caught:
+        open_source(people, table="persons")
+    refused(caught.value, "there is no table 'persons' in this database; the tables are .*people")
+
+
+def test_a_connection_is_closed_with_its_source(people: str) -> None:
+    import psycopg
+
+    with psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"], autocommit=True) as watch:
+
+        def others() -> int:
+            sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            return int(watch.execute(sql).fetchall()[0][0])
+
+        before = others()
+        with open_source(people, table="people", where="sex = 'f'") as source:
+            assert others() > before
+            source.counts(SEX)
+        with pytest.raises(InputError):
+            open_source(people, table="nobody")
+        for _ in range(200):  # the server's list lags behind
+            if others() == before:
+                break
+            watch.execute("SELECT pg_sleep(0.02)")
+        assert others() == before
+
+
+def test_a_password_reaches_no_message(
+    people: str, refused: Refused, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    right = os.environ["SEMIDP_PASSWORD"]
+    with open_source(people, table="people") as source:
+        assert right not in repr(source) + repr(vars(source))
+    wrong = f"{SECRET}@/:%#?"
+    monkeypatch.setenv("SEMIDP_PASSWORD", wrong)
+    with pytest.raises(InputError) as caught:
+        open_source(people, table="people")
+    refused(caught.value, "cannot open postgres://.*check the address")
+    monkeypatch.setenv("SEMIDP_PASSWORD", right)
+    with pytest.raises(InputError) as caught:
+        open_source("postgres://semidp@127.0.0.1:1/nowhere", table="people")
+    refused(caught.value, "cannot open postgres://semidp@127.0.0.1:1/nowhere")
+    shown = "".join(capfd.readouterr())
+    assert right not in shown
+    assert str(SECRET) not in shown
+
+
+def test_the_drivers_own_variable_serves_too(people: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", os.environ["SEMIDP_PASSWORD"])
+    monkeypatch.delenv("SEMIDP_PASSWORD")
+    with open_source(people, table="people") as source:
+        assert source.counts(SEX).n == 3
+
+
+def test_an_ibis_table_stays_open(people: str) -> None:
+    import ibis
+
+    connection = ibis.postgres.connect(**_parts(people), password=os.environ["SEMIDP_PASSWORD"], autocommit=True)
+    try:
+        selected = connection.table("people").mutate(region=ibis.literal("north"))
+        schema = Schema((Feature("sex", ("f", "m")), Feature("region", ("north", "south"))))
+        for where in (None, "region = 'north'"):
+            with open_source(selected, where=where) as source:
+                assert source.counts(schema).counts.tolist() == [[3, 0], [0, 0]]
+        assert connection.table("people").count().to_pyarrow().as_py() == 3
+    finally:
+        connection.disconnect()
+
+
+@quiet_spark
+def test_spark_reads_parquet_files_by_their_path(spark_session: Any, tmp_path: Path, refused: Refused) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    random = np.random.default_rng(5)
+    sexes = np.array(["f", "m"])[random.integers(0, 2, 5000)]
+    pyarrow.parquet.write_table(pa.table({"sex": sexes, "id": np.arange(5000)}), tmp_path / "people.parquet")
+    with (
+        open_source("spark://local", table=str(tmp_path / "people.parquet"), id="id") as on_spark,
+        open_source(tmp_path / "people.parquet", id="id") as on_duckdb,
+    ):
+        assert on_spark.counts(SEX) == on_duckdb.counts(SEX)
+    with pytest.raises(InputError) as caught:
+        open_source("spark://local", table=str(tmp_path / "none.parquet"))
+    refused(caught.value, "Spark finds no Parquet files at")
+    with pytest.raises(InputError) as caught:
+        open_source("spark://local", table="nobody")
+    refused(caught.value, "there is no table 'nobody'")
+
+
+@quiet_spark
+def test_spark_logs_no_value(
+    spark_session: Any, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    spark_session.sql(f"CREATE OR REPLACE TEMP VIEW odd AS SELECT 'x{SECRET}' AS code, 'f' AS sex")
+    with caplog.at_level(logging.DEBUG, logger="SQLQueryContextLogger"):
+        for where in ("CAST(code AS INT) > 0", f"nothing > {SECRET}"):
+            with pytest.raises(InputError), open_source("spark://local", table="odd", where=where) as source:
+                source.counts(SEX)
+    shown = "".join(capfd.readouterr()) + caplog.text
+    assert str(SECRET) not in shown
+
+
+@quiet_spark
+def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path) -> None:
+    """In a process of its own: a session that was opened for the address ends with the source."""
+    import subprocess
+    import sys
+
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pa.table({"sex": ["f", "m", "f"]}), tmp_path / "people.parquet")
+    code = f"""
+from semidp.engines import open_source
+from semidp.tables import Feature, Schema
+with open_source("spark://local", table={str(tmp_path / "people.parquet")!r}) as source:
+    print(source.counts(Schema((Feature("sex", ("f", "m")),))).counts.tolist())
+from pyspark.sql import SparkSession
+print(SparkSession.getActiveSession())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split("\n")[:2] == ["[2, 1]", "None"]
+    assert [path.name for path in tmp_path.iterdir()] == ["people.parquet"]
+
+
+def _parts(address: str) -> dict[str, Any]:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(address)
+    return {"host": parts.hostname, "port": parts.port, "user": parts.username, "database": parts.path.lstrip("/")}
