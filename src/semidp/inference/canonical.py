@@ -84,9 +84,10 @@ class CanonicalNoise(ABC):
                 return step
 
     @property
-    @abstractmethod
     def standard_deviation(self) -> float:
-        """The standard deviation of the noise."""
+        """The standard deviation of the noise, from the quantiles of equal shares of probability."""
+        share = (np.arange(20_000) + 0.5) / 40_000
+        return self.sensitivity * float(np.sqrt(np.mean(self._lower_quantile(share) ** 2)))
 
     @abstractmethod
     def _lower(self, x: Floats) -> Floats:
@@ -151,8 +152,10 @@ class Tulap(CanonicalNoise):
 
     @property
     def standard_deviation(self) -> float:
-        """The root of ``2b/(1-b)² + 1/12`` for δ = 0, and an upper bound for it otherwise."""
+        """The root of ``2b/(1-b)² + 1/12`` for δ = 0, numerically otherwise."""
         _, b, rest, _ = self._parts
+        if self.delta:
+            return super().standard_deviation
         return self.sensitivity * math.sqrt(2 * b / rest**2 + 1 / 12)
 
     def _lower(self, x: Floats) -> Floats:
@@ -272,12 +275,6 @@ class Recursive(CanonicalNoise):
     @cached_property
     def _floats(self) -> tuple[Floats, Floats, float]:
         return np.array(self.alphas, dtype=float), np.array(self.values, dtype=float), float(self.c)
-
-    @cached_property
-    def standard_deviation(self) -> float:
-        """The standard deviation, from the quantiles of equal shares of probability."""
-        share = (np.arange(20_000) + 0.5) / 40_000
-        return self.sensitivity * float(np.sqrt(np.mean(self._lower_quantile(share) ** 2)))
 
     def _apply(self, w: Floats) -> Floats:
         alphas, values, _ = self._floats

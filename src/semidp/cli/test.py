@@ -1,0 +1,148 @@
+"""``semidp test`` (also ``semidp odds-ratio``): the semi-private test of association in a 2×2 table."""
+
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+
+from semidp.accounting import Ledger
+from semidp.cli import _options as o
+from semidp.cli._output import Format, print_json
+from semidp.engines import open_source
+from semidp.errors import InputError
+from semidp.exact import exact, plain
+from semidp.inference import Alternative, Interval, OddsRatioResult, odds_ratio_test
+from semidp.noise import SeededRandomness, SystemRandomness
+from semidp.release import survey
+from semidp.tradeoff import Budget
+
+Rows = Annotated[str, typer.Option("--rows", help="The feature of the rows, with two levels.", metavar="FEATURE")]
+Columns = Annotated[
+    str, typer.Option("--columns", help="The feature of the columns, with two levels.", metavar="FEATURE")
+]
+AlternativeOption = Annotated[
+    Alternative, typer.Option("--alternative", help="Look for an odds ratio above 1, below 1, or either.")
+]
+Level = Annotated[str, typer.Option("--level", help="The confidence level of the interval.", metavar="NUMBER")]
+Further = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--invariant", help="A further margin that is public; --rows and --columns always are.", metavar="A[,B]"
+    ),
+]
+
+_NO_LEDGER = "No ledger was given: other releases of the same data are not accounted for, and together protect less."
+_NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."
+_SEEDED = "The noise was drawn from a seed: this result is not private."
+_EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
+
+
+def odds_ratio(
+    data: o.Data,
+    rows: Rows,
+    columns: Columns,
+    epsilon: o.Epsilon = None,
+    rho: o.Rho = None,
+    mu: o.Mu = None,
+    delta: o.Delta = None,
+    alternative: AlternativeOption = Alternative.GREATER,
+    level: Level = "0.95",
+    invariant: Further = None,
+    adjacency: o.AdjacencyOption = None,
+    a: o.AOption = None,
+    schema: o.SchemaFile = None,
+    levels: o.Levels = None,
+    bins: o.Bins = None,
+    null_level: o.NullLevels = None,
+    count: o.Count = None,
+    from_table: o.FromTable = None,
+    where: o.Where = None,
+    identity: o.Identity = None,
+    ledger: o.Ledger = None,
+    seed: o.Seed = None,
+    format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
+) -> None:
+    """Test whether two features are associated, with both margins exact: the most powerful unbiased private test.
+
+    The odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature.
+    """
+    if rows == columns:
+        raise InputError(f"--rows and --columns both name {rows!r}: name two features")
+    budget, report_delta = o.budget_of(epsilon, rho, mu, delta)
+    confidence = float(exact(level, "--level"))
+    book = Ledger(ledger) if ledger is not None else None
+    plan = o.plan_of(
+        f"{rows},{columns}",
+        [rows, columns, *(invariant or ())],
+        o.declared_features(schema, levels, bins, null_level),
+        adjacency=o.adjacency_of(adjacency, a),
+        count=count,
+        where=where,
+        identity=identity,
+        levels_from_data=False,
+        budget=budget,
+        report_delta=report_delta,
+    )
+    with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
+        found = survey(plan, source)
+    result = odds_ratio_test(
+        found.tables[0],
+        budget,
+        alternative=alternative,
+        dataspace=found.scope.dataspace,
+        adjacency=found.scope.adjacency,
+        randomness=SystemRandomness() if seed is None else SeededRandomness(seed),
+        ledger=book,
+    )
+    interval = result.confidence_interval(confidence)
+    warnings = [*found.scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]
+    notes = [*([] if book else [_NO_LEDGER]), *([] if identity else [_NO_ID])]
+    if format is Format.json:
+        print_json(_document(result, confidence, budget, plan.report_delta, [*warnings, *notes]))
+    else:
+        _print(result, interval, budget, notes)
+    o.warn_all(warnings, quiet)
+
+
+def _document(
+    result: OddsRatioResult, level: float, budget: Budget, report_delta: Fraction, warnings: list[str]
+) -> dict[str, Any]:
+    return {
+        **result.to_json(level),
+        "budget": budget.to_json(),
+        "report_delta": report_delta,
+        "epsilon": result.guarantee.tradeoff.epsilon(report_delta),
+        "most_powerful": result.most_powerful,
+        "warnings": warnings,
+    }
+
+
+def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:
+    row, column = result.x11
+    margins, noise = result.margins, result.test.noise
+    best = ", uniformly most powerful among unbiased tests with this guarantee" if result.most_powerful else ""
+    span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
+    lines = [
+        ("counted", f"x11: {result.rows} = {row} and {result.columns} = {column}"),
+        ("exact", f"{margins.row:,} and {margins.column:,} of {margins.n:,} records have these levels"),
+        ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
+        ("p-value", f"{result.p_value:.4g} ({_asked(result.alternative)}{best})"),
+        ("interval", f"{span} for the odds ratio, at level {plain(exact(interval.level))}"),
+        ("budget", f"{budget}, adjacency a = {result.guarantee.adjacency.a}"),
+        *(("note", note) for note in notes),
+    ]
+    for name, text in lines:
+        typer.echo(f"{name:<10} {text}")
+    typer.echo()
+    typer.echo(result.guarantee.explain())
+
+
+def _asked(alternative: Alternative) -> str:
+    """Say what the alternative means.
+
+    >>> _asked(Alternative.LESS)
+    'is the odds ratio below 1?'
+    """
+    where = {Alternative.GREATER: "above 1", Alternative.LESS: "below 1", Alternative.TWO_SIDED: "different from 1"}
+    return f"is the odds ratio {where[alternative]}?"

@@ -1,0 +1,82 @@
+"""Power and sample size: against simulation of the whole test, and next to what people would do otherwise."""
+
+import math
+
+import numpy as np
+import pytest
+
+from semidp.errors import InputError, Refused
+from semidp.inference import Alternative, TwoByTwo, UmpuTest, canonical_noise, power, power_curves, sample_size
+from semidp.noise import SeededRandomness, generator
+from semidp.plots import power_plot
+from semidp.tradeoff import Budget, approximate
+
+PRIVATE, PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
+
+
+@pytest.mark.parametrize("alternative", Alternative)
+def test_power_is_how_often_the_test_rejects(alternative: Alternative) -> None:
+    margins, draws = TwoByTwo(60, 50, 120), 20_000
+    test = UmpuTest(margins, canonical_noise(Budget.pure(1)))
+    law = margins.law(2.2)
+    x = generator(SeededRandomness(1)).choice(law.values, draws, p=law.pmf)
+    p = test.p_value(x + test.noise.sample(draws, SeededRandomness(2)), alternative)
+    expected = power(margins, Budget.pure(1), 2.2, alternative=alternative)
+    assert math.isclose(np.mean(p <= 0.05), expected, abs_tol=5 * math.sqrt(expected / draws))  # false alarm 1e-6
+
+
+def test_more_privacy_means_less_power_and_none_means_most() -> None:
+    margins = TwoByTwo(100, 100, 200)
+    powers = [power(margins, Budget.pure(epsilon), 2.0) for epsilon in ("0.1", "0.5", "1", "3", "20")]
+    fisher = power_curves(margins, approximate(1).group(2), [2.0]).curves[PUBLIC][0]
+    assert sorted(powers) == powers
+    assert powers[-1] == pytest.approx(fisher, abs=1e-4)
+
+
+def test_without_privacy_it_is_the_randomised_fisher_test() -> None:
+    margins, alpha = TwoByTwo(12, 9, 25), 0.05
+    null, other = margins.law(), margins.law(3.0)
+    tail = np.cumsum(null.pmf[::-1])[::-1]
+    first = int(np.argmax(tail <= alpha))  # rejects from here on, and sometimes one count before
+    share = (alpha - tail[first]) / null.pmf[first - 1]
+    expected = other.pmf[first:].sum() + share * other.pmf[first - 1]
+    assert power_curves(margins, Budget.pure(1), [3.0], replicates=100).curves[PUBLIC][0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("odds_ratio", "alternative"), [(2.0, Alternative.GREATER), (0.4, Alternative.LESS), (3.0, Alternative.TWO_SIDED)]
+)
+def test_the_sample_size_suffices_and_one_less_does_not(odds_ratio: float, alternative: Alternative) -> None:
+    n = sample_size(odds_ratio, Budget.pure("0.5"), alternative=alternative, row_share=0.4)
+    margins = [TwoByTwo(round(0.4 * m), round(0.5 * m), m) for m in (n - 1, n)]
+    before, after = (power(m, Budget.pure("0.5"), odds_ratio, alternative=alternative) for m in margins)
+    assert before < 0.8 <= after
+
+
+def test_impossible_sample_sizes_are_refused() -> None:
+    with pytest.raises(InputError, match="never finds"):
+        sample_size(0.5, Budget.pure(1))
+    with pytest.raises(InputError, match="above alpha"):
+        sample_size(2.0, Budget.pure(1), target=0.05)
+    with pytest.raises(Refused, match="more than"):
+        sample_size(1.00001, Budget.pure(1))
+
+
+@pytest.mark.parametrize("privacy", [Budget.pure("0.5"), Budget.gdp("0.3")])
+def test_the_naive_approach_is_far_behind(privacy: Budget) -> None:
+    found = power_curves(TwoByTwo(150, 150, 300), privacy, [1.0, 2.0, 3.0], replicates=8000)
+    naive, corrected = (found.curves[name] for name in found.curves if name.startswith("naive"))
+    assert found.curves[PRIVATE][0] == pytest.approx(0.05)
+    assert naive[0] > 0.06  # the classical critical value ignores the noise
+    assert corrected[0] == pytest.approx(0.05, abs=0.015)
+    assert found.curves[PRIVATE][2] > corrected[2] + 0.1
+    assert np.all(found.curves[PUBLIC][1:] >= found.curves[PRIVATE][1:])
+    assert list(found.to_json()["power"]) == list(found.curves)
+
+
+def test_power_is_drawn_for_every_test() -> None:
+    found = power_curves(TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0, 4.0], replicates=500)
+    figure = power_plot(found.odds_ratios, found.curves, found.alpha, title="Power")
+    lines = figure.axes[0].get_lines()
+    assert [line.get_label() for line in lines][1:] == list(found.curves)
+    np.testing.assert_allclose(lines[1].get_ydata(), found.curves[PRIVATE])
