@@ -57,7 +57,8 @@ def test_the_choice_has_the_least_expected_loss(build, budget):
     assert choose(space, budget).name == listed[0].name
     assert all(budget.kind in type(m).kinds for m in listed)
     assert not {type(m) for m in listed} & set(FOR_STUDIES)
-    assert all(m.claim in CLAIMS and m.scale > 0 for m in listed)
+    assert all(m.statement == CLAIMS[m.claim] and m.scale > 0 for m in listed)
+    assert listed[0].to_json()["expected_l2"] == listed[0].expected_l2
 
 
 def test_conversion_of_a_delta_is_tight_from_below():

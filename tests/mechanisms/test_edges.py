@@ -33,7 +33,8 @@ def test_a_table_that_the_totals_fix_needs_no_noise_and_says_so(build_from, budg
     mechanism = choose(space, budget)
     assert isinstance(mechanism, NoNoise)
     assert available(space, budget)[0].name == "no noise"
-    assert mechanism.scale == mechanism.expected_l2 == 0
+    assert "no noise is needed" in mechanism.statement
+    assert mechanism.to_json() == {"name": "no noise", "scale": 0.0, "expected_l2": 0.0, "claim": "exact"}
     assert not mechanism.standard_errors().any()
     assert mechanism.tradeoff.is_trivial
     assert "published exactly" in mechanism.guarantee.explain()

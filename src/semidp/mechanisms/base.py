@@ -111,6 +111,11 @@ class Mechanism(ABC):
         """Draw the noise that is added to the table, before projection."""
 
     @property
+    def statement(self) -> str:
+        """What kind of claim the guarantee is, in a sentence."""
+        return CLAIMS[self.claim]
+
+    @property
     def guarantee(self) -> Guarantee:
         """The guarantee (D_t, A_a, f) that the measurement satisfies."""
         return Guarantee(self.space.dataspace, self.space.adjacency, self.tradeoff)
@@ -127,6 +132,10 @@ class Mechanism(ABC):
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a matrix."""
         return math.sqrt(self.variance * self.space.variance_of(cell_weights(weights, self.space)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what an analysis lists: name, scale, expected loss and kind of claim."""
+        return {"name": self.name, "scale": self.scale, "expected_l2": self.expected_l2, "claim": self.claim}
 
     def apply(self, table: Table, randomness: Randomness | None = None) -> Measurement:
         """Measure a table: add noise, then project.
@@ -200,6 +209,11 @@ class NoNoise(Mechanism):
         if not space.is_zero:
             raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
         return cls(space)
+
+    @property
+    def statement(self) -> str:
+        """Say that nothing here is protected by noise."""
+        return "The public totals fix this table: everything in it is published exactly, and no noise is needed."
 
     @property
     def scale(self) -> float:
