@@ -1,0 +1,123 @@
+"""``semidp analyze``: what publishing these statistics exactly would mean, before any noise is drawn.
+
+`analysis` builds the document from public values only, `analyze` reads the data and prints it.
+"""
+
+import math
+from typing import Any
+
+import typer
+
+from semidp.cli import _options as o
+from semidp.cli._output import Format, print_json
+from semidp.engines import open_source
+from semidp.errors import InputError
+from semidp.release import Scope, survey
+from semidp.sensitivity import Norms
+
+
+def analyze(
+    data: o.Data,
+    table: o.TableOption = None,
+    invariant: o.Invariants = None,
+    adjacency: o.AdjacencyOption = None,
+    a: o.AOption = None,
+    schema: o.SchemaFile = None,
+    levels: o.Levels = None,
+    bins: o.Bins = None,
+    null_level: o.NullLevels = None,
+    levels_from_data: o.LevelsFromData = False,
+    count: o.Count = None,
+    from_table: o.FromTable = None,
+    where: o.Where = None,
+    identity: o.Identity = None,
+    format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say what publishing some totals exactly means: how many records move together, and how far a table can move."""
+    if not table:
+        raise InputError("say which table to analyze: --table sex,region")
+    plan = o.plan_of(
+        table,
+        invariant,
+        o.declared_features(schema, levels, bins, null_level),
+        adjacency=o.adjacency_of(adjacency, a),
+        count=count,
+        where=where,
+        identity=identity,
+        levels_from_data=levels_from_data,
+    )
+    with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
+        scope = survey(plan, source).scope
+    document = analysis(scope, plan.tables[0].features)
+    o.warn_all(scope.warnings, quiet)
+    if format is Format.json:
+        print_json(document)
+    else:
+        typer.echo("\n".join(lines(document)))
+
+
+def analysis(scope: Scope, features: tuple[str, ...]) -> dict[str, Any]:
+    """Return what is known about the table over `features` under a scope: plain values, all of them public."""
+    space = scope.space(features)
+    semi = scope.semi_adjacency
+    used = scope.adjacency.a
+    unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
+    return {
+        "n": scope.dataspace.n,
+        "cells": space.schema.size,
+        "table": list(space.schema.names),
+        "invariants": [list(margin.names) for margin in scope.dataspace.margins],
+        "a": unknown if semi is None else semi.to_json(),
+        "sensitivity": {
+            "a": used,
+            **_norms(space.side_by_side()["S_Semi"]),
+            "dimension": space.dimension,
+            "exact": space.exact,
+            "method": space.method,
+        },
+        "naive": _norms(space.side_by_side()["S_Group"]),
+        "published_exactly": space.is_zero,
+        "witness": None if semi is None or semi.witness is None else semi.witness.to_json(),
+        "warnings": list(scope.warnings),
+    }
+
+
+def _norms(norms: Norms) -> dict[str, float]:
+    return {"l1": norms.l1, "l2": math.sqrt(norms.l2_squared), "linf": norms.linf}
+
+
+def lines(document: dict[str, Any]) -> list[str]:
+    """Write the document of `analysis` for people."""
+    published = "; ".join(" × ".join(names) for names in document["invariants"]) or "only the number of records"
+    found = [
+        ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {document['n']:,} records"),
+        ("published", published),
+        ("a(t)", _adjacency(document["a"])),
+    ]
+    if document["witness"] is not None:
+        found.append(("worst case", _change(document["witness"]["record"], document["witness"]["wants"])))
+        found += [("also moves", _change(other["from"], other["to"])) for other in document["witness"]["others"]]
+    space = document["sensitivity"]
+    kind = "exact" if space["exact"] else "proven upper bounds"
+    found.append(("sensitivity", f"a = {space['a']}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
+    found.append(("naive", f"{_norm_text(document['naive'])} (a times one record)"))
+    if document["published_exactly"]:
+        found.append(("note", "the published statistics fix this table: everything in it is published exactly"))
+    return [f"{name:<12} {text}" for name, text in found]
+
+
+def _adjacency(a: dict[str, Any]) -> str:
+    if a["bound"] is None:
+        return "not known for these invariants; the given number is used"
+    literal = "" if a["definition"] is None else f", {a['definition']} if the paper's definition is read literally"
+    worst = f"{a['bound']} in the worst case" if a["worst_case"] is not None else f"at most {a['bound']}"
+    return f"{worst}{literal} ({a['method']})"
+
+
+def _change(before: dict[str, str], after: dict[str, str]) -> str:
+    return f"({', '.join(before.values())}) → ({', '.join(after.values())})"
+
+
+def _norm_text(norms: dict[str, Any]) -> str:
+    return f"Δ1 = {norms['l1']}, Δ2 = {norms['l2']:.4g}, Δ∞ = {norms['linf']}"
