@@ -1,7 +1,7 @@
 """The lattice mechanism: Gaussian noise on whole tables, whole numbers that change no published total.
 
-For tables under two margins (joint margins count as one side, and they may share features) or under one. Other
-invariants are served by the mechanisms that project.
+For tables under two disjoint margins (a joint margin counts as one side) or under one. Other invariants are served by
+the mechanisms that project.
 """
 
 import math
@@ -18,13 +18,8 @@ from semidp.mechanisms.base import Mechanism, check_request, check_scale, root_u
 from semidp.mechanisms.gaussian import rho_within
 from semidp.noise import LatticeGaussian, OneSidedLatticeGaussian, Randomness
 from semidp.sensitivity import SensitivitySpace
+from semidp.sensitivity.space import MatrixForm
 from semidp.tradeoff import ZCDP, Budget, Tradeoff
-
-Axes = tuple[int, ...]
-Law = LatticeGaussian | OneSidedLatticeGaussian
-Place = tuple[int, NDArray[np.intp], NDArray[np.intp]]
-
-_NO_VARIANCE = 1e-6  # a cell that can move has a diagonal entry of P of at least 1/4
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +57,18 @@ class LatticeGaussianMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
-        """Return the mechanism with ``σ² = Δ2²/(2ρ)``; refuse invariants that are not one or two margins."""
+        """Return the mechanism with ``σ² = Δ2²/(2ρ)``; refuse other invariants, and a σ too small for the sampler."""
         check_request(cls, space, budget)
-        sides(space)
         mechanism = cls(space, check_scale(Fraction(space.l2_squared) / (2 * rho_within(budget))))
-        mechanism._blocks  # noqa: B018  (the samplers refuse a σ that is too small for them)
+        mechanism.sampler  # noqa: B018  (built now, so that it refuses now)
         return mechanism
+
+    @cached_property
+    def sampler(self) -> LatticeGaussian | OneSidedLatticeGaussian:
+        """The distribution of the noise on the matrix of cells that can occur."""
+        rows, columns = self._form.cells.shape
+        law = LatticeGaussian if self._form.columns_published else OneSidedLatticeGaussian
+        return law(rows, columns, self.sigma2)
 
     @property
     def scale(self) -> float:
@@ -85,75 +86,21 @@ class LatticeGaussianMechanism(Mechanism):
         return ZCDP(Fraction(self.space.l2_squared) / (2 * self.sigma2))
 
     def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw tables of whole numbers with zero margins, one for each level of what the margins share."""
-        common, rows, columns = sides(self.space)
-        order = (*common, *rows, *columns)
-        shape = [self.space.shape[axis] for axis in order]
-        noise = np.zeros(self._stack, dtype=np.int64)
-        for law, places in self._blocks.items():
-            if isinstance(law, LatticeGaussian):
-                tables = law.sample_many(len(places), randomness)
-            else:
-                tables = law.sample(randomness)[None]  # rows are independent: one draw for all
-            for (level, across, down), table in zip(places, tables, strict=True):
-                noise[level][np.ix_(across, down)] = table
-        return np.ascontiguousarray(np.transpose(noise.reshape(shape), np.argsort(order)))
+        """Draw a table of whole numbers with zero margins."""
+        noise = np.zeros(math.prod(self.space.shape), dtype=np.int64)
+        noise[self._form.cells] = self.sampler.sample(randomness)
+        return noise.reshape(self.space.shape)
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return the noisy table as it is: its totals are exact already."""
         return noisy.astype(np.float64)
 
-    @property
-    def _stack(self) -> tuple[int, int, int]:
-        """The table as a stack of matrices: levels of the common features, rows, columns."""
-        shape = self.space.shape
-        common, rows, columns = (math.prod(shape[axis] for axis in axes) for axes in sides(self.space))
-        return common, rows, columns
-
     @cached_property
-    def _blocks(self) -> dict[Law, list[Place]]:
-        """The laws to draw from, and where in the stack there is something to draw from each."""
-        common, rows, columns = sides(self.space)
-        moves = np.transpose(self.space.variances(), (*common, *rows, *columns)).reshape(self._stack) > _NO_VARIANCE
-        kind = LatticeGaussian if len(visible_margins(self.space)) == 2 else OneSidedLatticeGaussian
-        blocks: dict[Law, list[Place]] = {}
-        for level, matrix in enumerate(moves):
-            across, down = np.flatnonzero(matrix.any(axis=1)), np.flatnonzero(matrix.any(axis=0))
-            if across.size:
-                blocks.setdefault(kind(across.size, down.size, self.sigma2), []).append((level, across, down))
-        return blocks
-
-
-def visible_margins(space: SensitivitySpace) -> list[Axes]:
-    """Return the axes of the released table whose totals are public, nested ones dropped.
-
-    >>> from semidp.mechanisms.examples import two_way
-    >>> visible_margins(two_way()[0])
-    [(0,), (1,)]
-    """
-    seen = {
-        space.schema.axes(name for name in margin.names if name in space.schema.names)
-        for margin in space.dataspace.margins
-    }
-    return sorted(axes for axes in seen if axes and not any(set(axes) < set(other) for other in seen))
-
-
-def sides(space: SensitivitySpace) -> tuple[Axes, Axes, Axes]:
-    """Return the axes that the two published margins share, those of the rows, and those of the columns.
-
-    With one published margin its axes are the rows and the others the columns; with none, all are columns.
-
-    >>> from semidp.mechanisms.examples import two_way
-    >>> sides(two_way()[0])
-    ((), (0,), (1,))
-    """
-    margins, everything = visible_margins(space), set(range(len(space.shape)))
-    if space.schema.structural_zeros or len(margins) > 2 or (len(margins) == 2 and set().union(*margins) < everything):
-        raise Refused(
-            "lattice gaussian serves tables under one margin, or under two that cover every feature, without "
-            "structural zeros: use discrete gaussian"
-        )
-    first = set(margins[0]) if margins else set()
-    second = set(margins[1]) if len(margins) == 2 else everything - first
-    shared = first & second
-    return tuple(sorted(shared)), tuple(sorted(first - shared)), tuple(sorted(second - shared))
+    def _form(self) -> MatrixForm:
+        form = self.space.matrix()
+        if form is None:
+            raise Refused(
+                "lattice gaussian serves tables under one margin, or under two disjoint ones that cover every feature, "
+                "without structural zeros: use discrete gaussian"
+            )
+        return form
