@@ -121,7 +121,7 @@ def plain(x: Fraction) -> str:
     """
     if x.denominator == 1:
         return str(x.numerator)
-    text = repr(_nearest(x))
+    text = repr(_nearest(x)).replace("e-0", "e-").replace("e+", "e")
     return text if Fraction(text) == x else f"{x.numerator}/{x.denominator}"
 
 

@@ -53,7 +53,7 @@ def heatmap(schema: Schema, counts: NDArray[Any], errors: NDArray[np.float64] | 
         return None
     width = min(11.0, 2.2 + 0.62 * matrix.shape[1])
     with drawing(max(width, 3.6), 1.6 + 0.44 * matrix.shape[0]) as (figure, axes):
-        image = axes.imshow(matrix, cmap="cividis", aspect="auto", vmin=0)
+        image = axes.imshow(matrix, cmap="Blues", aspect="auto", vmin=0)
         axes.set_xticks(range(len(columns)), columns, rotation=0 if max(map(len, columns)) <= 5 else 45, ha="center")
         if max(map(len, columns)) > 5:
             for label in axes.get_xticklabels():
@@ -111,9 +111,9 @@ def _labels(levels: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _write(axes: Any, matrix: NDArray[Any], errors: NDArray[np.float64] | None) -> None:
-    bright = matrix > (matrix.max() or 1) * 0.55
+    dark = matrix > (matrix.max() or 1) * 0.55
     for (row, column), value in np.ndenumerate(matrix):
         number = f"{value:,}" if matrix.dtype.kind == "i" else f"{value:,.1f}"
         text = number if errors is None else f"{number}\n±{errors[row, column]:.1f}"
-        color = "black" if bright[row, column] else "white"
+        color = "white" if dark[row, column] else BLACK
         axes.text(column, row, text, ha="center", va="center", color=color, fontsize=9, linespacing=0.95)

@@ -12,13 +12,13 @@ from semidp.errors import InputError
 from semidp.fit import fit_table
 from semidp.guarantees import Guarantee
 from semidp.invariants import Dataspace
-from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, calibrated, choose, naive
+from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, calibrated, choose, naive_loss
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.release.plan import AUTO, FitKind, Plan, TableRequest
 from semidp.release.survey import Scope, Survey, survey
 from semidp.release.values import Fitted, Noise, Published, Release, versions
-from semidp.tradeoff import ZCDP, Approximate, Budget, Gaussian, Tradeoff, approximate
+from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate
 
 
 def run(
@@ -115,7 +115,7 @@ def published(
         noisy=measurement.noisy,
         projected=measurement.projected,
         standard_errors=mechanism.standard_errors(),
-        noise=described(mechanism, request.budget),
+        noise=described(mechanism),
         fitted=how,
         guarantee=mechanism.guarantee,
         advertised=advertised(mechanism),
@@ -133,17 +133,14 @@ def fitted(
     return fit.counts, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
 
 
-def described(mechanism: Mechanism, budget: Budget | None) -> Noise:
+def described(mechanism: Mechanism) -> Noise:
     """Return what the report says of a mechanism, next to ordinary differential privacy by group privacy."""
-    assert budget is not None
-    baseline = None if mechanism.space.is_zero else naive(mechanism.space, budget)
     return Noise(
         mechanism=mechanism.name,
         scale=mechanism.scale,
         claim=mechanism.claim,
         expected_l2=mechanism.expected_l2,
-        naive_mechanism=baseline.name if baseline else None,
-        naive_l2=baseline.expected_l2 if baseline else None,
+        naive_l2=None if mechanism.space.is_zero else naive_loss(mechanism),
     )
 
 

@@ -44,7 +44,6 @@ class Noise:
     scale: float
     claim: str
     expected_l2: float
-    naive_mechanism: str | None
     naive_l2: float | None
 
 

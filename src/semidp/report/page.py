@@ -41,7 +41,7 @@ def html(release: Release, title: str | None = None) -> str:
         noisy=words.noisy_part(release),
         strength=words.strength(release.guarantee.tradeoff, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
-        explanation=release.guarantee.explain().split("\n\n"),
+        explanation=release.guarantee.explain().split("\n\n")[:2],
         curve=picture["curve"],
         advertised=len(_curves(release)) > 1,
         a=scope.adjacency.a,
@@ -110,7 +110,7 @@ def _table(table: Published, picture: dict[str, Any]) -> dict[str, Any]:
         "loss": picture[f"loss {table.name}"],
         "loss_caption": (
             "Root mean squared distance between the measurement and the true table, known before any noise was drawn, "
-            f"next to ordinary differential privacy ({table.noise.naive_mechanism}) pushed to the same guarantee."
+            "next to ordinary differential privacy pushed to the same guarantee by group privacy."
         ),
     }
 

@@ -44,7 +44,7 @@ def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
     >>> for sentence in strength(gaussian(1), Fraction(1, 10**9)):
     ...     print(sentence)
     The best attacker who accepts 5% false alarms finds out in at most 26% of cases.
-    1-GDP, which is (6.57, 1e-9)-DP
+    1-GDP, which is (6.17394, 1e-9)-DP
     """
     if tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
@@ -113,7 +113,6 @@ def table_summary(table: Published) -> str:
 
 def limits(release: Release) -> list[str]:
     """Say what the release does not protect."""
-    exact = ", ".join(exact_part(release.scope.dataspace))
     unit = (
         f"One record is one person: this was checked with the column {release.plan.id!r}."
         if release.plan.id
@@ -125,11 +124,7 @@ def limits(release: Release) -> list[str]:
         else "No ledger was given: other releases of the same data are not accounted for, and together protect less."
     )
     return [
-        f"What is published exactly ({exact}) is known to everybody. Noise elsewhere cannot hide it.",
-        "Somebody who knows further exact statistics about the same people, published elsewhere perhaps, can rule out "
-        "some of the datasets that this guarantee compares. Such statistics should be declared as invariants too.",
-        "What the release says about groups may say something about their members, whether their records were in it or "
-        "not.",
+        *release.guarantee.explain().split("\n\n")[2:],
         unit,
         repeated,
         *release.scope.disclosures,
