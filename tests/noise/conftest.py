@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 FALSE_ALARM = 1e-6
-"""Every statistical test here rejects a correct sampler with this probability; seeds are fixed, so it never flickers."""
+"""How often a test rejects a correct sampler. Seeds are fixed, save where the operating system is what is tested."""
 
 Fits = Callable[..., bool]
 
@@ -18,8 +18,8 @@ Fits = Callable[..., bool]
 def fits() -> Fits:
     """Return ``fits(observed, probabilities)``: False with probability 1e-6 if the counts have these probabilities.
 
-    Cells are joined in their order until each bin expects at least `smallest` draws; what the listed probabilities leave out
-    is one more bin, and draws outside the list must be passed as `outside`.
+    Cells are joined in their order until each bin expects about `smallest` draws; what the listed probabilities leave
+    out is one more cell, and draws outside the list must be passed as `outside`.
     """
 
     def test(

@@ -226,7 +226,7 @@ def test_shapes_and_chunks(kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "a lot", True])
 def test_a_scale_is_a_number_above_zero(kind, bad) -> None:
-    with pytest.raises(InputError, match="scale|sigma2"):
+    with pytest.raises(InputError, match=r"scale|sigma2"):
         kind(bad)
 
 

@@ -5,6 +5,7 @@ tables with fixed sums is in `lattice`; how much noise a guarantee needs is deci
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,7 +38,7 @@ def _table(law: Law) -> Inversion:
     return Inversion(law)
 
 
-class _Counts:
+class _Counts(ABC):
     """What the distributions share: draws of any shape, made in chunks."""
 
     def sample(self, size: Size, randomness: Randomness) -> Integers:
@@ -52,8 +53,9 @@ class _Counts:
             part[:] = self._draw(part.size, stream)
         return values.reshape(shape)
 
+    @abstractmethod
     def _draw(self, count: int, stream: Stream) -> Integers:
-        raise NotImplementedError
+        """Return `count` draws."""
 
 
 @dataclass(frozen=True)

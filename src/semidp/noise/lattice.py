@@ -79,7 +79,7 @@ class LatticeGaussian:
     def __post_init__(self) -> None:
         """Check the shape and σ²."""
         object.__setattr__(self, "sigma2", _checked(self.rows, self.columns, self.sigma2))
-        _plan(self.rows, self.columns, self.sigma2)
+        _trees(self.rows, self.columns, self.sigma2)
 
     @property
     def variance(self) -> float:
@@ -129,7 +129,7 @@ class OneSidedLatticeGaussian:
     def __post_init__(self) -> None:
         """Check the shape and σ²."""
         object.__setattr__(self, "sigma2", _checked(self.rows, self.columns, self.sigma2))
-        _row_plan(self.columns, self.sigma2)
+        _row_trees(self.columns, self.sigma2)
 
     @property
     def variance(self) -> float:
@@ -181,11 +181,21 @@ class _Plan:
 
 @lru_cache(maxsize=4)
 def _plan(rows: int, columns: int, sigma2: Fraction) -> _Plan:
-    return _chosen([(zero_sum(rows, run), zero_sum(columns, run)) for run in _runs(max(rows, columns))], sigma2)
+    return _planned(*_trees(rows, columns, sigma2), sigma2)
 
 
 @lru_cache(maxsize=4)
 def _row_plan(columns: int, sigma2: Fraction) -> _Plan:
+    return _planned(*_row_trees(columns, sigma2), sigma2)
+
+
+@lru_cache(maxsize=16)
+def _trees(rows: int, columns: int, sigma2: Fraction) -> tuple[Splits, Splits]:
+    return _chosen([(zero_sum(rows, run), zero_sum(columns, run)) for run in _runs(max(rows, columns))], sigma2)
+
+
+@lru_cache(maxsize=16)
+def _row_trees(columns: int, sigma2: Fraction) -> tuple[Splits, Splits]:
     return _chosen([(single(), zero_sum(columns, run)) for run in _runs(columns)], sigma2)
 
 
@@ -193,21 +203,24 @@ def _runs(size: int) -> list[int]:
     return [run for k, run in enumerate(_RUNS) if k == 0 or _RUNS[k - 1] < size]
 
 
-def _chosen(trees: list[tuple[Splits, Splits]], sigma2: Fraction) -> _Plan:
-    """Return the plan for the pair of trees with the least expected time."""
-    best, cost, chance = None, math.inf, 0.0
+def _chosen(trees: list[tuple[Splits, Splits]], sigma2: Fraction) -> tuple[Splits, Splits]:
+    """Return the pair of trees with the least expected time, or refuse."""
+    best, cost, chance = trees[0], math.inf, 0.0
     for rows, columns in trees:
         acceptance = math.exp(-_log_loss(rows, columns, sigma2))
         steps = rows.depth.max(initial=0) + columns.depth.max(initial=0) + 1
         time = (_STEP_COST * steps + _DRAW_COST * rows.parent.size * columns.parent.size) / max(acceptance, 1e-300)
         if time < cost:
             best, cost, chance = (rows, columns), time, acceptance
-    if best is None or chance < _SMALLEST_ACCEPTANCE:
+    if chance < _SMALLEST_ACCEPTANCE:
         raise Refused(
             f"lattice noise on {trees[0][0].size} x {trees[0][1].size} cells needs a larger sigma than "
             f"{math.sqrt(sigma2):.3g}, use the discrete Gaussian for less noise"
         )
-    return _planned(*best, sigma2)
+    # Block sums have standard deviation σ √cells / 4 at most; 256 of them have probability exp(-2^15).
+    if 64**2 * sigma2 * best[0].size * best[1].size > _largest(*best) ** 2:
+        raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
+    return best
 
 
 def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
@@ -227,9 +240,6 @@ def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _Plan:
     variance = float(sigma2) * np.outer(rows.weights, columns.weights).ravel()
     heavy = np.flatnonzero(2 * math.pi**2 * variance <= theta.LIGHT)
     q = theta.nome(variance[heavy])
-    # Block sums have standard deviation σ √cells / 4 at most; 256 of them have probability exp(-2^15).
-    if 64**2 * sigma2 * rows.size * columns.size > _largest(rows, columns) ** 2:
-        raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
     loss = 4 * float(q.sum()) * (1 + 2.0**-28) + depth.size * theta.LIGHT_LOSS
     return _Plan(rows, columns, sigma2, order, steps, heavy, q, loss)
 
@@ -335,13 +345,13 @@ def _draw(plan: _Plan, pairs: Integers, numerator: Integers, denominator: Intege
     lane = np.arange(rest.size)
     these = these.select(lane // count) if count > 1 else these
     result = np.empty(rest.size, dtype=np.int64)
+
+    def exact(position: int, proposal: Proposal) -> Callable[[], Ball]:
+        at = int(lane[position])
+        exact_centre = Fraction(int(rest[at]), int(denominators[at]))
+        return exact_probability(proposal, exact_centre, plan.variance(int(i[at // count]), int(j[at // count])))
+
     while lane.size:
-
-        def exact(position: int, proposal: Proposal, lane: NDArray[np.intp] = lane) -> Callable[[], Ball]:
-            at = int(lane[position])
-            exact_centre = Fraction(int(rest[at]), int(denominators[at]))
-            return exact_probability(proposal, exact_centre, plan.variance(int(i[at // count]), int(j[at // count])))
-
         x, accepted = attempt(centre, these, stream, exact)
         result[lane[accepted]] = x[accepted]
         again = np.flatnonzero(~accepted)

@@ -5,6 +5,7 @@ drawing itself, are in `lattice`.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Splits:
     share: tuple[Integers, Integers]
     weight: tuple[Integers, Integers]
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         """The weights as floats."""
         return self.weight[0] / self.weight[1]

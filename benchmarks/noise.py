@@ -1,0 +1,143 @@
+"""Exact noise side by side with OpenDP, on the same machine in the same run; and whether time grows linearly.
+
+OpenDP runs in the interpreter named by SEMIDP_PEERS_PYTHON, at its vectorised interface: one discrete Gaussian (or
+Laplace) measurement on a vector of integers. Both sides use the operating system's randomness, and both are exact.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+from semidp.noise import DiscreteGaussian, DiscreteLaplace, LatticeGaussian, SystemRandomness
+
+COUNTS = 1_000_000
+SIDE = 1000
+SIGMAS = (2, 20)
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+GAUSSIAN_TARGET, LAPLACE_TARGET, LATTICE_TARGET = 100, 100, 5
+LINEAR_TARGET = 2
+
+PEER = """
+import json, sys, time
+import opendp.prelude as dp
+
+dp.enable_features("contrib")
+make, scale, count = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+domain = dp.vector_domain(dp.atom_domain(T="i64"))
+if make == "gaussian":
+    measurement = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale)
+else:
+    measurement = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale)
+data = [0] * count
+measurement(data[:1000])
+start = time.perf_counter()
+measurement(data)
+print(json.dumps(count / (time.perf_counter() - start)))
+"""
+
+
+class PeerMissing(Exception):
+    """OpenDP cannot be run; the message says what to do."""
+
+
+def opendp_rate(make: str, scale: int, count: int) -> float:
+    """Return OpenDP's draws per second."""
+    python = os.environ.get("SEMIDP_PEERS_PYTHON")
+    if not python:
+        raise PeerMissing("set SEMIDP_PEERS_PYTHON to an interpreter that has opendp")
+    command = [python, "-c", PEER, make, str(scale), str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PeerMissing(f"OpenDP did not run: {done.stderr.strip().splitlines()[-1]}")
+    return float(json.loads(done.stdout))
+
+
+def seconds(work: Callable[[], object], repeats: int = 5) -> float:
+    """Return the middle of several timings, after one run that fills the caches."""
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[repeats // 2]
+
+
+def against_opendp(name: str, target: float, make: str, scale: int, cells: int, work: Callable[[], object]) -> dict:
+    """Compare rates per cell."""
+    try:
+        ratio = cells / seconds(work) / opendp_rate(make, scale, COUNTS)
+    except PeerMissing as missing:
+        return {"name": f"{name}: not measured, {missing}", "ratio": 0.0, "target": target, "ok": False}
+    return {"name": name, "ratio": ratio, "target": target, "ok": ratio >= target}
+
+
+def linear(name: str, draw: Callable[[int], Callable[[], object]]) -> dict:
+    """Compare the time per cell at the largest size with that at the smallest."""
+    each = [seconds(draw(size), 3 if size > 10**6 else 15) / size for size in SIZES]
+    ratio = each[-1] / each[0]
+    return {
+        "name": f"{name}, time per cell 10^7 / 10^4 (at most)",
+        "ratio": ratio,
+        "target": LINEAR_TARGET,
+        "ok": ratio <= LINEAR_TARGET,
+    }
+
+
+def run() -> list[dict]:
+    """Measure everything."""
+    system = SystemRandomness()
+    rows = []
+    for sigma in SIGMAS:
+        gaussian = DiscreteGaussian(Fraction(sigma) ** 2)
+        rows.append(
+            against_opendp(
+                f"discrete Gaussian on 10^6 counts, sigma {sigma}, vs OpenDP",
+                GAUSSIAN_TARGET,
+                "gaussian",
+                sigma,
+                COUNTS,
+                lambda noise=gaussian: noise.sample(COUNTS, system),
+            )
+        )
+        laplace = DiscreteLaplace(Fraction(sigma))
+        rows.append(
+            against_opendp(
+                f"discrete Laplace on 10^6 counts, scale {sigma}, vs OpenDP",
+                LAPLACE_TARGET,
+                "laplace",
+                sigma,
+                COUNTS,
+                lambda noise=laplace: noise.sample(COUNTS, system),
+            )
+        )
+        lattice = LatticeGaussian(SIDE, SIDE, Fraction(sigma) ** 2)
+        rows.append(
+            against_opendp(
+                f"lattice Gaussian on 1000 x 1000, sigma {sigma}, vs OpenDP per cell",
+                LATTICE_TARGET,
+                "gaussian",
+                sigma,
+                SIDE * SIDE,
+                lambda noise=lattice: noise.sample(system),
+            )
+        )
+    noise = DiscreteGaussian(Fraction(4))
+    rows.append(linear("discrete Gaussian", lambda size: lambda: noise.sample(size, system)))
+    rows.append(linear("lattice Gaussian", lattice_of))
+    return rows
+
+
+def lattice_of(size: int) -> Callable[[], object]:
+    """Return the drawing of a square table of about `size` cells."""
+    side = round(size**0.5)
+    noise = LatticeGaussian(side, side, Fraction(4))
+    return lambda: noise.sample(SystemRandomness())
+
+
+if __name__ == "__main__":
+    for row in run():
+        print(f"{row['name']:80} {row['ratio']:10.4g}  target {row['target']}  {'ok' if row['ok'] else 'BELOW TARGET'}")
