@@ -272,7 +272,7 @@ class BlockTable:
         best: dict[int, tuple[int, list[tuple[Pattern, int]]]] = {0: (0, [])}
         tallest = 0
         for part, places in self.slices(a):
-            tallest = max(tallest, *(part.tallest(s) for s in range(1, a + 1)))
+            tallest = max([tallest, *(part.tallest(s) for s in range(1, a + 1))])
             for place in places:
                 for done in sorted(best, reverse=True):
                     for s in range(1, a - done + 1):

@@ -231,6 +231,8 @@ class SensitivitySpace:
     @cached_property
     def _domain(self) -> Mask | None:
         """The cells of the released table that can be positive, or None where all can."""
+        if self.dataspace.n == 0:
+            return np.zeros(self.shape, dtype=bool)
         question = self._question
         structure = question.structure
         full = structure.schema
