@@ -6,13 +6,14 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
 from semidp.inference import TwoByTwo
 
 
+@settings(deadline=None)
 @given(st.integers(0, 30), st.data())
 def test_small_laws_are_exact(n: int, data: st.DataObject) -> None:
     row, column = data.draw(st.integers(0, n)), data.draw(st.integers(0, n))

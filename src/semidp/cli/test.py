@@ -12,6 +12,7 @@ from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.exact import exact, plain
 from semidp.inference import Alternative, Interval, OddsRatioResult, odds_ratio_test
+from semidp.inference.umpu import check_level
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import survey
 from semidp.tradeoff import Budget
@@ -71,6 +72,7 @@ def odds_ratio(
         raise InputError(f"--rows and --columns both name {rows!r}: name two features")
     budget, report_delta = o.budget_of(epsilon, rho, mu, delta)
     confidence = float(exact(level, "--level"))
+    check_level(confidence, "--level")
     book = Ledger(ledger) if ledger is not None else None
     plan = o.plan_of(
         f"{rows},{columns}",
