@@ -22,7 +22,7 @@ from semidp.noise.rejection import Floats, Integers, Proposal, attempt, exact_pr
 from semidp.noise.splits import Splits, single, zero_sum
 
 _SMALLEST_SIGMA2 = Fraction(1, 4)
-_SMALLEST_ACCEPTANCE = 1e-4
+_MOST_DRAWS = 2e8  # about a minute
 _LANES = 1 << 14  # draws at a time: they stay in a processor's cache
 _VALUES = 1 << 22  # values held for the tables drawn together
 _DEEPEST = 4096
@@ -59,7 +59,8 @@ class LatticeGaussian:
         The shape; with one row or one column the only such table is zero.
     sigma2
         σ², at least 1/4: acceptance vanishes below, and `Refused` says so. It is also refused where a table is so large
-        for its σ that fewer than one proposal in 10^4 would be accepted.
+        for its σ that an accepted one is expected to take more than 2·10^8 draws (10 x 10 at 1/2 and 1000 x 1000 at
+        0.9 are fine).
 
     Examples
     --------
@@ -156,7 +157,8 @@ class _Plan:
     """Both trees, the pairs of splits in the order of their draws, and what the acceptance step knows beforehand.
 
     A pair (i, j) of splits is the number i · (column splits) + j. `steps` are the ends of the runs of `order` that may
-    be drawn together. `heavy` are the pairs whose factor is computed, with nome `q`; `loss` bounds 1 - Π θ(c)/θ(0).
+    be drawn together. `heavy` are the pairs whose factor is computed, with nome `q`; `loss` bounds 1 - Π θ(c)/θ(0);
+    `acceptance` is about how often a table is accepted.
     """
 
     rows: Splits
@@ -167,6 +169,7 @@ class _Plan:
     heavy: Integers
     q: Floats
     loss: float
+    acceptance: float
 
     def pair(self, pairs: Integers) -> tuple[Integers, Integers]:
         """Return the row splits and the column splits of pairs."""
@@ -205,14 +208,15 @@ def _runs(size: int) -> list[int]:
 
 def _chosen(trees: list[tuple[Splits, Splits]], sigma2: Fraction) -> tuple[Splits, Splits]:
     """Return the pair of trees with the least expected time, or refuse."""
-    best, cost, chance = trees[0], math.inf, 0.0
+    best, cost, draws = trees[0], math.inf, math.inf
     for rows, columns in trees:
-        acceptance = math.exp(-_log_loss(rows, columns, sigma2))
+        tries = math.exp(min(_log_loss(rows, columns, sigma2), 700))
         steps = rows.depth.max(initial=0) + columns.depth.max(initial=0) + 1
-        time = (_STEP_COST * steps + _DRAW_COST * rows.parent.size * columns.parent.size) / max(acceptance, 1e-300)
+        needed = tries * rows.parent.size * columns.parent.size
+        time = _STEP_COST * steps * max(1, tries / _largest_batch(rows, columns)) + _DRAW_COST * needed
         if time < cost:
-            best, cost, chance = (rows, columns), time, acceptance
-    if chance < _SMALLEST_ACCEPTANCE:
+            best, cost, draws = (rows, columns), time, needed
+    if draws > _MOST_DRAWS:
         raise Refused(
             f"lattice noise on {trees[0][0].size} x {trees[0][1].size} cells needs a larger sigma than "
             f"{math.sqrt(sigma2):.3g}, use the discrete Gaussian for less noise"
@@ -241,12 +245,18 @@ def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _Plan:
     heavy = np.flatnonzero(2 * math.pi**2 * variance <= theta.LIGHT)
     q = theta.nome(variance[heavy])
     loss = 4 * float(q.sum()) * (1 + 2.0**-28) + depth.size * theta.LIGHT_LOSS
-    return _Plan(rows, columns, sigma2, order, steps, heavy, q, loss)
+    acceptance = math.exp(-_log_loss(rows, columns, sigma2))
+    return _Plan(rows, columns, sigma2, order, steps, heavy, q, loss, acceptance)
 
 
 def _largest(rows: Splits, columns: Splits) -> int:
     """Return the largest block sum for which numerators of centres are sure to fit in 64 bits."""
     return (1 << 60) // (3 * rows.size * columns.size)
+
+
+def _largest_batch(rows: Splits, columns: Splits) -> int:
+    """Return how many tables are drawn together at most."""
+    return max(1, _VALUES // (rows.nodes * columns.nodes))
 
 
 def _sample(plan: _Plan, count: int, randomness: Randomness) -> Integers:
@@ -258,11 +268,13 @@ def _sample(plan: _Plan, count: int, randomness: Randomness) -> Integers:
     if plan.order.size == 0:
         return tables
     stream = Stream(randomness)
-    largest_batch = max(1, _VALUES // (plan.rows.nodes * plan.columns.nodes))
+    largest_batch = _largest_batch(plan.rows, plan.columns)
     done = 0
     while done < count:
-        sums = _propose(plan, min(count - done, largest_batch), stream)
-        accepted = np.flatnonzero(_accepted(plan, sums, stream))
+        # Tables are independent, so that of more proposals than are needed the first accepted ones will do.
+        tries = min(int((count - done) / plan.acceptance), largest_batch)
+        sums = _propose(plan, tries, stream)
+        accepted = np.flatnonzero(_accepted(plan, sums, stream))[: count - done]
         leaves = sums.reshape(plan.rows.nodes, plan.columns.nodes, -1)[: shape[0], : shape[1]]
         tables[done : done + accepted.size] = np.moveaxis(leaves, 2, 0)[accepted]
         done += accepted.size
