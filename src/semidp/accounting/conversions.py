@@ -12,8 +12,7 @@ from semidp.errors import InputError
 from semidp.exact import Number
 from semidp.tradeoff import ZCDP, Approximate, Gaussian, approximate, gaussian, zcdp
 from semidp.tradeoff.balls import above, ball, least, sharp
-from semidp.tradeoff.base import group_size, nonnegative, proportion
-from semidp.tradeoff.smooth import pure_rho
+from semidp.tradeoff.base import group_size, nonnegative, proportion, pure_rho
 
 
 def zcdp_epsilon(rho: Number, delta: Number) -> float:
@@ -114,7 +113,7 @@ def largest_rho(epsilon: Number, delta: Number) -> Fraction:
     """Return the largest rho such that rho-zCDP implies (epsilon, delta)-DP, rounded down; 0 where there is none.
 
     >>> rho = largest_rho(1, "1e-5")
-    >>> round(float(rho), 5), zcdp_epsilon(rho, "1e-5") <= 1
+    >>> round(float(rho), 5), zcdp_delta(rho, 1) <= 1e-5
     (0.03056, True)
     """
     target = _below_one(delta)

@@ -30,8 +30,9 @@ from semidp.tradeoff.base import (
     nonnegative,
     probabilities,
     proportion,
+    pure_rho,
+    read_up,
 )
-from semidp.tradeoff.smooth import pure_rho
 
 _BITS = 320  # of precision for corners; enough to tell e^eps from 1 down to eps = 1e-60
 _GRID = 1 << 200  # denominators of corners that stand for irrational ones
@@ -93,9 +94,9 @@ class Polygon(Tradeoff):
         with flint.ctx.workprec(_BITS):
             goal = ball(target)
             ratios = [(power - goal) / size for size, power in self._corners[1:]]
-            logs = [above(ratio.log()) for ratio in ratios if not ratio <= 1]
+            found = max([0.0, *(read_up(above(ratio.log())) for ratio in ratios if not ratio <= 1)])
         steepest = self._steepest()
-        return max([0.0, *logs]) if steepest is None else min(max([0.0, *logs]), up(steepest))
+        return found if steepest is None else min(found, up(steepest))
 
     def _steepest(self) -> Fraction | None:
         """Return an epsilon beyond which delta no longer falls, where one is known exactly."""

@@ -7,6 +7,7 @@ form), so a shift by k records is the same curve with a larger parameter.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from semidp.tradeoff.base import (
     like,
     nonnegative,
     probabilities,
+    pure_rho,
     tail,
 )
+from semidp.tradeoff.polygons import Approximate
 
 _DEEPEST = 37.0  # standard deviations at which a normal tail leaves the range of floats
 
@@ -56,10 +59,9 @@ class Gaussian(Tradeoff):
         a = probabilities(alpha)
         z = special.ndtri(a) - up(self.mu)
         # ndtri and ndtr err by a few units; an error dz in z multiplies a tail by exp(|z| dz)
-        values = np.zeros(a.shape)
-        inside = np.isfinite(z)
-        values[inside] = special.ndtr(z[inside]) * (1 - 16 * ROUNDOFF * (2 + z[inside] ** 2))
-        values[a == 1] = 1.0
+        margin = 16 * ROUNDOFF * (2 + np.where(np.isfinite(z), z, 0.0) ** 2)
+        upper = np.nextafter(1 - special.ndtr(-z) * (1 + margin), 0.0)
+        values = np.where(a == 1, 1.0, np.where(z < 0, special.ndtr(z) * (1 - margin), upper))
         return like(np.clip(values, 0.0, a), alpha)
 
     def group(self, k: int) -> "Gaussian":
@@ -119,9 +121,10 @@ class ZCDP(Tradeoff):
 
     A test of size s has power at most ``exp(-(sqrt(ln 1/s) - sqrt(rho))^2)`` (Hölder's inequality at every order),
     so ``f(a) = max(exp(-(sqrt(ln 1/a) + sqrt(rho))^2), 1 - exp(-(sqrt(ln 1/(1-a)) - sqrt(rho))^2))``, the second term
-    where ``1 - a <= e^-rho``. Its dual is exactly the conversion ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) +
-    ln(1 - 1/x)`` of Canonne, Kamath and Steinke (2020), with ``delta = exp(-rho (x-1)^2)/x`` at
-    ``eps = (2x-1) rho + ln(1 - 1/x)``.
+    where ``1 - a <= e^-rho``. Beyond the kink where the two meet, its dual is exactly the conversion ``inf over x > 1
+    of rho x + ln(1/(x delta))/(x-1) + ln(1 - 1/x)`` of Canonne, Kamath and Steinke (2020): the best x has
+    ``delta = exp(-rho (x-1)^2)/x`` at ``eps = (2x-1) rho + ln(1 - 1/x)``. For smaller epsilons it is the dual of the
+    (epsilon, delta) at the kink.
 
     >>> ZCDP(Fraction("2.56")).group(2)
     ZCDP(rho=Fraction(256, 25))
@@ -154,8 +157,10 @@ class ZCDP(Tradeoff):
 
     def delta(self, epsilon: Number) -> float:
         e = nonnegative(epsilon, "epsilon")
-        if self.is_trivial:
-            return 0.0
+        return 0.0 if self.is_trivial else min(self._converted(e), self._kink.delta(e))
+
+    def _converted(self, e: Fraction) -> float:
+        """The tight conversion, rounded up."""
         x = 1 + Fraction(_best_order(down(self.rho), down(e)))
 
         # any x > 1 gives a valid bound; the search above only makes it a good one
@@ -164,6 +169,20 @@ class ZCDP(Tradeoff):
             return (ball(exponent) + ball(x - 1) * ball(1 - 1 / x).log()).exp() / ball(x)
 
         return min(above(sharp(bound)), 1.0)
+
+    @cached_property
+    def _kink(self) -> Approximate:
+        """The (epsilon, delta) at which the two parts of the curve meet: size e^(-rho x^2) = 1 - e^(-rho (x-1)^2).
+
+        It follows from the conversion whatever x is; the search only makes it the best one for smaller epsilons.
+        """
+        rho = up(self.rho)
+        low, high = 1.0, 2 + 30 / math.sqrt(rho)
+        for _ in range(60):
+            x = (low + high) / 2
+            low, high = (low, x) if math.exp(-rho * x * x) < -math.expm1(-rho * (x - 1) ** 2) else (x, high)
+        epsilon = Fraction(max((2 * high - 1) * rho + math.log1p(-1 / high), 0.0)) if high > 1 else Fraction(0)
+        return Approximate(epsilon, Fraction(self._converted(epsilon)))
 
     def compare(self, other: Tradeoff) -> Order:
         if isinstance(other, ZCDP):
@@ -193,7 +212,7 @@ class ZCDP(Tradeoff):
         exponent = y * (rho * (1 + y) - epsilons) + y * (np.log(y) - np.log1p(y)) - np.log1p(y)
         size = 1 + y * (rho * (1 + y) + epsilons)
         bounds: Floats = np.nextafter(np.exp(exponent + 16 * ROUNDOFF * size), np.inf)
-        return np.minimum(bounds, 1.0)
+        return np.minimum(bounds, self._kink._deltas(epsilons))
 
 
 @dataclass(frozen=True)
@@ -255,17 +274,6 @@ class Laplace(Tradeoff):
     def _deltas(self, epsilons: Floats) -> Floats:
         gap = np.maximum(up(self.epsilon0) - epsilons, 0.0)
         return np.minimum(-np.expm1(-gap / 2) * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF), 1.0)
-
-
-def pure_rho(epsilon: Fraction) -> Fraction:
-    """Return a rho such that pure epsilon-DP implies rho-zCDP: ``min(epsilon^2/2, epsilon)``.
-
-    The first by Bun and Steinke (2016); the second because no Rényi divergence exceeds epsilon.
-
-    >>> pure_rho(Fraction(1, 2)), pure_rho(Fraction(3))
-    (Fraction(1, 8), Fraction(3, 1))
-    """
-    return min(epsilon**2 / 2, epsilon)
 
 
 def _normal_tail(z: Ball) -> Ball:

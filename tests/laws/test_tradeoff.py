@@ -1,0 +1,288 @@
+"""Laws of tradeoff functions: shape, groups, duality, order, JSON. Every family obeys every law."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semidp.accounting import approximate_group
+from semidp.errors import InputError
+from semidp.exact import up
+from semidp.tradeoff import (
+    ZCDP,
+    Approximate,
+    Order,
+    PiecewiseLinear,
+    Tradeoff,
+    approximate,
+    from_function,
+    from_profile,
+    gaussian,
+    laplace,
+    piecewise,
+    tradeoff_from_json,
+    zcdp,
+)
+
+ALPHAS = np.unique(
+    np.concatenate([np.linspace(0, 1, 201), np.geomspace(1e-12, 0.1, 60), 1 - np.geomspace(1e-12, 0.1, 60)])
+)
+
+parameters = st.fractions(Fraction(1, 50), 6, max_denominator=50)
+small = st.sampled_from([Fraction(0), Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 20), Fraction(1, 3)])
+
+
+@st.composite
+def polygons(draw: st.DrawFn) -> PiecewiseLinear:
+    """Convex corners from increasing slopes, scaled under the diagonal."""
+    count = draw(st.integers(1, 4))
+    widths = [draw(st.integers(1, 6)) for _ in range(count)]
+    slopes = sorted(draw(st.integers(0, 12)) for _ in range(count))
+    alphas, values = [Fraction(0)], [Fraction(0)]
+    for width, slope in zip(widths, slopes, strict=True):
+        alphas.append(alphas[-1] + Fraction(width, sum(widths)))
+        values.append(values[-1] + Fraction(width * slope, sum(widths)))
+    top = max(values[-1], Fraction(1, 10))
+    shrink = draw(st.sampled_from([Fraction(1), Fraction(9, 10)])) / top
+    return piecewise(alphas, [value * shrink for value in values])
+
+
+symmetric_curves: st.SearchStrategy[Tradeoff] = st.one_of(
+    st.builds(gaussian, parameters),
+    st.builds(zcdp, parameters),
+    st.builds(laplace, parameters),
+    st.builds(approximate, parameters, small),
+    polygons().map(lambda curve: curve.symmetric()),
+)
+curves: st.SearchStrategy[Tradeoff] = st.one_of(symmetric_curves, polygons())
+
+
+@given(curves)
+def test_f_is_a_tradeoff_function(f: Tradeoff) -> None:
+    values = f(ALPHAS)
+    assert np.all(values >= 0)
+    assert np.all(values <= ALPHAS)
+    assert np.all(np.diff(values) >= -1e-14)
+    slopes = np.diff(values) / np.diff(ALPHAS)
+    assert np.all(np.diff(slopes) * np.minimum(np.diff(ALPHAS)[1:], np.diff(ALPHAS)[:-1]) >= -1e-13)
+    assert f(0.25) == pytest.approx(f(np.array([0.25]))[0])
+
+
+@given(symmetric_curves)
+def test_symmetric_curves_are_their_own_inverse(f: Tradeoff) -> None:
+    assert f.is_symmetric
+    inside = ALPHAS[(f(ALPHAS) > 1e-6) & (ALPHAS < 1)]
+    assert np.allclose(f(1 - f(inside)), 1 - inside, atol=1e-9)
+
+
+@given(polygons())
+def test_symmetrisation_is_the_larger_of_f_and_its_inverse(f: PiecewiseLinear) -> None:
+    both = f.symmetric()
+    mirror = f._reflected()
+    for alpha in (Fraction(i, 37) for i in range(38)):
+        assert both.at(alpha) == max(f.at(alpha), mirror.at(alpha))
+    assert both.is_symmetric
+    assert both.symmetric() == both
+
+
+@given(curves, st.integers(1, 3), st.integers(1, 3))
+def test_groups_multiply(f: Tradeoff, j: int, k: int) -> None:
+    assert f.group(j).group(k) == f.group(j * k)
+
+
+@given(curves, st.integers(2, 4))
+def test_a_group_is_functional_composition(f: Tradeoff, k: int) -> None:
+    values = ALPHAS
+    for _ in range(k):
+        values = f(values)
+    inner = ALPHAS < 1 - 1e-6  # closer to 1, the rounding of f(alpha) itself is magnified
+    if isinstance(f, ZCDP):  # k² rho is what zCDP says about groups; around its kink composition says a little more
+        assert np.all(f.group(k)(ALPHAS)[inner] <= values[inner] + 1e-11)
+        return
+    assert np.allclose(f.group(k)(ALPHAS)[inner], values[inner], rtol=1e-8, atol=1e-11)
+
+
+@given(st.builds(approximate, parameters, small), st.integers(1, 5))
+def test_groups_beat_the_usual_formula(f: Approximate, k: int) -> None:
+    """f_{eps,delta}∘…∘f >= f_{k eps, delta (e^{k eps}-1)/(e^eps-1)}, and the smallest pure epsilon is k eps."""
+    grouped = f.group(k)
+    total, delta = approximate_group(f.epsilon0, f.delta0, k)
+    assert grouped.delta(total) <= delta
+    assert grouped.compare(approximate(total, Fraction(delta))) in (Order.EQUAL, Order.STRONGER)
+    if f.delta0 == 0:
+        assert grouped.epsilon(0) == up(total)
+
+
+def test_a_pure_pair_has_the_three_lines_of_the_closed_form() -> None:
+    e = 0.7
+    expected = np.maximum.reduce(
+        [math.exp(-2 * e) * ALPHAS, ALPHAS - (1 - math.exp(-e)), 1 - math.exp(2 * e) * (1 - ALPHAS)]
+    )
+    assert np.allclose(approximate("0.7").group(2)(ALPHAS), expected, atol=1e-14)
+
+
+@given(curves, st.fractions(0, 8, max_denominator=20))
+@settings(max_examples=60)
+def test_delta_is_the_dual_of_f(f: Tradeoff, epsilon: Fraction) -> None:
+    """delta(eps) = sup_a [1 - e^eps (1 - a) - f(a)]: never below any point, and touched by some."""
+    dense = np.unique(np.concatenate([np.linspace(0, 1, 20001), 1 - np.geomspace(1e-16, 0.5, 4001)]))
+    gaps = 1 - math.exp(epsilon) * (1 - dense) - f(dense)
+    delta = f.delta(epsilon)
+    assert delta >= gaps.max() - 1e-13 * math.exp(epsilon)
+    assert delta <= gaps.max() + 5e-5 * math.exp(epsilon)  # the grid may miss the kink
+
+
+@given(curves, st.sampled_from(["1e-12", "1e-6", "0.001", "0.1", "0.5"]))
+@settings(max_examples=60, deadline=None)
+def test_epsilon_and_delta_are_inverse(f: Tradeoff, delta: str) -> None:
+    epsilon = f.epsilon(delta)
+    if math.isinf(epsilon):
+        assert f.delta(10**4) > Fraction(delta)
+        return
+    assert f.delta(epsilon) <= Fraction(delta)
+    if epsilon > 1e-6:
+        assert f.delta(epsilon * (1 - 1e-6)) > float(Fraction(delta)) * (1 - 1e-4)
+
+
+@given(curves, curves, curves)
+@settings(max_examples=60)
+def test_order_axioms(f: Tradeoff, g: Tradeoff, h: Tradeoff) -> None:
+    assert f.compare(f) is Order.EQUAL
+    assert f.compare(g) is g.compare(f).reversed()
+    strong = (Order.STRONGER, Order.EQUAL)
+    if f.compare(g) in strong and g.compare(h) in strong:
+        assert f.compare(h) in strong
+
+
+@given(curves, curves)
+@settings(max_examples=100)
+def test_order_agrees_with_the_values(f: Tradeoff, g: Tradeoff) -> None:
+    gap = f(ALPHAS) - g(ALPHAS)
+    order = f.compare(g)
+    if order is Order.STRONGER:
+        assert gap.min() >= -1e-9
+    if order is Order.NOT_COMPARABLE:
+        return  # the crossing may lie in the far tail
+    if gap.min() < -1e-6:
+        assert order is Order.WEAKER
+    if gap.max() > 1e-6:
+        assert order is Order.STRONGER
+
+
+def test_known_orders() -> None:
+    assert gaussian(1).compare(gaussian(2)) is Order.STRONGER
+    assert gaussian(1).compare(zcdp("1/2")) is Order.STRONGER  # mu-GDP implies mu²/2-zCDP
+    assert laplace(1).compare(approximate(1)) is Order.STRONGER
+    assert gaussian(1).compare(approximate(1)) is Order.NOT_COMPARABLE
+    assert approximate(1).compare(approximate(1, "1e-9")) is Order.STRONGER
+    assert approximate(1, "1e-3").compare(approximate(2, "1e-4")) is Order.NOT_COMPARABLE
+    assert piecewise([0, 1], [0, 1]).compare(gaussian(0)) is Order.EQUAL
+
+
+@given(curves)
+def test_json_is_exact(f: Tradeoff) -> None:
+    assert tradeoff_from_json(f.to_json()) == f
+
+
+@given(
+    st.lists(
+        st.tuples(st.fractions(0, 4, max_denominator=10), st.fractions(0, Fraction(1, 2), max_denominator=100)),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=60)
+def test_a_profile_says_what_it_was_given_and_no_more(points: list[tuple[Fraction, Fraction]]) -> None:
+    f = from_profile(points)
+    for epsilon, delta in points:
+        assert f.delta(epsilon) <= float(delta) + 1e-12
+    expected = np.maximum.reduce([approximate(e, d)(ALPHAS) for e, d in points])
+    assert np.allclose(f(ALPHAS), expected, atol=1e-12)
+
+
+@given(symmetric_curves)
+@settings(max_examples=15, deadline=None)
+def test_a_function_given_as_code_is_bounded_from_below(f: Tradeoff) -> None:
+    g = from_function(f)
+    assert np.all(g(ALPHAS) <= f(ALPHAS) + 1e-9)
+    inner = ALPHAS < 1 - 1e-9
+    assert np.all(g(ALPHAS)[inner] >= f(ALPHAS)[inner] - 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("function", "law"),
+    [
+        (lambda a: a * np.nan, "not a number"),
+        (lambda a: a + 0.1, "f(x) <= x"),
+        (lambda a: -a, "f(x) >= 0"),
+        (lambda a: np.sqrt(a) * a * 0 + np.where(a < 0.5, a / 2, a / 3), "f nondecreasing"),
+        (lambda a: np.minimum(a, 0.5), "f convex"),
+        (lambda a: 0.5, "one value for each alpha"),
+    ],
+)
+def test_what_is_not_a_tradeoff_function_is_refused(function: object, law: str) -> None:
+    with pytest.raises(InputError, match="not a tradeoff function"):
+        from_function(function)  # type: ignore[arg-type]
+    with pytest.raises(InputError) as caught:
+        from_function(function)  # type: ignore[arg-type]
+    assert law in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("alphas", "values"),
+    [
+        ([0, 1], [0, "1.1"]),
+        ([0, 1], ["-0.1", 1]),
+        ([0, "0.5", 1], [0, "0.4", "0.3"]),
+        ([0, "0.5", 1], [0, "0.5", "0.6"]),
+        ([0, "0.5"], [0, "0.5"]),
+        ([0, "0.7", "0.5", 1], [0, 0, 0, 1]),
+        ([0, 1], [0]),
+        ([0, 1], [0, math.nan]),
+    ],
+)
+def test_bad_corners_are_refused(alphas: list[object], values: list[object]) -> None:
+    with pytest.raises(InputError):
+        piecewise(alphas, values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: gaussian(-1),
+        lambda: approximate(-1),
+        lambda: approximate(1, 2),
+        lambda: approximate(1, math.nan),
+        lambda: zcdp("-1/2"),
+        lambda: laplace("nan"),
+        lambda: gaussian(1).group(0),
+        lambda: gaussian(1).group(True),
+        lambda: gaussian(1)(1.5),
+        lambda: gaussian(1)(math.nan),
+        lambda: zcdp(1).delta(-1),
+        lambda: zcdp(1).epsilon(2),
+        lambda: from_profile([]),
+        lambda: tradeoff_from_json({"kind": "magic"}),
+    ],
+)
+def test_bad_input_is_refused(wrong: object) -> None:
+    with pytest.raises(InputError):
+        wrong()  # type: ignore[operator]
+
+
+def test_limits() -> None:
+    assert gaussian(0).delta(0) == 0.0
+    assert gaussian(1).epsilon(0) == math.inf
+    assert gaussian(1).epsilon(1) == 0.0
+    assert zcdp(1).epsilon(0) == math.inf
+    assert approximate(0, 1).delta(5) == 1.0
+    assert approximate(1, 1)(0.5) == 0.0
+    assert gaussian("1e-9").delta("1e-3") >= 0.0
+    assert 0 < gaussian(1).delta(60) < 1e-300
+    assert gaussian(1).delta(1000) == math.ulp(0.0)
+    assert approximate(800).delta(1) == 1.0
+    assert approximate(800).epsilon(0) == 800.0
+    assert zcdp(0)(0.3) == 0.3
