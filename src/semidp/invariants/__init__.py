@@ -1,7 +1,7 @@
 """What is published exactly, the datasets that are left, and how many records must move together there.
 
 `spaces` holds the values (Margin, Dataspace, Adjacency), `semi` computes the semi-adjacent parameter a(t), `structure`
-says how margins hang together, `slices`, `cover` and `fiber` do the counting. Norms of differences live in `sensitivity`.
+says how margins hang together; `slices`, `cover` and `fiber` count. Norms of differences live in `sensitivity`.
 """
 
 from semidp.invariants.semi import SemiAdjacency, semi_adjacency

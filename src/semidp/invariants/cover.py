@@ -13,6 +13,7 @@ import numpy as np
 
 MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partitions of six blocks
 _LARGEST_COUNT = 100_000  # beyond this the program runs on scaled counts, so that solver tolerances cannot matter
+_INFEASIBLE = 2  # scipy's code for a program proven to have no solution
 
 Pattern = frozenset[int]
 
@@ -45,38 +46,33 @@ def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
     everything = (frozenset(range(blocks)),)
     if blocks > MOST_BLOCKS:
         return Cover(1, blocks - 1, everything, everything)
+    scale = -(-max(rarest) // _LARGEST_COUNT)
     most = blocks - 1
     for size in range(blocks - 1, 1, -1):
-        found = _placement(rarest, others, size)
-        if found is not None:
-            return Cover(size, most, *_smallest_cover(found, blocks))
-        if _impossible(rarest, others, size):
-            most = min(most, size - 1)
+        solved = _program([-(-count // scale) for count in rarest], others // scale, size, whole=True)
+        if solved:
+            used = {pattern: scale * round(value) for pattern, value in solved.items() if round(value) > 0}
+            cover = _smallest_cover(list(used), blocks)
+            if len(cover[0]) >= size and _fits(used, rarest, others):
+                return Cover(size, most, *cover)
+        # unscaled, the program was the question itself; scaled, real numbers of records are a relaxation of it
+        if scale > 1:
+            solved = _program([count / scale for count in rarest], others / scale, size, whole=False)
+        if solved is None:
+            most = size - 1
     return Cover(1, most, everything, everything)
 
 
-def _placement(rarest: tuple[int, ...], others: int, size: int) -> list[Pattern] | None:
-    """Return patterns that occur in a dataset whose smallest cover has at least `size` records, checked in integers."""
-    scale = -(-max(rarest) // _LARGEST_COUNT)
-    solved = _program([-(-count // scale) for count in rarest], others // scale, size, whole=True)
-    if solved is None:
-        return None
-    used = {pattern: scale * round(value) for pattern, value in solved.items() if round(value) > 0}
+def _fits(used: dict[Pattern, int], rarest: tuple[int, ...], others: int) -> bool:
+    """Whether the records exist, in whole numbers: enough carriers for every block, and not too many in all."""
     carried = [sum(count for pattern, count in used.items() if b in pattern) for b in range(len(rarest))]
-    fits = sum(used.values()) <= others and all(have >= need for have, need in zip(carried, rarest, strict=True))
-    return list(used) if fits and len(_smallest_cover(list(used), len(rarest))[0]) >= size else None
-
-
-def _impossible(rarest: tuple[int, ...], others: int, size: int) -> bool:
-    """Whether no dataset has a smallest cover of `size` records: proven where the (relaxed) program has no solution."""
-    scale = max(rarest) / _LARGEST_COUNT
-    if scale <= 1:
-        return True  # the whole program was exact and found none
-    return _program([count / scale for count in rarest], others / scale, size, whole=False) is None
+    return sum(used.values()) <= others and all(have >= need for have, need in zip(carried, rarest, strict=True))
 
 
 def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> dict[Pattern, float] | None:
-    """Numbers of records by pattern such that no size - 1 patterns in use cover all blocks, or None.
+    """Numbers of records by pattern such that no size - 1 patterns in use cover all blocks.
+
+    None where that is impossible, empty where the solver could not decide.
 
     A pattern is open (z = 1) if records with it, or with a larger one, exist; open patterns are closed under subsets,
     so a cover by fewer than `size` of them exists iff a partition of the blocks into fewer than `size` open ones does.
@@ -118,7 +114,9 @@ def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> 
         integrality=integral,
         bounds=Bounds(0, upper),
     )
-    return None if solved.x is None else {pattern: float(solved.x[i]) for pattern, i in place.items()}
+    if solved.x is None:
+        return None if solved.status == _INFEASIBLE else {}
+    return {pattern: float(solved.x[i]) for pattern, i in place.items()}
 
 
 def _smallest_cover(patterns: list[Pattern], blocks: int) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:

@@ -84,7 +84,7 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
         return SemiAdjacency(0, 0, 0, "no records")
     if not structure.zeros_matter and structure.common is not None:
         return _closed_form(structure)
-    listed = _listed(dataspace)
+    listed = by_listing(dataspace)
     if listed is not None:
         return listed
     if not structure.zeros_matter and structure.decomposable:
@@ -120,7 +120,7 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     return SemiAdjacency(least if known else None, 2, most, method, witness)
 
 
-def _listed(dataspace: Dataspace) -> SemiAdjacency | None:
+def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
     """Both readings by listing D_t, or None where it is too large.
 
     For tables T and T' the cheapest datasets with x in the one and y in the other, x ≠ y, differ in
