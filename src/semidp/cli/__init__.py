@@ -9,13 +9,14 @@ import sys
 import traceback
 from typing import Annotated
 
-import click
 import typer
 
 from semidp._version import __version__
 from semidp.cli.analyze import analyze
 from semidp.cli.guarantee import guarantee
+from semidp.cli.ledger import ledger
 from semidp.cli.release import demo, release, show
+from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
 
 app = typer.Typer(
@@ -41,8 +42,10 @@ def semidp(
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
 
 
-for command in (analyze, release, guarantee, show, demo):
+for command in (analyze, release, guarantee, ledger, show, demo):
     app.command()(command)
+app.command("test")(odds_ratio)
+app.command("odds-ratio", hidden=True)(odds_ratio)
 
 
 def main() -> None:
@@ -62,9 +65,9 @@ def run(arguments: list[str]) -> int:
         return result if isinstance(result, int) else 0
     except SemidpError as error:
         return _complain(str(error))
-    except click.ClickException as error:
+    except typer.TyperException as error:
         return _complain(_usage(error))
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted; nothing was written")
         return 130
     except BrokenPipeError:
@@ -86,7 +89,7 @@ def _complain(sentence: str) -> int:
     return 2
 
 
-def _usage(error: click.ClickException) -> str:
-    sentence = error.format_message().rstrip(".")
+def _usage(error: typer.TyperException) -> str:
+    sentence = (error.format_message() if hasattr(error, "format_message") else str(error)).rstrip(".")
     context = getattr(error, "ctx", None)
     return f"{sentence}; see '{context.command_path} --help'" if context is not None else sentence

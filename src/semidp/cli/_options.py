@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from semidp.accounting import Ledger as Book
 from semidp.cli._output import Format, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
@@ -62,7 +63,8 @@ Delta = Annotated[
     ),
 ]
 Ledger = Annotated[
-    Path | None, typer.Option("--ledger", help="Charge this ledger before noise is drawn; it refuses past its budget.")
+    Path | None,
+    typer.Option("--ledger", help="Charge this ledger first; it refuses past its budget. A new one holds this budget."),
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", help="Draw repeatable noise. The release is then marked not private.")
@@ -93,6 +95,15 @@ def budget_of(
     if budget is None:
         raise InputError("give the privacy budget: one of --epsilon, --rho and --mu")
     return budget, None if inside or delta is None else exact(delta, "--delta")
+
+
+def ledger_of(path: Path | None, budget: Budget | None) -> Book | None:
+    """Open the ledger that an option names; one that is not there yet is made, and holds this one budget."""
+    if path is None:
+        return None
+    if path.exists() or budget is None:
+        return Book(path)
+    return Book.create(path, budget)
 
 
 def adjacency_of(adjacency: str | None, a: str | None) -> str:

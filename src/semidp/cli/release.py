@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from semidp.accounting import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json, progress_bar
 from semidp.engines import open_source
@@ -77,7 +76,7 @@ def release(
     if out is not None and out.exists() and not force and not dry_run:
         raise InputError(f"{out} already exists: choose another --out, or replace it with --force")
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
-    book = Ledger(ledger) if ledger is not None else None
+    book = o.ledger_of(ledger, wanted.tables[0].budget if len(wanted.tables) == 1 else None)
     with (
         progress_bar(quiet) as progress,
         open_source(data, table=from_table, count=wanted.count, where=wanted.where, id=wanted.id) as source,

@@ -1,0 +1,50 @@
+"""``semidp ledger``: open a ledger with its budget, or see what one has spent."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semidp.accounting import Ledger
+from semidp.cli import _options as o
+from semidp.cli._output import Format, print_json
+from semidp.report import name_of
+
+LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="FILE")]
+
+
+def ledger(
+    file: LedgerFile,
+    epsilon: o.Epsilon = None,
+    rho: o.Rho = None,
+    mu: o.Mu = None,
+    delta: o.Delta = None,
+    format: o.FormatOption = Format.text,
+) -> None:
+    """Show what a ledger has spent; with a budget, open a new one."""
+    if any((epsilon, rho, mu, delta)):
+        book = Ledger.create(file, o.budget_of(epsilon, rho, mu, delta)[0])
+    else:
+        book = Ledger(file)
+    document = _document(book)
+    if format is Format.json:
+        print_json(document)
+        return
+    typer.echo(f"budget     {book.account().budget}")
+    typer.echo(f"under      {document['invariant'] or 'nothing charged yet'}")
+    for charge in document["charges"]:
+        typer.echo(f"charged    {charge['time']}  {charge['label']}")
+    if document["spent"]:
+        typer.echo(f"spent      {document['spent']} (had composition come first: {document['composition_first']})")
+
+
+def _document(book: Ledger) -> dict[str, Any]:
+    account, total, other = book.account(), book.total(), book.composition_first()
+    return {
+        "budget": account.budget.to_json(),
+        "invariant": account.dataspace.summary() if account.dataspace else None,
+        "a": account.adjacency.a if account.adjacency else None,
+        "charges": [charge.to_json() for charge in account.charges],
+        "spent": (name_of(total.tradeoff) or str(total.tradeoff)) if total else None,
+        "composition_first": (name_of(other.tradeoff) or str(other.tradeoff)) if other else None,
+    }
