@@ -14,7 +14,7 @@ from semidp.invariants.spaces import Dataspace
 
 MOST_TABLES = 20_000
 MOST_CELLS = 4_096
-_FRONTIER = 50_000_000  # margin cells times partial tables held at once
+_FRONTIER = 8_000_000  # margin cells times partial tables held at once; beyond it a space is given up
 
 
 def cells(dataspace: Dataspace) -> NDArray[np.intp]:
