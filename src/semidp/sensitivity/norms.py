@@ -4,13 +4,16 @@ Exact by record patterns where the margins allow it, else by listing a small dat
 exact after all if a known move attains it. The methods themselves live in `patterns`, `listing` and `bounds`.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.invariants import Dataspace
-from semidp.invariants.structure import Axes, Published, Structure
+from semidp.invariants.structure import LARGEST_MASK, Axes, Published, Structure
 from semidp.sensitivity.bounds import Norms, certified_norms
 from semidp.sensitivity.exchange import exchange
 from semidp.sensitivity.listing import Listing
@@ -56,7 +59,13 @@ class Question:
         """The shape of the released table."""
         return tuple(self.structure.schema.shape[axis] for axis in self.released)
 
-    @property
+    @cached_property
+    def blocks(self) -> BlockTable | None:
+        """The released table as blocks of counts, if its margins are disjoint apart from a common part."""
+        axes, values = [margin.axes for margin in self.visible], [margin.counts for margin in self.visible]
+        return BlockTable.of(self.shape, axes, values, self.structure.n, self.possible)
+
+    @cached_property
     def possible(self) -> NDArray[np.bool_] | None:
         """Which cells of the released table its own structural zeros allow, or None where all are."""
         schema = self.structure.schema
@@ -99,19 +108,17 @@ def find_norms(question: Question, a: int) -> Found:
     upper = certified_norms(
         a, map(str, varying), [frozenset(map(str, {*axes} & varying)) for axes in margins], _even(question, varying)
     )
-    possible = question.possible
-    values = [margin.counts for margin in question.visible]
-    blocks = BlockTable.of(question.shape, margins, values, structure.n, possible)
+    blocks = question.blocks
     if blocks is not None and a <= LARGEST_A:
         norms, move = blocks.norms(a)
-        if question.lifts and (possible is None or not blocks.free):
+        if question.lifts and (question.possible is None or not blocks.free):
             return Found(norms, True, "record patterns", move)
         upper = upper.least(norms)
     listing = Listing.of(question.dataspace, question.released)
     if listing is not None:
         norms, move = listing.norms(a)
         return Found(norms, True, "listing of all tables", move, listing.only)
-    attained, move = _attained(question, blocks, a)
+    attained, move = _attained(question, a)
     return Found(upper, attained == upper, "certified bound", move)
 
 
@@ -124,26 +131,38 @@ def _even(question: Question, varying: set[int]) -> bool:
     return min(int((margin.counts > 0).sum()) for margin in blocks) == 2
 
 
-def _attained(question: Question, blocks: BlockTable | None, a: int) -> tuple[Norms, Counts | None]:
-    """The norms that known moves attain, and the one with the largest Δ2: a small pattern, several times over."""
+def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
+    """The norms that known moves attain, and the one with the largest Δ2: a small pattern, several times over.
+
+    Where moves of the released table need not come from moves of the records, a larger table is tried: with the
+    common part of the margins, or with all features.
+    """
+    structure = question.structure
+    more = range(len(structure.schema.shape)) if structure.common is None else structure.common
+    whole = Question.of(question.dataspace, tuple(sorted({*question.released, *more})))
+    hidden = tuple(place for place, axis in enumerate(whole.released) if axis not in question.released)
     best, widest = Norms(0, 0, 0), None
-    if not question.lifts:
+    if not whole.lifts or math.prod(whole.shape) > max(LARGEST_MASK, math.prod(question.shape)):
         return best, widest
-    for move in _known_moves(question, blocks, a):
-        if question.realisable(move):
-            size = np.abs(move)
+    for move in _known_moves(whole, a):
+        if whole.realisable(move):
+            seen = move.sum(axis=hidden)
+            size = np.abs(seen)
             found = Norms(int(size.sum()), int((size**2).sum()), int(size.max()))
             if found.l2_squared > best.l2_squared:
-                widest = move
+                widest = seen
             best = best.most(found)
     return best, widest
 
 
-def _known_moves(question: Question, blocks: BlockTable | None, a: int) -> list[Counts]:
+def _known_moves(question: Question, a: int) -> Iterator[Counts]:
+    blocks = question.blocks
     if blocks is not None:
-        small = [(s, blocks.norms(s)[1]) for s in range(1, LARGEST_A + 1)]
-        return [move * (a // s) for s, move in small if move is not None and a >= s]
-    if not question.structure.decomposable or len(question.released) < len(question.structure.schema.shape):
-        return []
-    move = exchange(question.shape, question.visible)
-    return [] if move is None else [move * (a // 2)]
+        for s in range(1, min(a, LARGEST_A) + 1):
+            move = blocks.norms(s)[1]
+            if move is not None:
+                yield move * (a // s)
+    elif question.structure.decomposable and len(question.released) == len(question.structure.schema.shape):
+        move = exchange(question.shape, question.visible)
+        if move is not None:
+            yield move * (a // 2)

@@ -1,0 +1,67 @@
+"""The tables that ship with the package: what publishing their margins means, number by number."""
+
+import json
+import math
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from semidp.errors import AdjacencyUnknown
+from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.sensitivity import sensitivity_space
+from semidp.tables import Feature, Schema, Table
+
+GOLDEN = json.loads((Path(__file__).parent / "example_tables.json").read_text(encoding="utf-8"))
+
+
+def example(name: str) -> Table:
+    frame = pd.read_csv(str(files("semidp") / "data" / f"{name}.csv"), dtype=str)
+    columns = [column for column in frame.columns if column != "count"]
+    schema = Schema([Feature(column, list(dict.fromkeys(frame[column]))) for column in columns])
+    frame["count"] = frame["count"].astype(int)
+    return Table.from_frame(frame, schema, count="count")
+
+
+def analysed(entry: dict) -> dict:
+    public = Dataspace.of(example(entry["table"]), [Margin(*names) for names in entry["margins"]])
+    found = semi_adjacency(public)
+    space = sensitivity_space(public, Adjacency(found.bound), released=entry.get("released"))
+    return {
+        "n": public.n,
+        "a": found.to_json(),
+        "l1": space.l1,
+        "l2_squared": space.l2_squared,
+        "linf": space.linf,
+        "dimension": space.dimension,
+        "exact": space.exact,
+        "witness": str(found.witness) if found.witness else None,
+    }
+
+
+@pytest.mark.parametrize("entry", GOLDEN, ids=lambda entry: f"{entry['table']}:{entry['margins']}")
+def test_golden_values(entry: dict) -> None:
+    assert analysed(entry) == entry["expected"]
+
+
+def test_occupational_status_with_both_margins() -> None:
+    public = Dataspace.of(example("occupational_status"), [Margin("origin"), Margin("destination")])
+    found = semi_adjacency(public)
+    assert (found.worst_case, found.definition) == (3, 2)
+    space = sensitivity_space(public, Adjacency(3))
+    assert (space.l1, space.l2, space.linf, space.dimension) == (6, math.sqrt(6), 1, 49)
+    assert space.exact
+
+
+def test_admissions() -> None:
+    table = example("ucb_admissions")
+    one_way = Dataspace.of(table, [Margin("admit"), Margin("gender"), Margin("dept")])
+    assert semi_adjacency(one_way).worst_case == 4
+    joint = Dataspace.of(table, [Margin("admit", "gender"), Margin("dept")])
+    assert semi_adjacency(joint).worst_case == 3
+    pairs = Dataspace.of(table, [Margin("admit", "gender"), Margin("gender", "dept"), Margin("admit", "dept")])
+    with pytest.raises(AdjacencyUnknown, match=r"give the number a .* with --a N"):
+        semi_adjacency(pairs)
+    given = sensitivity_space(pairs, Adjacency(4))
+    assert (given.l1, given.l2_squared, given.linf, given.dimension) == (8, 8, 1, 5)
