@@ -163,9 +163,13 @@ class AveragingProjection:
         result = np.array(values, dtype=np.float64)
         if self.domain is not None:
             result *= self.domain
-        sums = [sum_over(result, axes) for axes, _, _ in self.terms]
-        for total, (_, coefficient, cells) in zip(sums, self.terms, strict=True):
-            result -= _share(total, coefficient, cells)
+        sums: dict[Axes, Floats] = {}
+        for axes, _, _ in self.terms:  # largest first: a smaller margin is summed from one that holds it
+            source = min((total for known, total in sums.items() if {*axes} <= {*known}), key=np.size, default=result)
+            sums[axes] = sum_over(source, axes)
+        shares = [_share(sums[axes], coefficient, cells) for axes, coefficient, cells in self.terms]
+        for part in _gathered(shares, result.size // 8):
+            result -= part
         if self.domain is not None:
             result *= self.domain
         return result
@@ -292,6 +296,17 @@ class FixedTable:
     def variances(self) -> Floats:
         """Return zeros."""
         return np.zeros(self.table.shape)
+
+
+def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:
+    """Add arrays of few axes together while their sum stays small: each pass over the whole table is what costs."""
+    found: list[Floats] = []
+    for part in sorted(parts, key=np.size):
+        if found and math.prod(np.broadcast_shapes(found[-1].shape, part.shape)) <= limit:
+            found[-1] = found[-1] + part
+        else:
+            found.append(part)
+    return found
 
 
 def _share(total: NDArray[Any], coefficient: int, cells: Any) -> Floats:
