@@ -238,6 +238,17 @@ def test_pandas_columns_of_every_kind() -> None:
             assert source.counts(Schema((Feature(name, levels, null_level="none"),))).counts.tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.int64(), pa.float32(), pa.float64(), pa.string()])
+@pytest.mark.parametrize("bins", [(0, 3, 7), ("-inf", "2.5", 5), ("0.5", 3, "1e300"), ("-3", "6.999")])
+def test_bins_are_the_same_whatever_the_column_is_stored_as(kind: Any, bins: tuple[Any, ...]) -> None:
+    values = [1, 2, 3, 4, 5, 6, 7, 8, None, 3]
+    schema = Schema((Feature("x", bins=bins, null_level="?"),))
+    column = pa.array([None if value is None else str(value) for value in values]).cast(kind)
+    expected = Table.from_frame({"x": np.array(values, dtype=object)}, schema)
+    with open_source(pa.table({"x": column})) as source:
+        assert source.counts(schema) == expected
+
+
 def test_decimals_of_parquet_print_as_the_numbers_they_are(tmp_path: Path) -> None:
     from decimal import Decimal
 
@@ -322,6 +333,17 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(InputError) as caught:
         open_source(file)
     refused(caught.value, "may not be read: check its permissions")
+
+
+def test_an_interrupt_stays_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def execute(self, sql: str) -> None:
+            raise RuntimeError("Query interrupted")
+
+    records = DuckRecords.of_files(str(_csv(tmp_path, "sex\nf\n")), None)
+    monkeypatch.setattr(records, "_connection", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        records.occurrences("sex")
 
 
 def test_a_source_can_be_closed_twice(tmp_path: Path) -> None:

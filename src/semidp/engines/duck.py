@@ -9,6 +9,7 @@ import glob
 import gzip
 import itertools
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,8 @@ _CSV = (
 )
 _DELIMITERS = ",;\t|"
 _SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 _TEXTS = ("VARCHAR", "ENUM")
 _FAILED = "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or memory ran out"
 
@@ -118,20 +120,28 @@ class DuckRecords:
         self._connection.close()
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = quietly(lambda: self._connection.execute(sql).fetchall(), DataError(_FAILED))
-        return rows
+        def rows() -> list[tuple[Any, ...]]:
+            try:
+                return list(self._connection.execute(sql).fetchall())
+            except RuntimeError as error:
+                if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+                    raise KeyboardInterrupt from None
+                raise
+
+        return quietly(rows, DataError(_FAILED))
 
     def _key(self, key: Key) -> str:
         if key.edges is None:
             return _quoted_name(key.column)
-        raw, number = _quoted_name(key.column), self._number(key.column)
-        first, *others = key.edges
-        # The likely cases first: this is what a group-by over bins spends its time on. NaN is above every edge.
+        raw, number, edges = _quoted_name(key.column), self._number(key.column), [_double(edge) for edge in key.edges]
+        if self._types[key.column].removeprefix("U") in _WHOLE and all(abs(edge) < 2**53 for edge in key.edges):
+            # No casts, for speed: a whole number is below an edge if and only if it is below the edge's ceiling.
+            number, edges = raw, [str(math.ceil(edge)) for edge in key.edges]
+        # The likely cases come first, for speed too. NaN is above every edge.
         cases = [
-            f"WHEN {number} < {_double(first)} THEN {BELOW}",
-            *(f"WHEN {number} < {_double(edge)} THEN {position}" for position, edge in enumerate(others)),
+            *(f"WHEN {number} < {edge} THEN {position}" for position, edge in enumerate(edges, start=BELOW)),
             f"WHEN isnan({number}) THEN NULL",
-            f"WHEN {number} IS NOT NULL THEN {len(others)}",
+            f"WHEN {number} IS NOT NULL THEN {len(edges) - 1}",
             f"WHEN {raw} IS NULL THEN NULL",
         ]
         return f"CASE {' '.join(cases)} ELSE {NOT_A_NUMBER} END"
@@ -154,7 +164,7 @@ class DuckRecords:
 
     def _steps(self, outcome: Outcome) -> str:
         number, low, high = self._number(outcome.column), float(outcome.lower), float(outcome.upper)
-        clipped = f"least(greatest(coalesce({number}, {_double(low)}), {_double(low)}), {_double(high)})"
+        clipped = f"least(greatest({number}, {_double(low)}), {_double(high)})"  # a null counts as low, and is a fault
         scaled = f"({clipped} - {_double(low)}) / {_double(high - low)} * {_double(outcome.steps)}"
         return f"CAST(floor({scaled} + {_double(0.5)}) AS BIGINT)"
 
