@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # upper left 3 x 3 cells of six times the normal; its last row and column are zero
-_KINDS = {
+KINDS = {
     2: (
         ((6, 0, 0), (0, 0, 0), (0, 0, 0)),
         ((6, 6, 0), (0, 0, 0), (0, 0, 0)),
@@ -44,7 +44,7 @@ def facets(a: int) -> NDArray[np.float64]:
     """
     orders = np.array(list(itertools.permutations(range(4))))
     found = []
-    for kind in _KINDS[a]:
+    for kind in KINDS[a]:
         normal = np.pad(np.array(kind), (0, 1)) * 16
         normal = normal - normal.sum(axis=0) // 4 - normal.sum(axis=1, keepdims=True) // 4 + normal.sum() // 16
         for turned in (normal, normal.T, -normal, -normal.T):

@@ -19,6 +19,7 @@ from semidp.knorm.rational import Rationals, inside
 MARGIN = 1e-11  # far above the rounding error of any sum below, far below what a sample of any size can see
 _SLACK = 1e-9  # a three-cycle violated by less is not worth a row
 _CYCLES_AT_ONCE = 8  # the worst few: the others are often satisfied then
+_ROUNDS = 60  # five are usual; a solver that keeps violating the rows it was given is not asked for ever
 _CYCLES_KEPT = 3000  # more rows cost more than finding the needed ones again
 
 
@@ -71,18 +72,19 @@ class TablePolar:
             self._program = self._start()
         objective = np.zeros(self._free + len(self._first))
         objective[: self._free] = point[:-1, :-1].ravel()
-        answer = self._program.solve(objective)
-        while answer is not None:
+        for _ in range(_ROUNDS):
+            answer = self._program.solve(objective)
+            if answer is None:
+                break
             polar = self._table(answer)
             cycles, values = self._steepest_cycles(polar)
             low, high = self._low(point, polar, values), self._high(point, answer)
             yield low, high
+            if high - low <= _SLACK:
+                return
             if values.max(initial=0.0) <= 1 + _SLACK:
-                if high - low <= _SLACK:
-                    return
                 break
             self._add(cycles[np.argsort(-values)[:_CYCLES_AT_ONCE]])
-            answer = self._program.solve(objective)
         answer = self._program.solve_cold(objective)
         if answer is not None:
             polar = self._table(answer)

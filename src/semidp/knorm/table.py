@@ -19,7 +19,7 @@ from semidp.knorm.polar import MARGIN, TablePolar
 from semidp.progress import Progress, silent
 
 _BATCH = 1 << 18  # numbers in a batch of proposals
-_PILOT = 400  # uniform points in a pilot
+_PILOT = 4200  # divided by the dimension: so many uniform points in a pilot give one percent
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class TableBall:
         known = known_moment(self.rows, self.columns, self.a)
         if known is not None:
             return known / ((s + 1) * (s + 2))
-        return float((self.uniform(_PILOT, pilot()) ** 2).sum() / _PILOT)
+        size = 30 + _PILOT // s
+        return float((self.uniform(size, pilot()) ** 2).sum() / size)
 
     def _formula(self, points: Floats) -> Floats | None:
         if self.rows == 3:

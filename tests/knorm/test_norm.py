@@ -1,0 +1,255 @@
+"""The K-norm: closed forms and certified programs against the hull of every move, and the laws of a norm."""
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semidp.errors import InputError
+from semidp.knorm import Ball, ExplicitBall, PairBall, RowsBall, TableBall
+from semidp.knorm.facets import KINDS, facets
+from semidp.knorm.linear import Answer, Program
+from semidp.knorm.polar import TablePolar
+
+Floats = np.ndarray
+Moves = Callable[[int, int, int], Floats]
+SIZES = [(3, 3, 2), (3, 3, 3), (3, 5, 2), (3, 5, 3), (4, 4, 2), (4, 4, 3), (4, 5, 2), (4, 5, 3), (5, 6, 2), (5, 5, 3)]
+
+
+def tables(ball: Ball, count: int, seed: int) -> Floats:
+    """Random points of the span."""
+    values = np.random.default_rng(seed).standard_normal((count, *ball.shape))
+    values -= values.mean(axis=2, keepdims=True)
+    return values if isinstance(ball, RowsBall) else values - values.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("rows", "columns", "a"), SIZES)
+def test_the_norm_is_the_norm_of_the_hull_of_every_move(rows: int, columns: int, a: int, moves: Moves) -> None:
+    ball = TableBall(rows, columns, a)
+    points = tables(ball, 20, seed=1)
+    everything = ExplicitBall(moves(rows, columns, a))
+    assert everything.dimension == ball.dimension
+    np.testing.assert_allclose(ball.norm(points), everything.norm(points), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("rows", "columns", "a"), SIZES)
+def test_two_proved_bounds_meet(rows: int, columns: int, a: int) -> None:
+    polar = TablePolar(rows, columns, a)
+    for point in tables(TableBall(rows, columns, a), 10, seed=2):
+        low, high = polar.norm(point)
+        assert low <= high * (1 + 1e-13)
+        assert high - low <= 1e-8
+        assert polar.contains(point / (high * 1.001))
+        assert not polar.contains(point / (low * 0.999))
+
+
+@pytest.mark.parametrize(("rows", "columns", "a"), [(3, 4, 2), (4, 4, 3), (4, 5, 2), (5, 5, 3)])
+def test_every_move_has_norm_one(rows: int, columns: int, a: int, moves: Moves) -> None:
+    every = moves(rows, columns, a)[:: len(moves(rows, columns, a)) // 12]
+    np.testing.assert_allclose(TableBall(rows, columns, a).norm(every), 1.0, rtol=1e-9)
+    assert TableBall(rows, columns, a).contains(every).all()
+
+
+def test_three_cycles_cost_two_without_the_three_cycles() -> None:
+    cycle = np.zeros((1, 5, 5))
+    cycle[0, [0, 1, 2], [0, 1, 2]] = 1
+    cycle[0, [0, 1, 2], [1, 2, 0]] = -1
+    assert TableBall(5, 5, a=2).norm(cycle) == pytest.approx([2.0], abs=1e-12)
+    assert TableBall(5, 5, a=3).norm(cycle) == pytest.approx([1.0], abs=1e-12)
+
+
+def test_the_longest_row_or_column_is_the_norm_of_three_rows_only() -> None:
+    points = tables(TableBall(4, 4, 3), 200, seed=3)
+    longest = np.maximum(np.abs(points).sum(axis=1).max(axis=1), np.abs(points).sum(axis=2).max(axis=1)) / 2
+    norms = TableBall(4, 4, 3).norm(points)
+    assert (longest <= norms + 1e-12).all()
+    assert (longest < 0.99 * norms).any()
+
+
+@pytest.mark.parametrize("limits", [(9, 9), (1, 5), (1, 1), (2, 1, 7)])
+def test_one_published_side_is_the_hull_of_its_integer_moves(limits: tuple[int, ...]) -> None:
+    ball = RowsBall(limits, columns=3, a=2)
+    rows = [row for row in itertools.product(range(-2, 3), repeat=3) if sum(row) == 0]
+    vectors = [
+        table
+        for table in itertools.product(rows, repeat=len(limits))
+        if sum(np.abs(row).sum() for row in table) <= 4
+        and all(np.abs(row).sum() <= 2 * limit for row, limit in zip(table, limits, strict=True))
+    ]
+    points = tables(ball, 20, seed=4)
+    everything = ExplicitBall(np.array(vectors))
+    assert everything.dimension == ball.dimension
+    np.testing.assert_allclose(ball.norm(points), everything.norm(points), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("columns", "reach"), [(2, 1), (4, 1), (3, 2)])
+def test_two_rows_are_the_hull_of_their_integer_moves(columns: int, reach: int) -> None:
+    first = [u for u in itertools.product(range(-reach, reach + 1), repeat=columns) if sum(u) == 0]
+    vectors = [(u, tuple(-x for x in u)) for u in first if np.abs(u).sum() <= 2 * reach]
+    ball = PairBall(columns, reach)
+    points = tables(ball, 20, seed=5)
+    np.testing.assert_allclose(ball.norm(points), ExplicitBall(np.array(vectors)).norm(points), rtol=1e-9)
+
+
+BALLS: list[Ball] = [PairBall(5), RowsBall((1, 6), 4, 2), TableBall(3, 4, 2), TableBall(4, 4, 3), TableBall(4, 5, 2)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(BALLS), st.integers(0, 2**32), st.floats(-3, 3))
+def test_laws_of_a_norm(ball: Ball, seed: int, factor: float) -> None:
+    one, two = tables(ball, 2, seed)
+    norm_one, norm_two, norm_sum, norm_scaled = ball.norm(np.array([one, two, one + two, factor * one]))
+    assert norm_one > 0
+    assert norm_sum <= norm_one + norm_two + 1e-9
+    assert norm_scaled == pytest.approx(abs(factor) * norm_one, abs=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from([TableBall(3, 4, 2), TableBall(4, 4, 3), TableBall(4, 5, 2)]), st.integers(0, 2**32))
+def test_rows_and_columns_have_no_order(ball: TableBall, seed: int) -> None:
+    point = tables(ball, 1, seed)
+    generator = np.random.default_rng(seed)
+    turned = point[:, generator.permutation(ball.rows)][:, :, generator.permutation(ball.columns)]
+    assert ball.norm(turned) == pytest.approx(ball.norm(point), rel=1e-9)
+
+
+# ---------------------------------------------------------------------- decisions at the boundary are proved
+
+
+def on_the_boundary(rows: int, columns: int) -> Floats:
+    """Half of two moves that share a cell, exact in binary: a point of a face, of norm exactly one."""
+    table = np.zeros((rows, columns))
+    for other in (1, 2):
+        table[0, 0] += 0.5
+        table[0, other] -= 0.5
+        table[other, 0] -= 0.5
+        table[other, other] += 0.5
+    return table
+
+
+@pytest.mark.parametrize("ball", [TableBall(3, 3, 2), TableBall(3, 4, 3), TableBall(4, 4, 3), TableBall(4, 5, 2)])
+def test_the_last_bit_decides(ball: TableBall) -> None:
+    inside = on_the_boundary(*ball.shape)
+    outside = inside.copy()
+    outside[0, 0] = np.nextafter(1, 2)
+    assert ball.contains(inside[None]).tolist() == [True]
+    assert ball.contains(outside[None]).tolist() == [False]
+
+
+@pytest.mark.parametrize("a", [2, 3])
+def test_rational_arithmetic_agrees_with_the_program(a: int) -> None:
+    polar = TablePolar(4, 5, a)
+    for point in tables(TableBall(4, 5, a), 6, seed=6):
+        low, high = polar.norm(point)
+        assert polar.contains_exactly(point / (high * (1 + 1e-11)))
+        assert not polar.contains_exactly(point / (low * (1 - 1e-11)))
+
+
+@pytest.mark.parametrize("quality", ["warm unknown", "both unknown", "wrong"])
+def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = TablePolar(4, 4, 3)
+    points = tables(TableBall(4, 4, 3), 6, seed=7)
+    points /= np.array([honest.norm(point)[1] for point in points])[:, None, None]
+    points *= np.array([0.9, 1.1, 0.999, 1.001, 0.5, 2.0])[:, None, None]
+    generator = np.random.default_rng(8)
+    solve_cold = Program.solve_cold
+
+    def lie(self: Program, objective: Floats) -> Answer | None:
+        found = solve_cold(self, objective)
+        assert found is not None
+        noise = generator.standard_normal
+        return Answer(
+            found.point + 0.1 * noise(found.point.shape), found.multipliers + 0.1 * noise(found.multipliers.shape)
+        )
+
+    monkeypatch.setattr(Program, "solve", lie if quality == "wrong" else lambda self, objective: None)
+    if quality != "warm unknown":
+        monkeypatch.setattr(Program, "solve_cold", lie if quality == "wrong" else lambda self, objective: None)
+    doubtful = TablePolar(4, 4, 3)
+    assert [doubtful.contains(point) for point in points] == [True, False, True, False, True, False]
+    everything = ExplicitBall(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert everything.contains(np.array([[0.3, 0.3], [0.7, 0.7]])).tolist() == [True, False]
+
+
+def test_cold_answers_serve_where_scipy_offers_no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = tables(TableBall(4, 5, 3), 4, seed=9)
+    warm = TableBall(4, 5, 3).norm(points)
+    monkeypatch.setattr("semidp.knorm.linear._warm_solver", lambda *program: None)
+    np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), warm, rtol=1e-9)
+
+
+def test_old_three_cycles_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semidp.knorm.polar._CYCLES_KEPT", 10)
+    points = tables(TableBall(4, 5, 3), 5, seed=10)
+    np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), TableBall(4, 5, 3).norm(points[::-1])[::-1], rtol=1e-9)
+
+
+# ---------------------------------------------------------------------- the facets of the 4 x 4 balls
+
+
+@pytest.mark.parametrize("a", [2, 3])
+def test_every_facet_is_one_and_none_is_missing(a: int, moves: Moves) -> None:
+    """From one facet of each kind, across each of its ridges: the neighbour is in the list. So the list is complete."""
+    from scipy.spatial import ConvexHull
+
+    vertices = moves(4, 4, a)[:, :-1, :-1].reshape(-1, 9)
+    normals = facets(a)
+    corner = normals - normals[:, -1:, :] - normals[:, :, -1:] + normals[:, -1:, -1:]
+    flat = np.rint(6 * corner[:, :-1, :-1].reshape(-1, 9)).astype(int)
+    known = {row.tobytes() for row in flat}
+    products = vertices @ flat.T / 6
+    assert products.max() == 1
+    assert (products.max(axis=0) == 1).all()
+    for kind in KINDS[a]:
+        k = flat.tolist().index(np.ravel(kind).tolist())
+        touching = vertices[products[:, k] == 1]
+        assert np.linalg.matrix_rank(touching) == 9
+        for neighbour in _neighbours(touching, vertices, flat[k] / 6, ConvexHull):
+            whole = np.rint(6 * neighbour)
+            assert np.abs(6 * neighbour - whole).max() < 1e-6
+            assert whole.astype(int).tobytes() in known
+
+
+def _neighbours(touching: Floats, vertices: Floats, normal: Floats, hull: type) -> Floats:
+    """The normals of all facets that share a ridge with one: turn it about each ridge until a vertex stops it."""
+    centre = touching.mean(axis=0)
+    _, _, axes = np.linalg.svd(touching - centre)
+    flat = (touching - centre) @ axes[:8].T
+    ridges = np.unique(np.round(hull(flat).equations, 9), axis=0)
+    found = []
+    for equation in ridges:
+        # the functional that is zero on the ridge and negative on the rest of the facet, as a linear form on 9 dimensions
+        turn = axes[:8].T @ equation[:-1]
+        turn = turn + (equation[-1] - turn @ centre) * normal
+        slack, gain = 1 - vertices @ normal, vertices @ turn
+        outside = slack > 1e-9
+        step = (gain[outside] / slack[outside]).max()
+        found.append((turn + step * normal) / step if step > 0 else normal)
+    return np.array(found)
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize("build", [lambda: TableBall(2, 3, 2), lambda: TableBall(4, 3, 2), lambda: TableBall(3, 3, 4)])
+def test_a_table_ball_says_what_it_needs(build: Callable[[], Ball]) -> None:
+    with pytest.raises(InputError, match="3 <= rows <= columns and a = 2 or 3"):
+        build()
+
+
+def test_other_balls_say_what_they_need() -> None:
+    with pytest.raises(InputError, match="positive row totals"):
+        RowsBall((0, 2), 3, 2)
+    for vectors in (np.zeros((3, 2)), np.array([1.0]), np.array([[np.nan, 1.0]])):
+        with pytest.raises(InputError, match="finite and not all zero"):
+            ExplicitBall(vectors)
+
+
+def test_exact_norm_of_a_rational_point() -> None:
+    ball = ExplicitBall(np.array([[3, 0], [0, 1]]))
+    assert ball.contains_exactly(np.array([1.5, 0.5]))
+    assert not ball.contains_exactly(np.array([1.5, 0.5 + float(Fraction(1, 2**50))]))
