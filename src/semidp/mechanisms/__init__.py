@@ -5,7 +5,7 @@ geometry in `knorm`.
 """
 
 from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise
-from semidp.mechanisms.choose import available, calibrated, choose
+from semidp.mechanisms.choose import NAMES, available, calibrated, choose
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -14,10 +14,11 @@ from semidp.mechanisms.gaussian import (
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
-from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, NaiveMechanism
+from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, NaiveMechanism, naive_loss
 
 __all__ = [
     "CLAIMS",
+    "NAMES",
     "Claim",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
@@ -36,4 +37,5 @@ __all__ = [
     "available",
     "calibrated",
     "choose",
+    "naive_loss",
 ]

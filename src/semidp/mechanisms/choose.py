@@ -5,7 +5,7 @@ the data. How a mechanism works lives in the other modules of this package.
 """
 
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.base import KINDS, Mechanism, NoNoise
+from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -35,6 +35,19 @@ FOR_STUDIES: tuple[type[Mechanism], ...] = (
     NaiveGaussian,
 )
 """What is compared with in studies and never released."""
+
+
+NAMES: dict[str, tuple[type[Mechanism], ...]] = {
+    "gaussian": (RoundedGaussianMechanism, DiscreteGaussianMechanism),
+    "laplace": (LaplaceMechanism,),
+    "l2": (L2Mechanism,),
+    "lattice": (LatticeGaussianMechanism,),
+    "naive-l1": (NaiveL1,),
+    "naive-l2": (NaiveL2,),
+    "naive-linf": (NaiveLinf,),
+    "naive-gaussian": (NaiveGaussian,),
+}
+"""What a plan and the command line call them."""
 
 
 def available(space: SensitivitySpace, budget: Budget) -> tuple[Mechanism, ...]:
@@ -83,13 +96,17 @@ def _attempts(
 
 
 def calibrated(name: str, space: SensitivitySpace, budget: Budget) -> Mechanism:
-    """Return a mechanism by its name; for a table that the public totals fix, the one that adds no noise.
+    """Return a mechanism by its short name; for a table that the public totals fix, the one that adds no noise.
+
+    ``gaussian`` is the discrete Gaussian for a zCDP budget and the rounded one for the others.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> calibrated("laplace", two_way()[0], Budget.pure(1)).scale
     4.0
     """
-    named = {kind.name: kind for kind in FOR_RELEASES}
-    if name not in named:
-        raise InputError(f"there is no mechanism {name!r}; for a {budget.kind} budget there are {KINDS[budget.kind]}")
-    return NoNoise.calibrate(space, budget) if space.is_zero else named[name].calibrate(space, budget)
+    if name not in NAMES:
+        raise InputError(f"there is no mechanism {name!r}; there are {', '.join(NAMES)}")
+    if space.is_zero:
+        return NoNoise.calibrate(space, budget)
+    fitting = [kind for kind in NAMES[name] if budget.kind in kind.kinds]
+    return (fitting or NAMES[name])[0].calibrate(space, budget)

@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.exact import sqrt_down
 from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request, epsilon_of, root_up
 from semidp.noise import Randomness, generator
 from semidp.sensitivity import SensitivitySpace
@@ -53,6 +54,8 @@ class NaiveMechanism(Mechanism):
     def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
         """Return the baseline that spends ε/a, or μ/a, on one record."""
         check_request(cls, space, budget)
+        if budget.rho is not None:
+            return cls(space, sqrt_down(2 * budget.rho))
         return cls(space, epsilon_of(budget) if budget.mu is None else budget.mu)
 
     @property
@@ -148,7 +151,7 @@ class NaiveGaussian(NaiveMechanism):
     """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``."""
 
     name: ClassVar[str] = "naive gaussian"
-    kinds: ClassVar[tuple[str, ...]] = ("gdp",)
+    kinds: ClassVar[tuple[str, ...]] = ("gdp", "zcdp")
     one_record: ClassVar[int] = 2
 
     @property
@@ -164,3 +167,20 @@ class NaiveGaussian(NaiveMechanism):
     def noise(self, randomness: Randomness) -> NDArray[np.float64]:
         """Draw independent normals."""
         return self.scale * generator(randomness).standard_normal(self.space.shape)
+
+
+def naive_loss(mechanism: Mechanism) -> float:
+    """Return the least expected loss of the naive baselines at the guarantee of a mechanism: what it saves, compared.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
+    >>> mechanism.expected_l2 < naive_loss(mechanism)
+    True
+    """
+    space, epsilon = mechanism.space, mechanism.tradeoff.implied_epsilon()
+    if epsilon is not None:
+        return min(kind(space, epsilon).expected_l2 for kind in (NaiveL1, NaiveL2, NaiveLinf))
+    rho = mechanism.tradeoff.implied_rho()  # half of mu squared, for a Gaussian
+    assert rho is not None, "every mechanism claims pure epsilon, mu or rho"
+    return math.sqrt(math.prod(space.shape) * space.adjacency.a**2 / rho)

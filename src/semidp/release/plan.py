@@ -15,6 +15,7 @@ from semidp.errors import InputError, SchemaError
 from semidp.exact import exact, plain
 from semidp.files import toml_text
 from semidp.invariants import Margin
+from semidp.mechanisms import NAMES
 from semidp.tables import Feature, Schema, StructuralZero
 from semidp.tradeoff import Budget
 
@@ -60,6 +61,8 @@ class TableRequest:
             raise InputError("a table to release needs at least one feature: name them with --table a,b")
         if len(set(self.features)) < len(self.features):
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
+        if self.mechanism != AUTO and self.mechanism not in NAMES:
+            raise InputError(f"there is no mechanism {self.mechanism!r}; there are {AUTO}, {', '.join(NAMES)}")
         if not self.name or set(self.name) & set("/\\\0") or self.name.startswith("."):
             raise InputError(f"{self.name!r} cannot name a table: its files are called after it")
 

@@ -1,0 +1,59 @@
+"""Run the command the way a user does: another process, its own folder, nothing shared."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Semidp = Callable[..., Done]
+
+
+@pytest.fixture
+def semidp(tmp_path: Path) -> Semidp:
+    def run(*words: str | Path, file_limit: int | None = None, env: dict[str, str] | None = None) -> Done:
+        def limit() -> None:
+            if file_limit is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+
+        done = subprocess.run(
+            [sys.executable, "-m", "semidp", *map(str, words)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            preexec_fn=limit,
+            env={**os.environ, "NO_COLOR": "1", **(env or {})},
+            timeout=300,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def one_sentence(done: Done) -> str:
+    """Check that a command failed as it should: code 2, one line on stderr, nothing on stdout; return the line."""
+    assert done.code == 2, (done.code, done.err)
+    assert done.out == ""
+    lines = done.err.strip().splitlines()
+    assert len(lines) == 1, done.err
+    assert lines[0].startswith("semidp: ")
+    assert "Traceback" not in done.err
+    return lines[0]

@@ -1,0 +1,210 @@
+"""What goes wrong gets one sentence and exit code 2, leaves nothing half-written, and quotes no data.
+
+The cells hold seven-digit primes. Both margins are published, so their sums are public; a prime that shows up anywhere
+is a leak. The one release that succeeds is drawn with a large scale and a fixed seed, so that it hits none by chance.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from semidp import Release
+from tests.cli.conftest import Done, Semidp, one_sentence
+
+PRIMES = (1000003, 1299709, 1500007, 2000003, 3000017, 5000011)
+ROWS = [("f", "north"), ("f", "south"), ("f", "west"), ("m", "north"), ("m", "south"), ("m", "west")]
+BOTH = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--count", "people")
+SPEND = ("--rho", "1e-7", "--seed", "5")
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    return write(tmp_path / "people.csv", [(*row, str(prime)) for row, prime in zip(ROWS, PRIMES, strict=True)])
+
+
+def write(path: Path, rows: list[tuple[str, ...]], header: tuple[str, ...] = ("sex", "region", "people")) -> Path:
+    path.write_text("\n".join(",".join(row) for row in (header, *rows)) + "\n")
+    return path
+
+
+def check_no_leak(folder: Path, *texts: str) -> None:
+    """No prime in what was printed, nor in any file but the data."""
+    found = list(texts)
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name not in {"people.csv", "odd.csv"}:
+            found.append(path.read_bytes().decode(errors="replace"))
+    for prime in PRIMES:
+        for text in found:
+            assert str(prime) not in text
+            assert f"{prime:,}" not in text
+
+
+def leaves_nothing(folder: Path) -> None:
+    left = {path.name for path in folder.iterdir()}
+    assert left <= {"people.csv", "odd.csv", "schema.toml", "file"}, left
+
+
+def test_the_release_itself_leaks_nothing(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    done = semidp("release", people, *BOTH, *SPEND, "--out", "release")
+    assert done.code == 0, done.err
+    check_no_leak(tmp_path, done.out, done.err)
+
+
+def test_the_check_would_catch_a_leak(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_no_leak(tmp_path, f"count {PRIMES[0]:,}")
+
+
+ODD = {
+    "a missing value": ([("f", "", "1000003")], (), "missing"),
+    "an unknown level": ([("f", "north", "1000003"), ("x", "north", "1299709")], ("--levels", "sex=f,m"), "level"),
+    "a count that is text": ([("f", "north", "1000003x")], (), "whole numbers"),
+    "a negative count": ([("f", "north", "-1000003")], (), "whole numbers"),
+    "a fractional count": ([("f", "north", "1000003.5")], (), "whole numbers"),
+    "an unfinished row": ([("f", "north", "1000003"), ("f",)], (), ""),
+    "an open quote": ([("f", '"north', "1000003")], (), ""),
+}
+
+
+@pytest.mark.parametrize("case", ODD, ids=str)
+def test_odd_data(semidp: Semidp, tmp_path: Path, case: str) -> None:
+    rows, extra, expected = ODD[case]
+    done = semidp("release", write(tmp_path / "odd.csv", rows), *BOTH, *SPEND, *extra, "--out", "release")
+    assert expected in one_sentence(done)
+    check_no_leak(tmp_path, done.err)
+    leaves_nothing(tmp_path)
+
+
+def test_a_missing_file(semidp: Semidp, tmp_path: Path) -> None:
+    assert "nowhere.csv" in one_sentence(semidp("release", "nowhere.csv", *BOTH, *SPEND, "--out", "release"))
+    leaves_nothing(tmp_path)
+
+
+def test_a_wrong_column_lists_the_ones_there_are(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    done = semidp("release", people, "--table", "sex,town", "--invariant", "sex,town", *SPEND, "--out", "release")
+    assert "sex, region, people" in one_sentence(done)
+    check_no_leak(tmp_path, done.err)
+
+
+def test_levels_that_are_not_public_are_refused(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    words = ("release", people, "--table", "sex,region", "--invariant", "sex", "--count", "people", *SPEND)
+    assert "--levels region=" in one_sentence(semidp(*words, "--out", "release"))
+    leaves_nothing(tmp_path)
+    done = semidp(*words, "--levels-from-data", "--out", "release")
+    assert done.code == 0
+    assert "read from the data" in done.out
+    assert "read from the data" in (tmp_path / "release" / "report.html").read_text()
+
+
+def test_an_output_below_a_regular_file(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    done = semidp("release", people, *BOTH, *SPEND, "--out", "file/release")
+    assert "file" in one_sentence(done)
+    leaves_nothing(tmp_path)
+
+
+def test_an_output_that_exists_is_kept(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    (tmp_path / "release").mkdir()
+    (tmp_path / "release" / "precious.txt").write_text("mine")
+    assert "--force" in one_sentence(semidp("release", people, *BOTH, *SPEND, "--out", "release"))
+    assert (tmp_path / "release" / "precious.txt").read_text() == "mine"
+    assert semidp("release", people, *BOTH, *SPEND, "--out", "release", "--force").code == 0
+    assert not (tmp_path / "release" / "precious.txt").exists()
+
+
+def test_a_full_disk(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    done = semidp("release", people, *BOTH, *SPEND, "--out", "release", file_limit=4000)
+    assert done.code == 2, done.err
+    assert len(done.err.strip().splitlines()) == 1
+    check_no_leak(tmp_path, done.out, done.err)
+    leaves_nothing(tmp_path)
+
+
+def test_a_full_disk_keeps_the_old_release(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    assert semidp("release", people, *BOTH, *SPEND, "--out", "release").code == 0
+    before = (tmp_path / "release" / "table.csv").read_bytes()
+    assert semidp("release", people, *BOTH, *SPEND, "--out", "release", "--force", file_limit=4000).code == 2
+    assert (tmp_path / "release" / "table.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("delay", [0.4, 0.9, 1.4, 1.9, 2.6])
+def test_a_kill_in_the_middle(semidp: Semidp, people: Path, tmp_path: Path, delay: float) -> None:
+    words = [sys.executable, "-m", "semidp", "release", str(people), *BOTH, *SPEND, "--out", "release"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    visible = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    assert visible <= {"people.csv", "release"}
+    if "release" in visible:
+        Release.load(tmp_path / "release")
+    check_no_leak(tmp_path)
+    assert semidp("release", people, *BOTH, *SPEND, "--out", "release", "--force").code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "release"}
+
+
+BAD_WORDS = [
+    (("--rho", "-1"), "rho"),
+    (("--rho", "nan"), "rho"),
+    (("--epsilon", "0"), "epsilon"),
+    (("--epsilon", "1", "--delta", "2"), "delta"),
+    (("--epsilon", "1", "--mu", "1"), "one of"),
+    ((), "--epsilon"),
+    (("--rho", "1", "--adjacency", "few"), "adjacency"),
+    (("--rho", "1", "--a", "0"), "adjacency"),
+    (("--rho", "1", "--mechanism", "magic"), "magic"),
+    (("--rho", "1", "--fit", "perfect"), "fit"),
+    (("--rho", "1", "--bins", "sex"), "--bins"),
+    (("--rho", "1", "--schema", "nowhere.toml"), "nowhere.toml"),
+    (("--rho", "1", "--where", "sex = ; drop"), "where"),
+    (("--rho", "1", "--nonsense"), "--help"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), BAD_WORDS, ids=lambda value: " ".join(value) if value else "none")
+def test_bad_options(semidp: Semidp, people: Path, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    done = semidp("release", people, *BOTH, *words, "--out", "release")
+    assert expected.lower() in one_sentence(done).lower()
+    check_no_leak(tmp_path, done.err)
+    leaves_nothing(tmp_path)
+
+
+def test_a_repeated_person_is_refused_without_a_name(semidp: Semidp, tmp_path: Path) -> None:
+    rows = [("f", "north", "1000003"), ("m", "south", "1000003"), ("m", "north", "7")]
+    data = write(tmp_path / "odd.csv", rows, ("sex", "region", "person"))
+    words = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--id", "person", *SPEND)
+    done = semidp("release", data, *words, "--out", "release")
+    assert "twice" in one_sentence(done)
+    check_no_leak(tmp_path, done.err)
+
+
+def test_an_internal_error_shows_its_place_and_not_its_words(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import semidp.release.run as r\n"
+        "def broken(*a, **k): raise RuntimeError('the count is 1000003')\n"
+        "r.read = broken\n"
+    )
+    done: Done = semidp("release", people, *BOTH, *SPEND, "--out", "release", env={"PYTHONPATH": str(tmp_path)})
+    assert done.code == 70
+    assert "1000003" not in done.err
+    assert "RuntimeError" in done.err
+    assert not (tmp_path / "release").exists()
+
+
+def test_help_and_version(semidp: Semidp) -> None:
+    assert semidp("--version").out.startswith("semidp 0.")
+    for command in ("analyze", "release", "guarantee", "test", "ledger", "show", "demo"):
+        done = semidp(command, "--help")
+        assert done.code == 0
+        assert "Usage" in done.out
+
+
+def test_a_closed_pipe_is_not_an_error(people: Path) -> None:
+    words = f"{sys.executable} -m semidp release --help | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", words], capture_output=True, text=True, env=dict(os.environ))
+    assert "Traceback" not in done.stderr
