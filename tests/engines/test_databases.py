@@ -108,6 +108,16 @@ def test_an_ibis_table_stays_open(people: str) -> None:
         connection.disconnect()
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+def test_a_database_in_a_file(tmp_path: Path) -> None:
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "a.db")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT 'f' AS sex FROM range(3)")
+    with open_source(f"duckdb://{tmp_path / 'a.db'}", table="people", where="sex = 'f'") as source:
+        assert source.counts(SEX).counts.tolist() == [3, 0]
+
+
 @quiet_spark
 def test_spark_reads_parquet_files_by_their_path(spark_session: Any, tmp_path: Path, refused: Refused) -> None:
     import pyarrow as pa

@@ -25,6 +25,7 @@ from semidp.engines.contract import (
 from semidp.errors import DataError, InputError, MissingExtra, SemidpError
 
 _FAILED = "the data could not be tabulated: the database refused the query, or a WHERE does not fit its values"
+_FILES = ("duckdb", "sqlite")  # their addresses are paths
 _EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "spark": "spark"}
 
 Result = TypeVar("Result")
@@ -180,7 +181,7 @@ def _connect(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
 
 def _with_password(parts: SplitResult) -> str:
     password = os.environ.get("SEMIDP_PASSWORD")
-    if not password or not parts.hostname:
+    if not password or parts.scheme in _FILES:
         return parts.geturl()
     user, _, host = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}").geturl()
