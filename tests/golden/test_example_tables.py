@@ -65,3 +65,4 @@ def test_admissions() -> None:
         semi_adjacency(pairs)
     given = sensitivity_space(pairs, Adjacency(4))
     assert (given.l1, given.l2_squared, given.linf, given.dimension) == (8, 8, 1, 5)
+    assert given.exact  # a cube of signs attains them, and an integer program finds a table that holds its records

@@ -18,7 +18,8 @@ from semidp.invariants.spaces import Dataspace
 from semidp.invariants.structure import Structure
 from semidp.invariants.witness import Witness
 
-_MOST_WORK = 300_000_000  # pairs of tables times pairs of cells: some ten seconds
+_MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
+_NEVER = 2**40  # more than any number of records
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     for z, others, away in slices.candidates():
         rarest = slices.rarest(z)
         if 1 + max(len(rarest), int(away)) <= least:
-            continue
+            break  # the slices that follow leave no more choices
         cover = worst_cover(rarest, others)
         size = max(cover.least, int(away))
         most = max(most, 1 + max(cover.most, int(away)))
@@ -121,39 +122,57 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
 
 
 def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
-    """Both readings by listing D_t, or None where it is too large.
+    """Return both readings by listing D_t, or None where it is too large.
 
-    For tables T and T' the cheapest datasets with x in the one and y in the other, x ≠ y, differ in
-    ``1 + |(T - e_x) - (T' - e_y)|_1 / 2`` records.
+    >>> from semidp.invariants import Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
+    >>> found = by_listing(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> found.worst_case, found.definition
+    (3, 2)
     """
     listed = fiber(dataspace)
-    if listed is None or (len(listed) * listed.shape[1]) ** 2 > _MOST_WORK:
+    if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:
         return None
-    width = listed.shape[1]
-    kindest = np.full((width, width), np.iinfo(np.int64).max)
-    worst = np.zeros((width, width), dtype=np.int64)
-    where: dict[int, tuple[int, int, int]] = {}
-    never = 4 * listed.sum() + 4
+    occurs = np.asarray((listed > 0).any(axis=0))
+    kindest = np.full((listed.shape[1],) * 2, np.iinfo(np.int64).max)
+    worst, where = 0, (0, 0, 0)
     for i, table in enumerate(listed):
-        change = table - listed
-        leave = np.where(change >= 1, -1, 1)
-        enter = np.where(change >= 0, 1, -1) + np.where(listed > 0, 0, never)
-        twice = (np.abs(change).sum(axis=1)[:, None, None] + leave[:, :, None] + enter[:, None, :]).min(axis=0)
-        cost = 1 + twice // 2
-        np.fill_diagonal(cost, 0)
-        cost[:, ~(listed > 0).any(axis=0)] = 0
+        cost = _cheapest(table, listed, occurs)
         present = table > 0
         kindest[present] = np.minimum(kindest[present], cost[present])
-        cost[~present] = 0
-        if cost.max() > worst.max():
-            x, y = (int(k) for k in np.unravel_index(cost.argmax(), cost.shape))
-            where[int(cost.max())] = (i, x, y)
-        worst = np.maximum(worst, cost)
-    a = int(worst.max())
-    occurs = (listed > 0).any(axis=0)
+        here = np.where(present[:, None], cost, 0)
+        if here.max(initial=0) > worst:
+            worst = int(here.max())
+            x, y = np.unravel_index(here.argmax(), here.shape)
+            where = (i, int(x), int(y))
     definition = int(kindest[occurs].max(initial=0))
-    witness = _listed_witness(dataspace, listed, *where[a]) if a else None
-    return SemiAdjacency(a, definition, a, "listing of all tables", witness)
+    witness = _listed_witness(dataspace, listed, *where) if worst else None
+    return SemiAdjacency(worst, definition, worst, "listing of all tables", witness)
+
+
+def _cheapest(table: NDArray[np.int64], listed: NDArray[np.int64], occurs: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each x and y, the fewest records to change so that a record x of this table becomes y.
+
+    The cheapest datasets of tables T and T' with x in the one and y in the other differ in
+    ``1 + |(T - e_x) - (T' - e_y)|_1 / 2`` records: the distance of the tables, and one more or less. Tables are taken
+    nearest first, until the next ones cannot be cheaper.
+    """
+    change = table - listed
+    distance = np.abs(change).sum(axis=1) // 2
+    cost = np.full((len(occurs),) * 2, np.iinfo(np.int64).max)
+    np.fill_diagonal(cost, 0)
+    cost[:, ~occurs] = 0
+    for far in np.unique(distance):
+        if cost.max() <= far:
+            break
+        near = distance == far
+        leave = np.where(change[near] >= 1, -1, 1)
+        enter = np.where(change[near] >= 0, 1, -1)
+        both = leave[:, :, None] + enter[:, None, :]
+        twice = np.where((listed[near] > 0)[:, None, :], both, _NEVER).min(axis=0)
+        cost = np.minimum(cost, 1 + far + twice // 2)
+    return cost
 
 
 def _listed_witness(dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: int, y: int) -> Witness:
@@ -161,7 +180,7 @@ def _listed_witness(dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: 
     change = listed[i] - listed
     change[:, x] -= 1
     change[:, y] += 1
-    price = np.abs(change).sum(axis=1) + np.where(listed[:, y] > 0, 0, 4 * listed.sum() + 4)
+    price = np.abs(change).sum(axis=1) + np.where(listed[:, y] > 0, 0, _NEVER)
     moved = change[price.argmin()]
     schema = dataspace.schema
     assert schema is not None

@@ -6,7 +6,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -166,6 +166,22 @@ class Dataspace:
             return False
         pairs = zip(self.margins, self.totals, strict=True)
         return all(table.margin(margin.names) == total for margin, total in pairs)
+
+    def tables(self) -> Iterator[Table]:
+        """Iterate over the tables of a small space.
+
+        >>> from semidp.tables import Feature
+        >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
+        >>> space = Dataspace.of(Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")])
+        >>> [table.counts.tolist() for table in space.tables()]
+        [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
+        """
+        from semidp.invariants.fiber import tables
+
+        if self.schema is None:
+            raise InputError("a dataspace that is only described cannot be listed: give its schema and margins")
+        for counts in tables(self):
+            yield Table(self.schema, counts)
 
     def is_within(self, other: "Dataspace") -> bool:
         """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'.

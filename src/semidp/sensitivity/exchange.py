@@ -1,9 +1,10 @@
-"""The simplest move of decomposable margins: two records exchange what lies beyond a separator of the junction tree.
+"""The simplest moves of any margins: two records exchange what lies beyond a separator, or a cube of signs.
 
-It changes four cells by one and no published margin. Which moves attain a norm is decided in `norms`.
+They change no published margin. Whether t holds the records for them, and which norms they attain, `norms` decides.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,34 @@ def exchange(shape: Axes, margins: Sequence[Published]) -> NDArray[np.int64] | N
             for sign, left, right in ((-1, one, one), (-1, other, other), (1, one, other), (1, other, one)):
                 move[tuple((right if axis in beyond else left)[axis] for axis in range(len(shape)))] += sign
             if np.abs(move).sum() == 4:
+                return move
+    return None
+
+
+def cube(shape: Axes, margins: Sequence[Published]) -> NDArray[np.int64] | None:
+    """Return ±1 by parity on two common levels of some features that no margin holds together, as few as possible.
+
+    Every margin misses one of these features, and over it the signs cancel. AB, BC and AC: eight cells, four records.
+
+    >>> pairs = [Published(axes, np.full((2, 2), 8)) for axes in ((0, 1), (1, 2), (0, 2))]
+    >>> int(abs(cube((2, 2, 2), pairs)).sum())
+    8
+    """
+    levels = [np.arange(size) for size in shape]
+    for margin in margins:
+        for axis in margin.axes:
+            counts = margin.over((axis,))
+            levels[axis] = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+    varying = [axis for axis, choice in enumerate(levels) if len(choice) > 1]
+    for size in range(1, len(varying) + 1):
+        for chosen in combinations(varying, size):
+            if not any({*chosen} <= {*margin.axes} for margin in margins):
+                move = np.zeros(shape, dtype=np.int64)
+                for corner in product((0, 1), repeat=size):
+                    side = dict(zip(chosen, corner, strict=True))
+                    move[tuple(int(choice[side.get(axis, 0)]) for axis, choice in enumerate(levels))] = (-1) ** sum(
+                        corner
+                    )
                 return move
     return None
 

@@ -18,7 +18,7 @@ from semidp.sensitivity.bounds import Norms
 
 Counts = NDArray[np.int64]
 
-_MOST_WORK = 200_000_000  # pairs of tables times cells: a few seconds
+_MOST_WORK = 500_000_000  # pairs of tables times cells: a few seconds
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from semidp.invariants import Dataspace
 from semidp.invariants.structure import LARGEST_MASK, Axes, Published, Structure
 from semidp.sensitivity.bounds import Norms, certified_norms
-from semidp.sensitivity.exchange import exchange
+from semidp.sensitivity.exchange import cube, exchange
 from semidp.sensitivity.listing import Listing
 from semidp.sensitivity.patterns import LARGEST_A, BlockTable
+from semidp.sensitivity.projection import LeastSquaresProjection
 
 Counts = NDArray[np.int64]
+
+LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +89,42 @@ class Question:
         return common is not None and {*common} <= {*self.released}
 
     def realisable(self, move: Counts) -> bool:
-        """Whether t allows a move, for decomposable margins: each margin of what vanishes is at most t."""
+        """Whether t allows a move: whether some table of D_t holds the records that vanish.
+
+        For decomposable margins each margin of them must be at most t; else an integer program looks for the table.
+        """
         if self.possible is not None and move[~self.possible].any():
             return False
         gone = np.maximum(-move, 0)
+        sums = []
         for margin in self.visible:
             dropped = tuple(axis for axis in range(move.ndim) if axis not in margin.axes)
-            if (gone.sum(axis=dropped) > margin.counts).any():
-                return False
-        return True
+            sums.append((margin, gone.sum(axis=dropped)))
+        if any((used > margin.counts).any() for margin, used in sums):
+            return False
+        return self.structure.decomposable or self._completes(gone)
+
+    def _completes(self, gone: Counts) -> bool:
+        """Whether a table of whole numbers that holds these records has the published margins."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        if gone.size > LARGEST_PROGRAM:
+            return False
+        operator = LeastSquaresProjection(
+            self.shape, tuple(margin.axes for margin in self.visible), np.ones(self.shape, dtype=bool)
+        ).operator
+        wanted = np.concatenate([margin.counts.ravel() for margin in self.visible])
+        solved = milp(
+            np.zeros(gone.size),
+            constraints=LinearConstraint(operator, wanted, wanted),
+            integrality=np.ones(gone.size, dtype=np.int64),
+            bounds=Bounds(gone.ravel(), np.inf),
+            options={"time_limit": 10.0},
+        )
+        if solved.x is None:
+            return False
+        table = np.rint(solved.x).astype(np.int64)
+        return bool((table >= gone.ravel()).all() and (operator @ table == wanted).all())
 
 
 def find_norms(question: Question, a: int) -> Found:
@@ -162,7 +192,8 @@ def _known_moves(question: Question, a: int) -> Iterator[Counts]:
             move = blocks.norms(s)[1]
             if move is not None:
                 yield move * (a // s)
-    elif question.structure.decomposable and len(question.released) == len(question.structure.schema.shape):
-        move = exchange(question.shape, question.visible)
+    elif len(question.released) == len(question.structure.schema.shape):
+        found = exchange if question.structure.decomposable else cube
+        move = found(question.shape, question.visible)
         if move is not None:
-            yield move * (a // 2)
+            yield move * (a // int(np.maximum(move, 0).sum()))
