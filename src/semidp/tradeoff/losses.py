@@ -31,15 +31,17 @@ class Losses:
 
     @classmethod
     def of(cls, deltas: Callable[[Floats], Floats], step: float, reach: float) -> "Losses":
-        """Return the distribution on the grid whose delta(epsilon) is at least `deltas`, with equality on the grid.
+        """Return masses on the grid whose delta(epsilon) is at least `deltas`, with equality on the grid.
 
-        For a symmetric curve: the loss -l then has e^-l times the mass of l. Losses beyond `reach` become infinite.
+        For a symmetric curve: the loss -l then has e^-l times the mass of l, and the mass at 0 is
+        ``1 - delta(0) - 2 (delta(0) - delta(step))/(e^step - 1)``. Losses beyond `reach` become infinite. Rounding only
+        ever adds mass, so that the total may exceed 1 a little, and every delta with it.
 
         >>> half = Losses.of(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), 0.25, 1.0)
         >>> round(float(half.masses.sum() + half.infinite), 12)
         1.0
         """
-        top = max(math.ceil(reach / step), 1)
+        top = max(math.ceil(reach / step * (1 - 4 * ROUNDOFF)), 1)
         grid: Floats = np.arange(top + 1, dtype=np.float64) * step
         # the differences below lose about u/step of relative precision: pay for it in advance
         values = np.minimum(deltas(grid) * (1 + 4 * ROUNDOFF * (1 + 1 / step)), 1.0)
@@ -48,9 +50,37 @@ class Losses:
         upper = np.empty(top)
         upper[-1] = falls[-1] / -math.expm1(-step)
         upper[:-1] = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0) / math.expm1(step)
-        lower = (upper * np.exp(-grid[1:]))[::-1]
-        middle = max(1 - values[-1] - float(upper.sum()) - float(lower.sum()), 0.0)
+        lower = (upper * np.exp(-grid[1:]))[::-1] * (1 + 4 * ROUNDOFF)
+        middle = max(1 - values[0] - 2 * falls[0] / math.expm1(step), 0.0)
+        middle += 8 * ROUNDOFF * (1 + values[0] / step)
         return cls(step, -top, np.concatenate([lower, [middle], upper]), float(values[-1]))
+
+    @classmethod
+    def through(cls, sizes: Floats, powers: Floats, step: float) -> "Losses":
+        """Return masses on the grid for a power function with the given corners.
+
+        Each edge is one loss, the logarithm of its slope. Off the grid it is split over both neighbours so that
+        both datasets keep its probability. Rounding shifts a mass by a few units at most, paid at infinity.
+
+        >>> coin = Losses.through(np.array([0.0, 0.25, 1.0]), np.array([0.0, 0.75, 1.0]), math.log(3))
+        >>> coin.masses.round(6).tolist(), coin.lowest, coin.infinite < 1e-14
+        ([0.25, 0.0, 0.75, 0.0], -1, True)
+        """
+        q, p = np.diff(powers), np.diff(sizes)
+        infinite = float(powers[0]) + float(q[(p <= 0) & (q > 0)].sum())
+        held = (q > 0) & (p > 0)
+        q, p = q[held], p[held]
+        losses = np.log(q) - np.log(p)
+        unsure = ROUNDOFF * (2 - np.log(q) - np.log(p))  # both logarithms are negative
+        nearest = np.rint(losses / step)
+        on_grid = np.abs(losses - nearest * step) < 2 * unsure
+        below = np.where(on_grid, nearest, np.floor(losses / step)).astype(np.int64)
+        share = np.where(on_grid, 0.0, np.clip(np.expm1(below * step - losses) / math.expm1(-step), 0.0, 1.0))
+        lowest = int(below.min(initial=0))
+        size = int(below.max(initial=0)) - lowest + 2
+        masses: Floats = np.bincount(below - lowest, q * (1 - share), size).astype(np.float64)
+        masses += np.bincount(below - lowest + 1, q * share, size)
+        return cls(step, lowest, masses, infinite + 4 * float(np.sum(q * unsure)))
 
     def convolve(self, other: "Losses") -> "Losses":
         """Return the distribution of the sum of two independent losses, never below the true one in effect.
@@ -90,9 +120,11 @@ class Losses:
     def power_curve(self) -> tuple[Floats, Floats]:
         """Return corners (sizes, powers) of the best test between the two datasets: sizes too small, powers too big.
 
+        Powers may pass 1, where the curve ends.
+
         >>> sizes, powers = Losses(1.0, -1, np.array([0.25, 0.75]), 0.0).power_curve()
-        >>> powers.round(6).tolist(), sizes.round(6).tolist()
-        ([0.0, 0.75, 1.0, 1.0], [0.0, 0.75, 1.0, 1.0])
+        >>> powers.round(3).tolist(), sizes.round(3).tolist()
+        ([0.0, 0.75, 1.0], [0.0, 0.75, 1.43])
         """
         held = self.masses > 0
         masses = self.masses[held][::-1]
@@ -101,10 +133,7 @@ class Losses:
         with np.errstate(over="ignore"):
             sizes = np.cumsum(masses * np.exp(-losses)) * (1 - slack)
         powers = (np.cumsum(masses) + self.infinite) * (1 + slack)
-        return (
-            np.concatenate([[0.0], np.minimum(sizes, 1.0), [1.0]]),
-            np.concatenate([[min(self.infinite * (1 + slack), 1.0)], np.minimum(powers, 1.0), [1.0]]),
-        )
+        return np.append(0.0, sizes), np.append(self.infinite * (1 + slack), powers)
 
 
 def convolve_all(parts: Sequence[Losses]) -> Losses:
