@@ -1,0 +1,198 @@
+"""Tables that add up: the nonnegative (integer) table with the published margins that is closest to a noisy one.
+
+`fit_table` is post-processing: it sees noisy values and public totals, never a table of confidential counts. The
+parts: `problem` (arrays), `real` (projection), `flows` (exact), `search` (three and more margins), `programs`.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.fit.flows import thresholds, transport
+from semidp.fit.problem import WORD_BITS, Counts, Floats, Problem, Sums, pose
+from semidp.fit.programs import prove, whole_bound
+from semidp.fit.real import Projection, approach, project
+from semidp.fit.search import improve, nested
+from semidp.invariants import Dataspace
+from semidp.progress import Progress, silent
+
+__all__ = ["Fit", "Kind", "fit_table"]
+
+Kind = Literal["integer", "real"]
+"""Whether a fitted table holds whole numbers or real ones."""
+
+PROVABLE = 2_000  # up to so many cells a table that nested flows found is handed to an integer program for proof
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted table: nonnegative, zero where the schema says so, with every published margin.
+
+    Parameters
+    ----------
+    counts
+        The table of whole numbers, with exact margins; None where it is real-valued.
+    values
+        The real-valued table, with margins exact up to rounding; None where it holds whole numbers.
+    loss
+        The sum of squared differences from the noisy values.
+    bound
+        A loss that no nonnegative table with these margins undercuts, whole numbers or not.
+    method
+        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``integer program`` or ``projection``.
+    optimal
+        Whether no closer table of its kind exists.
+    note
+        What a reader should know about it, in a sentence.
+    """
+
+    counts: Counts | None = field(repr=False)
+    values: Floats | None = field(repr=False)
+    loss: float
+    bound: float
+    method: str
+    optimal: bool
+    note: str
+
+    @property
+    def gap(self) -> float:
+        """The loss over the bound, less one: 0.05 means five percent above it (infinite above a bound of zero)."""
+        if self.loss <= self.bound:
+            return 0.0
+        return self.loss / self.bound - 1.0 if self.bound > 0 else math.inf
+
+
+def fit_table(
+    noisy: NDArray[np.float64] | NDArray[np.int64],
+    dataspace: Dataspace,
+    *,
+    kind: Kind = "integer",
+    time_limit: float = 30.0,
+    progress: Progress = silent,
+) -> Fit:
+    """Return the table of the dataspace that is closest in least squares to a noisy one.
+
+    It minimises Σ (x - y)² over x ≥ 0 with the published margins, over whole numbers or over real ones. Up to two
+    margins (one total, rows, rows and columns, two joint margins that share features) it is a flow and the answer is
+    exact. Three and more margins are fitted by nested flows and moves that keep improving it; margins that do
+    not nest (all two-way margins of three features) by an integer program, and where that finds nothing in time the
+    real-valued table is returned and its note says so.
+
+    Parameters
+    ----------
+    noisy
+        The noisy values, in the shape of the dataspace's schema; read on a grid of 2⁻²⁴ unless they are whole.
+    dataspace
+        The schema of the released table, with the margins that constrain it and their public totals.
+    kind
+        ``"integer"`` or ``"real"``.
+    time_limit
+        Seconds after which no further improvement is started.
+    progress
+        Told what is going on.
+
+    Raises
+    ------
+    InputError
+        Where no table has the published totals, or the values do not fit the schema.
+
+    Examples
+    --------
+    >>> from semidp.invariants import Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> sexes, regions = Table(schema.restrict(["sex"]), [6, 4]), Table(schema.restrict(["region"]), [2, 3, 5])
+    >>> public = Dataspace.known(schema, {Margin("sex"): sexes, Margin("region"): regions})
+    >>> fit = fit_table(np.array([[3, -1, 4], [-2, 3, 1]]), public)
+    >>> fit.counts
+    array([[2, 0, 4],
+           [0, 3, 1]])
+    >>> fit.loss, fit.optimal, fit.method
+    (6.0, True, 'flow')
+    >>> fit_table(np.array([[3, -1, 4], [-2, 3, 1]]), public, kind="real").values.round(3)
+    array([[2., 0., 4.],
+           [0., 3., 1.]])
+    """
+    if kind not in get_args(Kind):
+        raise InputError(f"a fit is of kind {' or '.join(get_args(Kind))}, not {kind!r}")
+    if not time_limit > 0:
+        raise InputError(f"the time limit of a fit must be a positive number of seconds, not {time_limit}")
+    problem, deadline = _posed(noisy, dataspace), time.monotonic() + time_limit
+    if kind == "real":
+        return _real(problem, project(problem, deadline, progress), "")
+    return _integer(problem, deadline, progress)
+
+
+def _posed(noisy: NDArray[np.float64] | NDArray[np.int64], dataspace: Dataspace) -> Problem:
+    if not isinstance(noisy, np.ndarray) or noisy.dtype.kind not in "iuf":
+        raise InputError("a fit starts from an array of noisy numbers; a table of counts is not accepted")
+    if dataspace.schema is None or dataspace.n is None:
+        raise InputError("a fit needs the schema and the totals: this dataspace is known by its description only")
+    shape = dataspace.schema.shape
+    if noisy.shape != shape:
+        raise InputError(f"the noisy values have shape {noisy.shape}, but the schema has shape {shape}")
+    if not np.isfinite(noisy).all():
+        raise InputError("the noisy values must be finite numbers")
+    sums = []
+    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
+        axes = dataspace.schema.axes(margin.names)
+        kept = [size if axis in axes else 1 for axis, size in enumerate(shape)]
+        sums.append(Sums(axes, total.counts.reshape(kept)))
+    if not sums:
+        sums = [Sums((), np.full((1,) * len(shape), dataspace.n, dtype=np.int64))]
+    largest = max(float(np.abs(noisy.astype(np.float64)).max()), float(dataspace.n))
+    if largest >= 2.0**WORD_BITS:
+        raise InputError(f"a fit handles noisy values and totals below 2^{WORD_BITS}: scale them down")
+    whole = noisy.dtype.kind in "iu"
+    return pose(noisy.astype(np.int64) if whole else noisy.astype(np.float64), dataspace.schema.possible, sums)
+
+
+def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
+    if len(problem.sums) == 1:
+        start = approach(problem)
+        return _whole(problem, thresholds(problem), start.bound, "thresholds", True, "")
+    if len(problem.sums) == 2:
+        start = approach(problem)
+        counts, proved = transport(problem, start, progress)
+        return _whole(problem, counts, start.bound, "flow", proved, "")
+    start = project(problem, (time.monotonic() + deadline) / 2, progress)
+    found, proved = nested(problem, start.table, progress), False
+    method = "integer program" if found is None else "nested flows"
+    if found is not None:
+        found = improve(problem, start, found, deadline, progress)
+    if found is None or problem.noisy.size <= PROVABLE:
+        found, proved = prove(problem, start, found, deadline, progress)
+    if found is None:
+        return _real(
+            problem,
+            start,
+            "No table of whole numbers with the published totals was found within the time limit, so this one is "
+            "real-valued; its margins are the published ones up to rounding.",
+        )
+    note = "" if proved else _distance(problem.loss(found), whole_bound(problem, start))
+    return _whole(problem, found, start.bound, method, proved, note)
+
+
+def _whole(problem: Problem, counts: Counts, bound: float, method: str, optimal: bool, note: str) -> Fit:
+    loss = problem.loss(counts)
+    if optimal and not note:
+        note = "No closer table of whole numbers has the published totals."
+    return Fit(counts, None, loss, min(bound, loss), method, optimal, note)
+
+
+def _real(problem: Problem, found: Projection, note: str) -> Fit:
+    loss = problem.loss(found.table)
+    if not found.met:
+        note = f"{note} The time limit ended the projection early: its margins are only near the published ones."
+    return Fit(None, found.table, loss, min(found.bound, loss), "projection", found.met, note.strip())
+
+
+def _distance(loss: float, bound: float) -> str:
+    """Say how far from the closest table one may be, given a loss that no table of whole numbers undercuts."""
+    share = f"at most {loss / bound - 1:.2%}" if 0 < bound < loss else "not"
+    return f"Closer tables may exist, but their loss is {share} smaller."

@@ -1,0 +1,169 @@
+"""Integer fits as integer programs: for margins that do not nest into flows, and as a proof for small tables.
+
+Each record that a cell may gain or lose near the real-valued fit is a variable of its own, with its own cost. SciPy's
+HiGHS solves the program within limits; what it cannot settle is left to the caller.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semidp.fit.problem import Counts, Floats, Problem, Sums
+from semidp.fit.real import Projection, equations, lagrangian, totals
+from semidp.progress import Progress, silent
+
+VARIABLES = 20_000  # a program with more is not tried
+NODES = 20_000  # branching nodes, a limit that does not depend on the machine
+FIRST_GAP = 1e-3  # how close to its optimum a first program must come
+WIDTHS = (1.5, 4.5, 20.5)  # how far from the real-valued fit to look for a first table
+
+
+def prove(
+    problem: Problem, start: Projection, known: Counts | None, deadline: float, progress: Progress = silent
+) -> tuple[Counts | None, bool]:
+    """Return the best table that integer programs find (`known` where they find no better) and whether it is optimal.
+
+    One program is solved for each combination of levels of the axes that all sums share. None means that there is
+    a level for which no table was found.
+
+    >>> from semidp.fit.problem import pose
+    >>> from semidp.fit.real import project
+    >>> table = np.array([[[1, 0], [0, 1]], [[0, 2], [1, 1]]])
+    >>> problem = pose(table + 0.25, None, [Sums.over(table, axes) for axes in [(0, 1), (0, 2), (1, 2)]])
+    >>> counts, proved = prove(problem, project(problem), None, time.monotonic() + 10)
+    >>> bool((counts == table).all()), proved
+    (True, True)
+    """
+    if known is None:
+        counts, proved = np.zeros(problem.noisy.shape, dtype=np.int64), True
+    else:
+        counts, proved = known.copy(), True
+    for where, part, near in _levels(problem, start):
+        found, sure = _Program(part, near, deadline, progress).solve(None if known is None else known[where])
+        if found is None:
+            return None, False
+        counts[where] = found
+        proved &= sure
+    return counts, proved
+
+
+def whole_bound(problem: Problem, start: Projection) -> float:
+    """Return a loss that no integer table undercuts: the Lagrangian of `start`, minimised over whole numbers.
+
+    With z = y + Aᵀθ a cell costs (x - z)² up to terms that the sums fix, at least (max(0, round z) - z)².
+
+    >>> from semidp.fit.problem import pose
+    >>> from semidp.fit.real import project
+    >>> problem = pose(np.array([0.0, 0.0]), None, [Sums((), np.array([1]))])
+    >>> project(problem).bound, whole_bound(problem, project(problem))
+    (0.5, 1.0)
+    """
+    lifted = (problem.values + sum(start.levels))[problem.allowed]
+    nearest, real = np.maximum(np.rint(lifted), 0.0), np.maximum(lifted, 0.0)
+    return start.bound + float(((nearest - real) * (nearest + real - 2 * lifted)).sum())
+
+
+def _levels(problem: Problem, start: Projection) -> Iterator[tuple[Any, Problem, Projection]]:
+    """Take the problem apart by the levels of the axes that all sums share."""
+    shape, kept = problem.noisy.shape, [axis for axis in range(problem.noisy.ndim) if axis not in problem.common]
+    for position in np.ndindex(*(shape[axis] for axis in problem.common)):
+        where: list[Any] = [slice(None)] * len(shape)
+        for axis, level in zip(problem.common, position, strict=True):
+            where[axis] = level
+        at = tuple(where)
+        sums = [
+            Sums(tuple(kept.index(axis) for axis in each.axes if axis in kept), each.totals[at])
+            for each in problem.sums
+        ]
+        part = Problem(problem.noisy[at], problem.allowed[at], tuple(sums))
+        levels, table = tuple(level[at] for level in start.levels), start.table[at]
+        yield at, part, Projection(table, levels, lagrangian(part, table, levels), start.residual)
+
+
+@dataclass(frozen=True)
+class _Program:
+    problem: Problem
+    start: Projection
+    deadline: float
+    progress: Progress
+
+    def solve(self, known: Counts | None) -> tuple[Counts | None, bool]:
+        """Return the best table found (`known` if none is better) and whether it is proved to be optimal.
+
+        A better table than one of loss F has (x - z)² - min (x - z)² ≤ F - `whole_bound` in every cell, so a
+        program that looks that far proves its answer.
+        """
+        for width in WIDTHS:
+            if known is None:
+                known, _ = self.within(width, FIRST_GAP)
+        if known is None:
+            return None, False
+        slack = max(0.0, self.problem.loss(known) - whole_bound(self.problem, self.start))
+        found, proved = self.within(math.sqrt(slack + 0.25) + 1e-6, 0.0)
+        if found is not None and self.problem.loss(found) <= self.problem.loss(known):
+            return found, proved
+        return known, False
+
+    def within(self, width: float, gap: float) -> tuple[Counts | None, bool]:
+        """Solve the program over tables within `width` of y + Aᵀθ (or of zero) in each cell."""
+        lifted = (self.problem.values + sum(self.start.levels))[self.problem.allowed]
+        low = np.maximum(np.ceil(lifted - width), 0.0)
+        high = np.maximum(np.floor(_farthest(lifted, width)), low)
+        if (high - low).sum() > VARIABLES:
+            return None, False
+        matrix = equations(self.problem)
+        low, size = low.astype(np.int64), (high - low).astype(np.int64)
+        cell = np.repeat(np.arange(size.size), size)
+        record = low[cell] + np.arange(cell.size) - np.repeat(size.cumsum() - size, size)
+        wanted = totals(self.problem) - matrix @ low
+        added, proved = self.cheapest(2.0 * (record - lifted[cell]) + 1.0, matrix[:, cell], wanted, gap)
+        if added is None:
+            return None, False
+        counts = np.zeros(self.problem.allowed.shape, dtype=np.int64)
+        counts[self.problem.allowed] = low + np.bincount(cell, added, low.size).astype(np.int64)
+        met = all((sums.of(counts) == sums.totals).all() for sums in self.problem.sums)
+        return (counts, proved) if met else (None, False)
+
+    def cheapest(self, costs: Floats, matrix: Any, wanted: Floats, gap: float) -> tuple[Floats | None, bool]:
+        """Choose the records that cost least and meet the sums, while telling `progress` that it takes time."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        left = self.deadline - time.monotonic()
+        if costs.size == 0:
+            return (costs, True) if not wanted.any() else (None, False)
+        if left <= 0:
+            return None, False
+        answer = _while_telling(
+            lambda: milp(
+                costs,
+                integrality=np.ones(costs.size, dtype=np.int64),
+                bounds=Bounds(0.0, 1.0),
+                constraints=LinearConstraint(matrix, wanted, wanted),
+                options={"time_limit": left, "node_limit": NODES, "mip_rel_gap": gap},
+            ),
+            lambda seconds: self.progress("solving an integer program", seconds, None),
+        )
+        return (None, False) if answer.x is None else (np.rint(answer.x), answer.status == 0)
+
+
+def _while_telling(work: Callable[[], Any], tell: Callable[[float], None]) -> Any:
+    """Do the work in a thread of its own (HiGHS lets others run) and report every second until it is done."""
+    begun = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        while True:
+            try:
+                return future.result(timeout=1.0)
+            except TimeoutError:
+                tell(time.monotonic() - begun)
+
+
+def _farthest(lifted: Floats, width: float) -> Floats:
+    """Return z + width, or for negative z the largest x with x² - 2xz ≤ width²."""
+    below = np.minimum(lifted, 0.0)
+    return np.where(lifted > 0, lifted + width, below + np.sqrt(below * below + width * width))
