@@ -1,0 +1,92 @@
+"""``semidp analyze``: its document for machines, its lines for people, its errors."""
+
+import json
+import math
+from importlib.resources import files
+
+import pytest
+
+from semidp.cli import run
+
+OCCUPATIONS = str(files("semidp") / "data" / "occupational_status.csv")
+ADMISSIONS = str(files("semidp") / "data" / "ucb_admissions.csv")
+BOTH = ["--table", "origin,destination", "--invariant", "origin", "--invariant", "destination", "--count", "count"]
+THREE = ["--table", "admit,gender,dept", "--count", "count"]
+PAIRS = ["--invariant", "admit,gender", "--invariant", "gender,dept", "--invariant", "admit,dept"]
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
+    assert run(["analyze", *words, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, OCCUPATIONS, *BOTH)
+    assert found["schema_version"] == 1
+    assert (found["n"], found["cells"]) == (3498, 64)
+    assert found["invariants"] == [["origin"], ["destination"]]
+    a = found["a"]
+    assert (a["worst_case"], a["definition"], a["bound"]) == (3, 2, 3)
+    assert "disjoint margins" in a["method"]
+    space = found["sensitivity"]
+    assert {"a": 3, "l1": 6, "linf": 1, "dimension": 49, "exact": True}.items() <= space.items()
+    assert space["l2"] == pytest.approx(math.sqrt(6))
+    assert found["naive"] == {"l1": 6, "l2": pytest.approx(3 * math.sqrt(2)), "linf": 3}
+    witness = found["witness"]
+    assert set(witness) == {"record", "wants", "others"}
+    assert len(witness["others"]) == 2
+    assert set(witness["record"]) == {"origin", "destination"}
+
+
+def test_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", OCCUPATIONS, *BOTH]) == 0
+    text = capsys.readouterr().out
+    assert "3 in the worst case, 2 if the paper's definition is read literally" in text
+    assert "Δ1 = 6, Δ2 = 2.449, Δ∞ = 1 (exact), dimension 49" in text
+    assert text.count("also moves") == 2
+
+
+@pytest.mark.parametrize(
+    ("invariants", "a"),
+    [
+        (["--invariant", "admit", "--invariant", "gender", "--invariant", "dept"], 4),
+        ([*PAIRS[:2], "--invariant", "dept"], 3),
+    ],
+)
+def test_admissions(capsys: pytest.CaptureFixture[str], invariants: list[str], a: int) -> None:
+    assert document(capsys, ADMISSIONS, *THREE, *invariants)["a"]["worst_case"] == a
+
+
+def test_all_pairs_need_a(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", ADMISSIONS, *THREE, *PAIRS]) == 2
+    said = capsys.readouterr()
+    assert "--a N" in said.err
+    assert said.out == ""
+    found = document(capsys, ADMISSIONS, *THREE, *PAIRS, "--a", "4", "--quiet")
+    assert found["a"]["bound"] is None
+    assert found["sensitivity"]["l2"] == pytest.approx(math.sqrt(8))
+    assert found["warnings"]
+
+
+def test_an_a_too_small_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", ADMISSIONS, *THREE, *PAIRS, "--a", "2", "--quiet"]) == 2
+    assert "give a larger a" in capsys.readouterr().err
+
+
+def test_an_a_below_the_worst_case_is_allowed_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", OCCUPATIONS, *BOTH, "--adjacency", "definition", "--format", "json"]) == 0
+    said = capsys.readouterr()
+    assert "below the worst case" in said.err
+    assert json.loads(said.out)["sensitivity"]["l2"] == 2
+
+
+def test_a_fixed_table_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--table", "admit,dept", "--count", "count", "--invariant", "admit,dept"]
+    assert document(capsys, ADMISSIONS, *words)["published_exactly"] is True
+    assert run(["analyze", ADMISSIONS, *words]) == 0
+    assert "everything in it is published exactly" in capsys.readouterr().out
+
+
+def test_a_table_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", OCCUPATIONS]) == 2
+    assert "--table" in capsys.readouterr().err
