@@ -110,6 +110,10 @@ class Mechanism(ABC):
     def noise(self, randomness: Randomness) -> NDArray[Any]:
         """Draw the noise that is added to the table, before projection."""
 
+    def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
+        """Draw the noise of `count` independent measurements, along a new first axis."""
+        return np.stack([self.noise(randomness) for _ in range(count)])
+
     @property
     def statement(self) -> str:
         """What kind of claim the guarantee is, in a sentence."""
@@ -157,6 +161,10 @@ class Mechanism(ABC):
         source = SystemRandomness() if randomness is None else randomness
         noisy = self._add(values, self.noise(source))
         return Measurement(noisy, self.publish(noisy), self.name, self.claim, source.secure and not self.for_studies)
+
+    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[Any]:
+        """Return the `noisy` of `count` independent measurements of one query: for audits and studies."""
+        return self._add(values, self.noises(count, randomness))
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public numbers."""
@@ -238,6 +246,10 @@ class NoNoise(Mechanism):
         """Return the public table; `values` and the randomness are not used."""
         fixed = self.space.fixed_part()
         return Measurement(np.rint(fixed).astype(np.int64), fixed, self.name, self.claim, True)
+
+    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Return the public table again and again; `values` and the randomness are not used."""
+        return np.stack([self.measure(values).noisy] * count)
 
 
 def check_request(mechanism: type[Mechanism], space: SensitivitySpace, budget: Budget) -> None:

@@ -80,6 +80,10 @@ class DiscreteGaussianMechanism(Mechanism):
         """Draw independent discrete Gaussians."""
         return self.sampler.sample(self.space.shape, randomness)
 
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw for many measurements at once, with the same sampler."""
+        return self.sampler.sample((count, *self.space.shape), randomness)
+
 
 @dataclass(frozen=True, eq=False)
 class ContinuousGaussianMechanism(Mechanism):
@@ -203,6 +207,10 @@ class RoundedGaussianMechanism(Mechanism):
     def noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Draw independent rounded Gaussians."""
         return self.sampler.sample(self.space.shape, randomness)
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw for many measurements at once, with the same sampler."""
+        return self.sampler.sample((count, *self.space.shape), randomness)
 
 
 def rho_within(budget: Budget) -> Fraction:

@@ -74,7 +74,20 @@ class L2Mechanism(Mechanism):
 
     def noise(self, randomness: Randomness) -> NDArray[np.float64]:
         """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of exponentials."""
-        normals = ndtri(uniforms(math.prod(self.space.shape), randomness))
-        direction = self.space.project(normals.reshape(self.space.shape))
-        length = -self.scale * np.log(uniforms(self.space.dimension, randomness)).sum()
-        return np.asarray(direction * (length / np.linalg.norm(direction)))
+        return np.asarray(self.noises(1, randomness)[0])
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw for many measurements at once."""
+        normals = ndtri(uniforms(count * math.prod(self.space.shape), randomness))
+        directions = self._project(normals.reshape(count, *self.space.shape)).reshape(count, -1)
+        exponentials = np.log(uniforms(count * self.space.dimension, randomness)).reshape(count, -1)
+        lengths = -self.scale * exponentials.sum(axis=1) / np.linalg.norm(directions, axis=1)
+        return np.asarray((directions * lengths[:, None]).reshape(count, *self.space.shape))
+
+    def _project(self, tables: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Project each table: many small ones by the matrix of the projection, whose columns are projected cells."""
+        cells = math.prod(self.space.shape)
+        if cells >= len(tables):
+            return np.stack([self.space.project(table) for table in tables])
+        columns = np.stack([self.space.project(cell.reshape(self.space.shape)) for cell in np.eye(cells)])
+        return np.asarray((tables.reshape(-1, cells) @ columns.reshape(cells, -1)).reshape(tables.shape))

@@ -79,3 +79,7 @@ class LaplaceMechanism(Mechanism):
     def noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Draw independent discrete Laplace numbers."""
         return self.sampler.sample(self.space.shape, randomness)
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw for many measurements at once, with the same sampler."""
+        return self.sampler.sample((count, *self.space.shape), randomness)

@@ -91,6 +91,14 @@ class LatticeGaussianMechanism(Mechanism):
         noise[self._form.cells] = self.sampler.sample(randomness)
         return noise.reshape(self.space.shape)
 
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw many tables at once, with the same sampler."""
+        if not isinstance(self.sampler, LatticeGaussian):
+            return super().noises(count, randomness)
+        noise = np.zeros((count, math.prod(self.space.shape)), dtype=np.int64)
+        noise[:, self._form.cells] = self.sampler.sample_many(count, randomness)
+        return noise.reshape(count, *self.space.shape)
+
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return the noisy table as it is: its totals are exact already."""
         return noisy.astype(np.float64)
