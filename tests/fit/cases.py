@@ -1,0 +1,72 @@
+"""Problems for the fits: a dataspace with the margins of a hidden table, and every table of a small one."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.invariants import Dataspace, Margin
+from semidp.tables import Feature, Schema, StructuralZero, Table
+
+NAMES = "ABCDE"
+
+
+def schema_of(shape: Sequence[int], zeros: Sequence[StructuralZero] = ()) -> Schema:
+    """Features A, B, … with levels 0, 1, …"""
+    features = [Feature(NAMES[axis], tuple(map(str, range(size)))) for axis, size in enumerate(shape)]
+    return Schema(tuple(features), tuple(zeros))
+
+
+def space_of(hidden: NDArray[np.int64], margins: str, zeros: Sequence[StructuralZero] = ()) -> Dataspace:
+    """The dataspace of a hidden table with margins written ``"AB BC"``."""
+    table = Table(schema_of(hidden.shape, zeros), hidden)
+    return Dataspace.of(table, [Margin(*names) for names in margins.split()])
+
+
+def margins_exact(counts: NDArray[np.int64], space: Dataspace) -> bool:
+    """Whether an integer array is a table of the space; building the table checks signs and structural zeros."""
+    assert space.schema is not None
+    assert counts.dtype == np.int64
+    return space.contains(Table(space.schema, counts))
+
+
+def all_tables(space: Dataspace) -> Iterator[NDArray[np.int64]]:
+    """Every table of a small dataspace, by filling cell after cell within what each total has left."""
+    assert space.schema is not None
+    assert space.n is not None
+    shape = space.schema.shape
+    possible = space.schema.possible
+    totals = [(space.schema.axes(margin.names), total.counts) for margin, total in zip(space.margins, space.totals, strict=True)]
+    if not totals:
+        totals = [((), np.array(space.n))]
+    cells = list(itertools.product(*map(range, shape)))
+    keys = [[(which, tuple(cell[axis] for axis in axes)) for which, (axes, _) in enumerate(totals)] for cell in cells]
+    left = {(which, key): int(counts[key]) for which, (_, counts) in enumerate(totals) for key in _keys(counts)}
+    last = {key: index for index, those in enumerate(keys) for key in those}
+    filled = [0] * len(cells)
+
+    def fill(index: int) -> Iterator[NDArray[np.int64]]:
+        if index == len(cells):
+            yield np.array(filled, dtype=np.int64).reshape(shape)
+            return
+        top = min(left[key] for key in keys[index]) if possible is None or possible[cells[index]] else 0
+        for count in range(top + 1):
+            if all(left[key] == count for key in keys[index] if last[key] == index):
+                for key in keys[index]:
+                    left[key] -= count
+                filled[index] = count
+                yield from fill(index + 1)
+                for key in keys[index]:
+                    left[key] += count
+
+    yield from fill(0)
+
+
+def _keys(counts: NDArray[np.int64]) -> Iterator[tuple[int, ...]]:
+    return iter(np.ndindex(counts.shape))
+
+
+def least_loss(noisy: NDArray[np.float64], space: Dataspace) -> float:
+    """The loss of the closest table of a small dataspace, by trying all."""
+    return min(float(((table - noisy) ** 2).sum()) for table in all_tables(space))
