@@ -22,7 +22,9 @@ def _moves(rows: int, columns: int, a: int) -> Floats:
                     table[i[n], j[n]] += 1
                     table[i[(n + 1) % size], j[n]] -= 1
                 found.add(table.tobytes())
-    return np.array([np.frombuffer(move, dtype=np.int8) for move in sorted(found)], dtype=float).reshape(-1, rows, columns)
+    return np.array([np.frombuffer(move, dtype=np.int8) for move in sorted(found)], dtype=float).reshape(
+        -1, rows, columns
+    )
 
 
 def _triangulated(vertices: Floats) -> Sampler:
@@ -34,10 +36,8 @@ def _triangulated(vertices: Floats) -> Sampler:
     basis = axes[lengths > 1e-9]
     points = flat @ basis.T
     s = points.shape[1]
-    if s == 1:
-        simplices = np.array([[points.argmin()], [points.argmax()]])
-    else:
-        simplices = ConvexHull(points).simplices
+    ends = np.array([[points.argmin()], [points.argmax()]])
+    simplices = ends if s == 1 else ConvexHull(points).simplices
     corners = points[simplices]
     volumes = np.abs(np.linalg.det(corners))
     shares = np.cumsum(volumes / volumes.sum())

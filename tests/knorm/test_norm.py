@@ -222,7 +222,7 @@ def _neighbours(touching: Floats, vertices: Floats, normal: Floats, hull: type) 
     ridges = np.unique(np.round(hull(flat).equations, 9), axis=0)
     found = []
     for equation in ridges:
-        # the functional that is zero on the ridge and negative on the rest of the facet, as a linear form on 9 dimensions
+        # the linear form that is zero on the ridge and negative on the rest of the facet
         turn = axes[:8].T @ equation[:-1]
         turn = turn + (equation[-1] - turn @ centre) * normal
         slack, gain = 1 - vertices @ normal, vertices @ turn

@@ -12,9 +12,7 @@ from semidp.knorm.closed import Ball, Floats, second_moment
 from semidp.progress import Progress, silent
 
 
-def knorm_noise(
-    ball: Ball, epsilon: Fraction, size: int, generator: Generator, progress: Progress = silent
-) -> Floats:
+def knorm_noise(ball: Ball, epsilon: Fraction, size: int, generator: Generator, progress: Progress = silent) -> Floats:
     """Draw noise with density ``∝ exp(-ε ||v||_K)`` on the span of K.
 
     ``v = r U`` with U uniform in K and r ~ Gamma(s+1, rate ε), s the dimension of the span (Cho and Awan, Algorithm 3;

@@ -21,7 +21,7 @@ from semidp.progress import Progress, silent
 
 _BLOCK = 64  # proposals between two looks at the polar points found so far
 _POLAR_POINTS = 4096  # how many of them are kept
-_PILOT = 4000  # uniform points in a pilot
+_PILOT = 4000  # divided by the dimension, and 200 more: so many uniform points make a pilot
 _ZERO = 1e-9  # singular values below this part of the largest are rounding errors
 
 
@@ -124,8 +124,9 @@ class ExplicitBall:
 
     @cached_property
     def _covariance(self) -> Floats:
-        points = self.uniform(_PILOT, pilot()).reshape(_PILOT, -1) @ self.basis.T
-        return np.asarray(points.T @ points / _PILOT)
+        size = 200 + _PILOT // self.dimension
+        points = self.uniform(size, pilot()).reshape(size, -1) @ self.basis.T
+        return np.asarray(points.T @ points / size)
 
     @cached_property
     def _program(self) -> Program:
@@ -142,10 +143,10 @@ class ExplicitBall:
         return _BLOCK * (1 + len(self._polar_points))
 
     def _contains(self, coordinates: Floats) -> NDArray[np.bool_]:
+        result = np.ones(len(coordinates), dtype=bool)
         if self._polar_points:
-            result = (np.abs(coordinates @ np.array(self._polar_points).T) <= 1 + MARGIN).all(axis=1)
-        else:
-            result = np.ones(len(coordinates), dtype=bool)
+            products = coordinates @ np.array(self._polar_points).T
+            result &= np.abs(products).max(axis=1) <= 1 + MARGIN
         for i in np.flatnonzero(result):
             result[i] = self._decide(coordinates[i])
         return result
@@ -192,7 +193,7 @@ class ExplicitBall:
 
     @cached_property
     def _start_inverse(self) -> Floats:
-        return np.linalg.inv(self._vertices[self._start].T)
+        return np.asarray(np.linalg.inv(self._vertices[self._start].T), dtype=np.float64)
 
     def contains_exactly(self, coordinates: Floats) -> bool:
         """Decide by rational arithmetic whether a point, in coordinates of the basis, lies in K; slow."""

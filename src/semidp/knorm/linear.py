@@ -87,7 +87,7 @@ class Program:
         marginals = -found.ineqlin.marginals
         multipliers[high] += marginals[: high.sum()]
         multipliers[low] -= marginals[high.sum() :]
-        return Answer(found.x, multipliers)
+        return Answer(np.asarray(found.x), multipliers)
 
 
 def _core() -> Any:

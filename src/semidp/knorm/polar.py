@@ -91,7 +91,7 @@ class TablePolar:
             yield self._low(point, polar, self._steepest_cycles(polar)[1]), self._high(point, answer)
 
     def _start(self) -> Program:
-        """Columns: the free cells of W, then a number m for each pair of rows; rows: ``0 <= W_ij - W_kj - m_ik <= 1``."""
+        """Columns: the free cells of W, then m_ik for each pair of rows; rows: ``0 <= W_ij - W_kj - m_ik <= 1``."""
         rows, columns = self.shape
         pairs = np.arange(len(self._first))
         differences = np.zeros((len(pairs), rows))
@@ -166,7 +166,9 @@ class TablePolar:
         """Return the steepest move at a rational W, by trying all of them."""
         polar = np.full(self.shape, Fraction(0), dtype=object)
         polar[:-1, :-1] = free.reshape(self.shape[0] - 1, -1)
-        rows, columns, value = (0, 1), (0, 1), Fraction(-1)
+        rows: tuple[int, ...] = (0, 1)
+        columns: tuple[int, ...] = (0, 1)
+        value = Fraction(-1)
         for i, k in zip(self._first.tolist(), self._second.tolist(), strict=True):
             difference = polar[i] - polar[k]
             high, low = int(difference.argmax()), int(difference.argmin())

@@ -41,8 +41,8 @@ def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: 
     ...     k = max(range(2), key=lambda i: abs(w[i]))
     ...     sign = 1 if w[k] > 0 else -1
     ...     return np.array([sign * (i == k) for i in range(2)], dtype=object), abs(w[k])
-    >>> half = Fraction(1, 2)
-    >>> inside([half, half], [[1, 0], [0, 1]], steepest), inside([half, half + Fraction(1, 10**30)], [[1, 0], [0, 1]], steepest)
+    >>> half, start = Fraction(1, 2), [[1, 0], [0, 1]]
+    >>> inside([half, half], start, steepest), inside([half, half + Fraction(1, 10**30)], start, steepest)
     (True, False)
     """
     inverse = _inverse(start)

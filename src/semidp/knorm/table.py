@@ -18,6 +18,7 @@ from semidp.knorm.moments import known_moment
 from semidp.knorm.polar import MARGIN, TablePolar
 from semidp.progress import Progress, silent
 
+MOST_FREE_CELLS = 121  # beyond it a point takes long: 12 x 12 takes a tenth of a second, 3 x 61 a few seconds
 _BATCH = 1 << 18  # numbers in a batch of proposals
 _PILOT = 4200  # divided by the dimension: so many uniform points in a pilot give one percent
 
@@ -131,7 +132,7 @@ class TableBall:
         """Draw one batch from the envelope and return what passes every cheap necessary condition.
 
         On K every row and every column has N <= 1, and the N(V_i) add up to at most a. The last row is the longest,
-        so the longest of the others plus their sum is at most a: most proposals end here, before any direction is drawn.
+        so the longest of the others plus their sum is at most a: most proposals end here, before a direction is drawn.
         """
         rows, columns = self.shape
         count = _BATCH // rows
@@ -146,7 +147,7 @@ class TableBall:
         points[:, -1] = -points[:, :-1].sum(axis=1)
         length = half_l1(points[:, -1])
         points = points[(longest <= length) & (length <= room)]
-        return points[(np.abs(points).sum(axis=1) <= 2).all(axis=1)]
+        return np.asarray(points[(np.abs(points).sum(axis=1) <= 2).all(axis=1)])
 
 
 def _three_rows(points: Floats, a: int) -> Floats:

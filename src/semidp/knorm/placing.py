@@ -1,0 +1,210 @@
+"""Which ball belongs to a sensitivity space, where its points lie in the table, and the whole numbers next to them.
+
+From the public statistics alone. The balls themselves are in `closed`, `table` and `explicit`; the budget, and what is
+said to the user, in `mechanisms`.
+"""
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.knorm.closed import Ball, Floats, PairBall, RowsBall
+from semidp.knorm.explicit import ExplicitBall
+from semidp.knorm.table import TableBall
+from semidp.sensitivity import SensitivitySpace
+from semidp.sensitivity.listing import Listing
+from semidp.sensitivity.space import MatrixForm
+
+Whole = NDArray[np.int64]
+
+MOST_DIMENSIONS = 8  # of a list of moves: rejection from a cube keeps one proposal in some thousands
+MOST_MOVES = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBall(ABC):
+    """A ball and the flat positions of its coordinates in the table."""
+
+    ball: Ball
+    cells: NDArray[np.intp] = field(repr=False)
+    shape: tuple[int, ...]
+
+    def place(self, point: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Return the table that has a point's entries at its cells and zeros elsewhere."""
+        table = np.zeros(math.prod(self.shape), dtype=point.dtype)
+        table[self.cells] = point
+        return table.reshape(self.shape)
+
+    def take(self, table: Floats) -> Floats:
+        """Return the entries of a table at the cells."""
+        return np.asarray(table).ravel()[self.cells]
+
+    @abstractmethod
+    def rounded(self, point: Floats) -> Whole:
+        """Round in coordinates that are whole exactly for whole tables: post-processing, and the margins stay zero."""
+
+    @abstractmethod
+    def rounding_coefficients(self, weights: Floats) -> Floats:
+        """Return how much each rounding error counts in a weighted sum of the rounded point."""
+
+    @abstractmethod
+    def rounding_counts(self) -> Floats:
+        """Return for each coordinate the sum of squares of the coefficients of its rounding errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedMatrix(PlacedBall):
+    """A ball of matrices: whole iff the sums over leading rows and columns are.
+
+    Rounding single free cells and rebuilding the others would pile up all errors in the last cell; rounded leading sums
+    give each cell the errors of its four corners (two where only the rows are published).
+    """
+
+    both_sides: bool
+
+    def rounded(self, point: Floats) -> Whole:
+        """Round the leading sums and take differences."""
+        sums = np.cumsum(point, axis=1)
+        if self.both_sides:
+            sums = np.cumsum(sums, axis=0)
+            sums[-1] = 0.0
+        sums[:, -1] = 0.0
+        whole = np.diff(np.rint(sums), axis=1, prepend=0)
+        return (np.diff(whole, axis=0, prepend=0) if self.both_sides else whole).astype(np.int64)
+
+    def rounding_coefficients(self, weights: Floats) -> Floats:
+        """Return the differences of neighbouring weights."""
+        steps = -np.diff(weights, axis=1)
+        return -np.diff(steps, axis=0) if self.both_sides else steps
+
+    def rounding_counts(self) -> Floats:
+        """Return the number of rounded corners of each cell: four, but at the edges."""
+        rows, columns = (np.where((np.arange(n) == 0) | (np.arange(n) == n - 1), 1.0, 2.0) for n in self.cells.shape)
+        return np.outer(rows, columns) if self.both_sides else np.tile(columns, (len(rows), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedList(PlacedBall):
+    """The ball of a list of whole vectors: whole iff the coordinates in a basis of the whole points of the span are."""
+
+    def rounded(self, point: Floats) -> Whole:
+        """Round the coordinates in the lattice basis."""
+        coordinates = np.rint(self._inverse @ point.ravel()).astype(np.int64)
+        return (coordinates @ self.lattice).reshape(point.shape)
+
+    def rounding_coefficients(self, weights: Floats) -> Floats:
+        """Return the products with the lattice basis."""
+        return np.asarray(self.lattice @ weights.ravel())
+
+    def rounding_counts(self) -> Floats:
+        """Return the squared columns of the lattice basis."""
+        return np.asarray((self.lattice**2).sum(axis=0), dtype=np.float64)
+
+    @cached_property
+    def lattice(self) -> Whole:
+        """A short basis of all whole points of the span, a row for each vector."""
+        assert isinstance(self.ball, ExplicitBall)
+        return whole_points(np.asarray(self.ball.vectors, dtype=np.int64).reshape(len(self.ball.vectors), -1))
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.linalg.pinv(self.lattice.T.astype(float))
+
+
+def place_ball(space: SensitivitySpace) -> PlacedBall:
+    """Return the ball K of a space, hull(S_a) or the smallest known ball that contains it.
+
+    One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
+    Everything else by listing S_a where that is small. Levels without records take no part.
+
+    Examples
+    --------
+    >>> from semidp.invariants import Adjacency, Dataspace, Margin
+    >>> from semidp.sensitivity import sensitivity_space
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 3], [4, 0, 6]])
+    >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> place_ball(sensitivity_space(public, Adjacency(3))).ball
+    PairBall(columns=2, reach=1)
+    """
+    assert space.dataspace.n is not None
+    a = min(space.adjacency.a, space.dataspace.n)
+    form = space.matrix()
+    if form is None or (form.columns_published and min(form.cells.shape) > 2 and a > 3):
+        return _listed(space)
+    return _matrix(space, form, a)
+
+
+def _matrix(space: SensitivitySpace, form: MatrixForm, a: int) -> PlacedBall:
+    cells = form.cells
+    if not form.columns_published:
+        totals = np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).astype(np.int64)
+        rows = RowsBall(tuple(totals.tolist()), cells.shape[1], a)
+        return PlacedMatrix(rows, cells, space.shape, both_sides=False)
+    if cells.shape[0] > cells.shape[1]:
+        cells = cells.T
+    if len(cells) == 2:
+        smallest = int(np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).min())
+        return PlacedMatrix(PairBall(cells.shape[1], min(a // 2, smallest)), cells, space.shape, both_sides=True)
+    return PlacedMatrix(TableBall(len(cells), cells.shape[1], min(a, 3)), cells, space.shape, both_sides=True)
+
+
+def _listed(space: SensitivitySpace) -> PlacedBall:
+    """The ball of all moves, on the cells that some move touches."""
+    if space.dimension > MOST_DIMENSIONS:
+        raise Refused(
+            f"k-norm serves these margins for at most {MOST_DIMENSIONS} free cells and the table has "
+            f"{space.dimension}: use laplace, which costs about a quarter more where both are known"
+        )
+    moves = np.array(list(itertools.islice(space.moves(), MOST_MOVES + 1))).reshape(-1, math.prod(space.shape))
+    if len(moves) > MOST_MOVES:
+        raise Refused(f"k-norm serves these margins for at most {MOST_MOVES:,} moves, and there are more: use laplace")
+    cells = np.flatnonzero(moves.any(axis=0))
+    ball = ExplicitBall(moves[:, cells])
+    if ball.dimension < space.dimension:
+        _check_reach(space, ball, cells)
+    return PlacedList(ball, cells, space.shape)
+
+
+def _check_reach(space: SensitivitySpace, ball: ExplicitBall, cells: NDArray[np.intp]) -> None:
+    """Refuse where noise in the span of S_a would leave exact something that the public statistics do not fix."""
+    schema = space.dataspace.schema
+    assert schema is not None
+    listing = Listing.of(space.dataspace, schema.axes(space.schema.names))
+    if listing is not None:
+        differences = (listing.released - listing.released[0]).reshape(len(listing.released), -1)
+        outside = differences.copy()
+        outside[:, cells] = 0
+        inner = differences[:, cells].astype(float)
+        if not outside.any() and np.allclose(inner @ ball.projection, inner, atol=1e-9):
+            return
+    raise Refused(
+        f"the moves of a = {space.adjacency.a} records do not connect all tables with these margins, so that k-norm "
+        "would publish exactly what separates them: use laplace, or give a larger a"
+    )
+
+
+def whole_points(vectors: Whole) -> Whole:
+    """Return a short basis of the whole points in the span of whole vectors.
+
+    The span is the kernel of whole equations E; the rows of a Hermite form of [Eᵀ | I] that are zero on the left are a
+    basis of its whole points, which lattice reduction then shortens.
+
+    >>> whole_points(np.array([[2, 0, -2], [0, 2, -2]])).tolist()
+    [[1, 0, -1], [0, 1, -1]]
+    """
+    from flint import fmpz_mat
+
+    size = vectors.shape[1]
+    null, nullity = fmpz_mat(vectors.tolist()).nullspace()
+    equations = [[int(null[i, j]) for j in range(nullity)] for i in range(size)]
+    stacked = fmpz_mat([[*row, *(int(i == k) for k in range(size))] for i, row in enumerate(equations)]).hnf()
+    basis = [[int(stacked[i, nullity + k]) for k in range(size)] for i in range(nullity, size)]
+    reduced = fmpz_mat(basis).lll()
+    return np.array([[int(reduced[i, k]) for k in range(size)] for i in range(size - nullity)], dtype=np.int64)

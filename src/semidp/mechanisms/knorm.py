@@ -1,0 +1,132 @@
+"""The optimal K-norm mechanism, K = hull(S_a), for pure budgets.
+
+Real-valued by nature, so that its claim is one of ideal arithmetic; what it releases are whole numbers with every
+published total exact. The ball and its uniform points live in `semidp.knorm`.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import Refused
+from semidp.exact import up
+from semidp.knorm import MOST_FREE_CELLS, PlacedBall, TableBall, knorm_noise, noise_moment, place_ball
+from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request, check_scale
+from semidp.mechanisms.laplace import LaplaceMechanism
+from semidp.noise import Randomness, generator
+from semidp.progress import Progress, silent
+from semidp.sensitivity import SensitivitySpace
+from semidp.tradeoff import Budget, Tradeoff, approximate
+
+_ROUNDING = 1 / 12  # the variance of a rounding error; less where the noise itself is small
+
+
+@dataclass(frozen=True, eq=False)
+class KNormMechanism(Mechanism):
+    """Noise of density ``∝ exp(-ε ‖v‖_K)`` on the span of S_a, K = hull(S_a): pure ε (Cho and Awan, Algorithm 3).
+
+    ``v = r U`` with U uniform in K and ``r ~ Gamma(s + 1, rate ε)``, s = rank(S_a). The noise is rounded to whole
+    numbers in coordinates of the tables with zero margins, which is post-processing since every table of D_t is whole
+    there. All errors are known before anything is drawn: constants of the ball, or a pilot that sees no data, plus the
+    variance of the rounding.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space of the table.
+    epsilon
+        ε, exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.noise import SeededRandomness
+    >>> space, table = two_way()
+    >>> mechanism = KNormMechanism.calibrate(space, Budget.pure(1))
+    >>> round(mechanism.expected_l2, 3), mechanism.claim
+    (4.546, 'ideal')
+    >>> noisy = mechanism.apply(table, SeededRandomness(1)).noisy
+    >>> (noisy.sum(axis=0) == table.counts.sum(axis=0)).all() and (noisy.sum(axis=1) == table.counts.sum(axis=1)).all()
+    np.True_
+    """
+
+    epsilon: Fraction
+    progress: Progress = silent
+
+    name: ClassVar[str] = "k-norm"
+    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    claim: ClassVar[Claim] = "ideal"
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget, progress: Progress = silent) -> Self:
+        """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too long to draw."""
+        check_request(cls, space, budget)
+        assert budget.epsilon is not None
+        check_scale(1 / budget.epsilon**2)
+        mechanism = cls(space, budget.epsilon, progress)
+        ball = mechanism.placed.ball
+        if isinstance(ball, TableBall) and ball.dimension > MOST_FREE_CELLS:
+            laplace = LaplaceMechanism.calibrate(space, budget)
+            raise Refused(
+                f"k-norm draws two-way tables of at most {MOST_FREE_CELLS} free cells and this one has "
+                f"{ball.dimension}: use laplace, with an expected loss of {laplace.expected_l2:.4g} where k-norm would "
+                f"have about {mechanism.expected_l2:.4g}"
+            )
+        return mechanism
+
+    @cached_property
+    def placed(self) -> PlacedBall:
+        """The ball K and its place in the table."""
+        return place_ball(self.space)
+
+    @property
+    def scale(self) -> float:
+        """1/ε, rounded up."""
+        return up(1 / self.epsilon)
+
+    @property
+    def variance(self) -> float:
+        """The expected squared loss for each free direction of the table."""
+        total = noise_moment(self.placed.ball, self.epsilon) + _ROUNDING * float(self.placed.rounding_counts().sum())
+        return total / self.space.dimension
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε, in ideal arithmetic."""
+        return approximate(self.epsilon)
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each cell."""
+        noise = self._gain * self.placed.ball.variances()
+        return np.sqrt(self.placed.place(noise + _ROUNDING * self.placed.rounding_counts()).astype(np.float64))
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of cells."""
+        inner = self.placed.take(cell_weights(weights, self.space))
+        rounding = (self.placed.rounding_coefficients(inner) ** 2).sum()
+        return math.sqrt(self._gain * self.placed.ball.spread(inner) + _ROUNDING * float(rounding))
+
+    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw whole noise with zero margins."""
+        return np.asarray(self.noises(1, randomness)[0])
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw whole noise with zero margins, `count` times."""
+        drawn = knorm_noise(self.placed.ball, self.epsilon, count, generator(randomness), self.progress)
+        tables = [self.placed.place(self.placed.rounded(point)) for point in drawn]
+        return np.stack(tables).astype(np.int64)
+
+    def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the noisy table as it is: its totals are exact already."""
+        return noisy.astype(np.float64)
+
+    @property
+    def _gain(self) -> float:
+        """``E r²``: what turns moments of the uniform point into those of the noise."""
+        s = self.placed.ball.dimension
+        return (s + 1) * (s + 2) * self.scale**2
