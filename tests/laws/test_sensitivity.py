@@ -327,6 +327,20 @@ def test_a_fixed_table_is_published_exactly(margins: tuple[str, ...]) -> None:
     assert space.worst_move() is None
 
 
+@pytest.mark.parametrize("margins", [(), ("A",), ("A", "B"), ("AB",)])
+def test_an_empty_table_is_published_exactly(margins: tuple[str, ...]) -> None:
+    space = sensitivity_space(space_of(np.zeros((2, 3), dtype=int), *margins), Adjacency(0))
+    assert space.is_zero
+    assert space.dimension == 0
+    assert not space.fixed_part().any()
+
+
+def test_one_record_with_a_free_feature_moves_alone() -> None:
+    space = sensitivity_space(space_of([[1, 0, 0], [0, 0, 0]], "A"), Adjacency(1))
+    assert norms(space) == (2, 2, 1)
+    assert space.dimension == 2
+
+
 def test_a_triangle_that_allows_one_table_is_published_exactly() -> None:
     counts = np.zeros((2, 2, 2), dtype=int)
     counts[0, 0, 0] = counts[0, 1, 1] = counts[1, 0, 1] = 2

@@ -18,7 +18,14 @@ _FRONTIER = 8_000_000  # margin cells times partial tables held at once; beyond 
 
 
 def cells(dataspace: Dataspace) -> NDArray[np.intp]:
-    """Return the flat positions of the cells that can be positive: possible, and no published margin empty there."""
+    """Return the flat positions of the cells that can be positive: possible, and no published margin empty there.
+
+    >>> from semidp.invariants import Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 1], [2, 0, 1]])
+    >>> cells(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    array([0, 2, 3, 5])
+    """
     if dataspace.schema is None:
         raise InputError("a dataspace that is only described cannot be enumerated")
     schema = dataspace.schema
@@ -73,7 +80,13 @@ def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | 
 
 
 def tables(dataspace: Dataspace) -> Iterator[NDArray[np.int64]]:
-    """Iterate over the tables of a small dataspace, as arrays of the schema's shape."""
+    """Iterate over the tables of a small dataspace, as arrays of the schema's shape.
+
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [1, 1]), [])
+    >>> [table.tolist() for table in tables(space)]
+    [[0, 2], [1, 1], [2, 0]]
+    """
     listed = fiber(dataspace)
     if listed is None:
         raise InputError(f"this dataspace has too many tables to list: at most {MOST_TABLES:,} are")
@@ -86,7 +99,14 @@ def tables(dataspace: Dataspace) -> Iterator[NDArray[np.int64]]:
 
 
 def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Iterate over the datasets of a small dataspace: labelled records, each the names of its levels."""
+    """Iterate over the datasets of a small dataspace: labelled records, each the names of its levels.
+
+    >>> from semidp.invariants import Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [1, 1]), [Margin("sex")])
+    >>> list(datasets(space))
+    [(('f',), ('m',)), (('m',), ('f',))]
+    """
     assert dataspace.schema is not None
     for table in tables(dataspace):
         records = [

@@ -87,7 +87,15 @@ class Slices:
 
 
 def a_record(structure: Structure, chosen: Iterable[tuple[Axes, int]] = ()) -> Record:
-    """Return a record that can occur, with the chosen (flat) levels of some groups of features."""
+    """Return a record that can occur, with the chosen (flat) levels of some groups of features.
+
+    >>> from semidp.invariants import Dataspace, Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]])
+    >>> structure = Structure.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> a_record(structure), a_record(structure, [((0,), 1)])
+    ((0, 1), (1, 1))
+    """
     shape = structure.schema.shape
     record = [0] * len(shape)
     for margin in structure.margins:
@@ -103,7 +111,14 @@ def a_record(structure: Structure, chosen: Iterable[tuple[Axes, int]] = ()) -> R
 
 
 def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]:
-    """Iterate over the levels that the unpublished features may take beside a record's published ones."""
+    """Iterate over the levels that the unpublished features may take beside a record's published ones.
+
+    >>> from semidp.invariants import Dataspace, Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]])
+    >>> list(completions(Structure.of(Dataspace.of(table, [Margin("sex")])), (1, 0)))
+    [(0,), (1,), (2,)]
+    """
     possible = structure.schema.possible
     if possible is None:
         yield from np.ndindex(*(structure.schema.shape[axis] for axis in structure.unpublished))
@@ -114,7 +129,13 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
 
 
 def free_witness(structure: Structure) -> Witness | None:
-    """Return a record that can change on its own where every published feature has one level, or None."""
+    """Return a record that can change on its own where every published feature has one level, or None.
+
+    >>> from semidp.invariants import Dataspace
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> print(free_witness(Structure.of(Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), []))))
+    (f) → (m) needs no other record
+    """
     start = a_record(structure)
     for levels in completions(structure, start):
         record = list(start)

@@ -165,6 +165,12 @@ def determined_axes(schema: Schema) -> dict[int, set[int]]:
     """Return, for each feature, those that it determines by declared structural zeros (a county its state).
 
     Only zeros that name exactly two features count, and each level must leave exactly one level of the other.
+
+    >>> from semidp.tables import Feature, StructuralZero
+    >>> zeros = [{"county": "c", "state": "s"}, {"county": ["a", "b"], "state": "t"}]
+    >>> schema = Schema([Feature("state", "st"), Feature("county", "abc")], [StructuralZero.of(zero) for zero in zeros])
+    >>> determined_axes(schema)
+    {1: {0}}
     """
     pairs: dict[tuple[int, int], NDArray[np.bool_]] = {}
     for zero in schema.structural_zeros:

@@ -1,7 +1,7 @@
 """Certified upper bounds for the norms of any table with zero published margins.
 
 They need only the pattern of published margins and a, never the counts; proofs in docs/errata.md. Norms that are
-exact because a table attains them are found in `patterns` and `enumeration`.
+exact because a table attains them are found in `patterns` and `listing`.
 """
 
 import math

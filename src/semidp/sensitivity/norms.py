@@ -128,7 +128,16 @@ class Question:
 
 
 def find_norms(question: Question, a: int) -> Found:
-    """Return the norms of S_a of a released table, exact where possible."""
+    """Return the norms of S_a of a released table, exact where possible.
+
+    >>> from semidp.invariants import Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
+    >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> found = find_norms(Question.of(public, (0, 1)), 3)
+    >>> found.norms, found.exact, found.method
+    (Norms(l1=4, l2_squared=4, linf=1), True, 'record patterns')
+    """
     structure = question.structure
     a = min(a, structure.n)
     margins = [margin.axes for margin in question.visible]

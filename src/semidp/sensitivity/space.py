@@ -81,7 +81,21 @@ class MatrixForm:
 
 @dataclass(frozen=True)
 class SensitivitySpace:
-    """S_a of a table of counts; build it with `sensitivity_space`."""
+    """S_a of a table of counts; build it with `sensitivity_space`.
+
+    Examples
+    --------
+    >>> from semidp.invariants import Margin
+    >>> from semidp.tables import Feature, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
+    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3))
+    >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
+    (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
+    >>> len(list(space.moves())), space.two_way()
+    (6, ((0,), (1,)))
+    >>> bool(np.allclose(space.project(table.counts) + space.fixed_part(), table.counts))
+    True
+    """
 
     dataspace: Dataspace
     adjacency: Adjacency
