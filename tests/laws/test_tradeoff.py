@@ -142,7 +142,7 @@ def test_epsilon_and_delta_are_inverse(f: Tradeoff, delta: str) -> None:
     if math.isinf(epsilon):
         assert f.delta(10**4) > Fraction(delta)
         return
-    assert f.delta(epsilon) <= Fraction(delta)
+    assert f.delta(epsilon) <= up(Fraction(delta))
     if epsilon > 1e-6:
         assert f.delta(epsilon * (1 - 1e-6)) > float(Fraction(delta)) * (1 - 1e-4)
 

@@ -10,20 +10,26 @@ from fractions import Fraction
 
 from semidp.errors import InputError
 from semidp.exact import Number
-from semidp.tradeoff import ZCDP, Approximate, Gaussian, approximate, gaussian, zcdp
+from semidp.tradeoff import Approximate, Gaussian, approximate, gaussian, zcdp
 from semidp.tradeoff.balls import above, ball, least, sharp
-from semidp.tradeoff.base import group_size, nonnegative, proportion, pure_rho
+from semidp.tradeoff.base import group_size, nonnegative, proportion, pure_rho, read_up
 
 
 def zcdp_epsilon(rho: Number, delta: Number) -> float:
     """Return the epsilon at which rho-zCDP implies (epsilon, delta)-DP, by the tight conversion, rounded up.
 
-    ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) + ln(1 - 1/x)`` (Canonne, Kamath and Steinke 2020).
+    ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) + ln(1 - 1/x)`` (Canonne, Kamath and Steinke 2020). For deltas
+    near 1 the curve ``zcdp(rho)`` gives a little more.
 
     >>> round(zcdp_epsilon("2.56", "1e-10"), 4), round(zcdp_epsilon("10.24", "1e-10"), 4)
     (17.1583, 39.8226)
     """
-    return zcdp(rho).epsilon(delta)
+    curve, target = zcdp(rho), proportion(delta, "delta")
+    if curve.is_trivial or target == 1:
+        return 0.0
+    if target == 0:
+        return math.inf
+    return read_up(least(lambda epsilon: curve.conversion(Fraction(epsilon)) <= target))
 
 
 def zcdp_epsilon_paper(rho: Number, delta: Number) -> float:
@@ -36,7 +42,7 @@ def zcdp_epsilon_paper(rho: Number, delta: Number) -> float:
     if r == 0:
         return 0.0
     if d == 0:
-        return float("inf")
+        return math.inf
     return above(sharp(lambda: ball(r) + 2 * (ball(r) * ball(1 / d).log()).sqrt()))
 
 
@@ -46,7 +52,8 @@ def zcdp_delta(rho: Number, epsilon: Number) -> float:
     >>> zcdp_delta("2.56", zcdp_epsilon("2.56", "1e-10")) <= 1e-10
     True
     """
-    return zcdp(rho).delta(epsilon)
+    curve, e = zcdp(rho), nonnegative(epsilon, "epsilon")
+    return 0.0 if curve.is_trivial else curve.conversion(e)
 
 
 def gdp_epsilon(mu: Number, delta: Number) -> float:
@@ -117,7 +124,7 @@ def largest_rho(epsilon: Number, delta: Number) -> Fraction:
     (0.03056, True)
     """
     target = _below_one(delta)
-    return _largest(lambda rho: ZCDP(rho).delta(epsilon) <= target)
+    return _largest(lambda rho: zcdp_delta(rho, epsilon) <= target)
 
 
 def zcdp_group(rho: Number, k: int) -> Fraction:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import fft
+import scipy
 
 from semidp.tradeoff.base import ROUNDOFF, Floats
 
@@ -166,8 +166,8 @@ def _without_peaks(x: Floats) -> tuple[Floats, list[int]]:
 def _transform(x: Floats, y: Floats) -> tuple[Floats, float]:
     """Return the convolution of `x` and `y` by Fourier transform, and a bound on its error in the l1 norm."""
     length = len(x) + len(y) - 1
-    size = fft.next_fast_len(length, real=True)
-    masses: Floats = fft.irfft(fft.rfft(x, size) * fft.rfft(y, size), size)[:length]
+    size = scipy.fft.next_fast_len(length, real=True)
+    masses: Floats = scipy.fft.irfft(scipy.fft.rfft(x, size) * scipy.fft.rfft(y, size), size)[:length]
     norms = _norm(x) * float(y.sum()) + _norm(y) * float(x.sum()) + _norm(masses)
     return np.maximum(masses, 0.0), math.sqrt(size) * 4 * ROUNDOFF * math.log2(size) * norms
 

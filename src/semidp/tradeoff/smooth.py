@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from semidp.exact import Number, down, plain, sqrt_up, up
 from semidp.tradeoff.balls import Ball, above, ball, sharp
@@ -57,11 +57,11 @@ class Gaussian(Tradeoff):
 
     def __call__(self, alpha: npt.ArrayLike) -> Any:
         a = probabilities(alpha)
-        z = special.ndtri(a) - up(self.mu)
+        z = scipy.special.ndtri(a) - up(self.mu)
         # ndtri and ndtr err by a few units; an error dz in z multiplies a tail by exp(|z| dz)
         margin = 16 * ROUNDOFF * (2 + np.where(np.isfinite(z), z, 0.0) ** 2)
-        upper = np.nextafter(1 - special.ndtr(-z) * (1 + margin), 0.0)
-        values = np.where(a == 1, 1.0, np.where(z < 0, special.ndtr(z) * (1 - margin), upper))
+        upper = np.nextafter(1 - scipy.special.ndtr(-z) * (1 + margin), 0.0)
+        values = np.where(a == 1, 1.0, np.where(z < 0, scipy.special.ndtr(z) * (1 - margin), upper))
         return like(np.clip(values, 0.0, a), alpha)
 
     def group(self, k: int) -> "Gaussian":
@@ -105,11 +105,11 @@ class Gaussian(Tradeoff):
         if mu == 0:
             return np.zeros(epsilons.shape)
         z = epsilons / mu - mu / 2
-        first, second = special.ndtr(-z), np.exp(epsilons + special.log_ndtr(-z - mu))
+        first, second = scipy.special.ndtr(-z), np.exp(epsilons + scipy.special.log_ndtr(-z - mu))
         deltas = (first - second) + 32 * ROUNDOFF * (1 + z**2) * first
         far = z > 0  # both terms share the factor phi(z); without it they cancel less
         y = z[far]
-        mills = [np.sqrt(np.pi / 2) * special.erfcx(x / np.sqrt(2)) for x in (y, y + mu)]
+        mills = [np.sqrt(np.pi / 2) * scipy.special.erfcx(x / np.sqrt(2)) for x in (y, y + mu)]
         density = np.exp(-(y**2) / 2) / np.sqrt(2 * np.pi) * (1 + 8 * ROUNDOFF * (1 + y**2))
         deltas[far] = density * (mills[0] * (1 + 16 * ROUNDOFF) - mills[1] * (1 - 16 * ROUNDOFF))
         return np.clip(np.nextafter(deltas, np.inf), 0.0, 1.0)
@@ -157,10 +157,15 @@ class ZCDP(Tradeoff):
 
     def delta(self, epsilon: Number) -> float:
         e = nonnegative(epsilon, "epsilon")
-        return 0.0 if self.is_trivial else min(self._converted(e), self._kink.delta(e))
+        return 0.0 if self.is_trivial else min(self.conversion(e), self._kink.delta(e))
 
-    def _converted(self, e: Fraction) -> float:
-        """The tight conversion, rounded up."""
+    def conversion(self, epsilon: Number) -> float:
+        """Return the delta of the tight conversion alone, rounded up: at least `delta`, and equal beyond the kink.
+
+        >>> ZCDP(Fraction(1)).conversion(4) == ZCDP(Fraction(1)).delta(4)
+        True
+        """
+        e = nonnegative(epsilon, "epsilon")
         x = 1 + Fraction(_best_order(down(self.rho), down(e)))
 
         # any x > 1 gives a valid bound; the search above only makes it a good one
@@ -182,7 +187,7 @@ class ZCDP(Tradeoff):
             x = (low + high) / 2
             low, high = (low, x) if math.exp(-rho * x * x) < -math.expm1(-rho * (x - 1) ** 2) else (x, high)
         epsilon = Fraction(max((2 * high - 1) * rho + math.log1p(-1 / high), 0.0)) if high > 1 else Fraction(0)
-        return Approximate(epsilon, Fraction(self._converted(epsilon)))
+        return Approximate(epsilon, Fraction(self.conversion(epsilon)))
 
     def compare(self, other: Tradeoff) -> Order:
         if isinstance(other, ZCDP):
@@ -284,7 +289,7 @@ def _best_order(rho: float, epsilon: float) -> float:
     """Return x - 1 for the order x > 1 with ``(2x - 1) rho + ln(1 - 1/x) = epsilon``; the left side is increasing."""
     if rho == 0:
         return 1.0
-    low, high = -700.0, math.log(epsilon / rho + 2) + 2  # of ln(x - 1)
+    low, high = -700.0, math.log(epsilon / (2 * rho) + 1 / math.sqrt(rho)) + 1  # of ln(x - 1)
     for _ in range(64):
         middle = (low + high) / 2
         y = math.exp(middle)

@@ -1,0 +1,211 @@
+"""Conversions against 50-digit references: never more private than the truth, and within 1e-6 of it."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semidp.accounting import (
+    Renyi,
+    approximate_group,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_group,
+    gdp_to_zcdp,
+    largest_mu,
+    largest_rho,
+    pure_to_gdp,
+    pure_to_zcdp,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_epsilon_paper,
+    zcdp_group,
+)
+from semidp.errors import InputError, Refused
+from semidp.tradeoff import Order, approximate, gaussian, zcdp
+
+mpmath.mp.dps = 50
+CLOSE = mpmath.mpf("1e-6")
+
+strengths = st.fractions(Fraction(1, 1000), 20, max_denominator=1000).filter(lambda x: x > 0)
+epsilons = st.fractions(0, 30, max_denominator=100)
+deltas = st.integers(1, 40).map(lambda power: Fraction(1, 10**power))
+few = settings(max_examples=40, deadline=None)
+
+
+def big(x: Fraction) -> mpmath.mpf:
+    return mpmath.mpf(x.numerator) / x.denominator
+
+
+def safe(claim: float, truth: mpmath.mpf) -> None:
+    """A claim is at least the truth and at most 1e-6 more; the smallest float stands for anything smaller."""
+    assert claim >= truth
+    assert claim <= truth * (1 + CLOSE) or claim <= math.ulp(0.0)
+
+
+def reference_gdp_delta(mu: mpmath.mpf, epsilon: mpmath.mpf) -> mpmath.mpf:
+    with mpmath.workdps(120):
+        return +(mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu))
+
+
+def reference_zcdp(rho: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    """Minimise the conversion over x by golden section on ln(x - 1), where it has one minimum."""
+
+    def at(t: mpmath.mpf) -> mpmath.mpf:
+        x = 1 + mpmath.exp(t)
+        return rho * x + mpmath.log(1 / (x * delta)) / (x - 1) + mpmath.log(1 - 1 / x)
+
+    low, high = mpmath.mpf(-20), mpmath.mpf(25)
+    ratio = (mpmath.sqrt(5) - 1) / 2
+    for _ in range(150):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, right) if at(left) < at(right) else (left, high)
+    return at((low + high) / 2)
+
+
+def root(f: Callable[[mpmath.mpf], mpmath.mpf], low: mpmath.mpf, high: mpmath.mpf) -> mpmath.mpf:
+    """Where a falling function crosses 0."""
+    for _ in range(160):
+        middle = (low + high) / 2
+        low, high = (middle, high) if f(middle) > 0 else (low, middle)
+    return high
+
+
+def test_the_census_numbers() -> None:
+    assert round(zcdp_epsilon("2.56", "1e-10"), 4) == 17.1583
+    assert round(zcdp_epsilon("10.24", "1e-10"), 4) == 39.8226
+    assert round(zcdp_epsilon_paper("2.56", "1e-10"), 5) == 17.91528
+    assert round(zcdp_epsilon_paper("10.24", "1e-10"), 5) == 40.95057
+    assert zcdp_group("2.56", 2) == Fraction("10.24")
+
+
+@given(strengths, deltas)
+@few
+def test_zcdp_to_approximate(rho: Fraction, delta: Fraction) -> None:
+    truth = reference_zcdp(big(rho), big(delta))
+    claim = zcdp_epsilon(rho, delta)
+    safe(claim, max(truth, mpmath.mpf(0)))
+    assert zcdp(rho).epsilon(delta) <= claim <= zcdp_epsilon_paper(rho, delta)
+    assert zcdp_delta(rho, claim) <= delta
+
+
+@given(strengths, deltas)
+@few
+def test_the_formula_of_the_paper(rho: Fraction, delta: Fraction) -> None:
+    safe(zcdp_epsilon_paper(rho, delta), big(rho) + 2 * mpmath.sqrt(big(rho) * mpmath.log(1 / big(delta))))
+
+
+@given(strengths, epsilons)
+@few
+def test_gdp_profile(mu: Fraction, epsilon: Fraction) -> None:
+    safe(gdp_delta(mu, epsilon), reference_gdp_delta(big(mu), big(epsilon)))
+
+
+@given(strengths, deltas)
+@few
+def test_gdp_to_approximate(mu: Fraction, delta: Fraction) -> None:
+    claim = gdp_epsilon(mu, delta)
+    high = big(mu) * (big(mu) + 2 * mpmath.sqrt(mpmath.log(1 / big(delta))) + 2)
+    with mpmath.workdps(80):
+        truth = root(lambda e: reference_gdp_delta(big(mu), e) - big(delta), mpmath.mpf(0), high)
+    if claim > 0:
+        assert claim >= truth * (1 - mpmath.mpf("1e-40"))
+        assert claim <= truth * (1 + CLOSE)
+
+
+@given(st.fractions(Fraction(1, 10), 10, max_denominator=20), deltas)
+@settings(max_examples=15, deadline=None)
+def test_the_largest_parameters_for_a_target(epsilon: Fraction, delta: Fraction) -> None:
+    for found, profile in ((largest_mu(epsilon, delta), gdp_delta), (largest_rho(epsilon, delta), zcdp_delta)):
+        assert profile(found, epsilon) <= delta
+        assert profile(found * (1 + Fraction(1, 10**6)), epsilon) > delta
+
+
+@given(st.fractions(Fraction(1, 100), 40, max_denominator=100).filter(lambda x: x > 0))
+@few
+def test_pure_to_gdp(epsilon: Fraction) -> None:
+    mu = pure_to_gdp(epsilon)
+    truth = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(big(epsilon) / 2))
+    safe(float(mu), truth)
+
+
+def test_what_pure_implies_is_implied() -> None:
+    for epsilon in ("0.1", "1", "4"):
+        assert approximate(epsilon).compare(gaussian(pure_to_gdp(epsilon))) is Order.STRONGER
+        tight = Fraction(epsilon) * Fraction(math.tanh(float(epsilon) / 2))  # Bun and Steinke's exact constant
+        assert pure_to_zcdp(epsilon) >= tight
+    assert gdp_to_zcdp("1/3") == Fraction(1, 18)
+
+
+@given(strengths, epsilons)
+@few
+def test_renyi_of_zcdp_is_never_tighter_than_zcdp(rho: Fraction, epsilon: Fraction) -> None:
+    curve = Renyi.zcdp(rho, orders=["1.5", 2, 4, 16])
+    assert curve.delta(epsilon) >= zcdp_delta(rho, epsilon)
+    for order, value in zip(curve.orders, curve.values, strict=True):
+        bound = mpmath.exp((big(order) - 1) * (big(value - epsilon) + mpmath.log(1 - 1 / big(order)))) / big(order)
+        single = Renyi((order,), (value,)).delta(epsilon)
+        safe(single, min(bound, mpmath.mpf(1)))
+
+
+@given(strengths, deltas)
+@few
+def test_renyi_epsilon(value: Fraction, delta: Fraction) -> None:
+    order = Fraction(3)
+    truth = big(value) + mpmath.log(1 / (3 * big(delta))) / 2 + mpmath.log(mpmath.mpf(2) / 3)
+    safe(Renyi((order,), (value,)).epsilon(delta), max(truth, mpmath.mpf(0)))
+
+
+@given(strengths)
+@few
+def test_renyi_of_pure(epsilon: Fraction) -> None:
+    curve = Renyi.pure(epsilon, orders=["1.1", 2, 8])
+    for order, value in zip(curve.orders, curve.values, strict=True):
+        e, o = big(epsilon), big(order)
+        truth = mpmath.log((mpmath.exp(o * e) + mpmath.exp((1 - o) * e)) / (1 + mpmath.exp(e))) / (o - 1)
+        assert truth <= big(value) <= truth * (1 + CLOSE)
+        assert value <= epsilon
+
+
+def test_renyi_groups_and_sums() -> None:
+    curve = Renyi((Fraction(8),), (Fraction(1),))
+    assert curve.group(1) == curve
+    assert curve.group(2) == Renyi((Fraction(4),), (Fraction(3),))
+    assert curve.group(4) == Renyi((Fraction(2),), (Fraction(9),))
+    with pytest.raises(Refused, match="orders of at least 16"):
+        curve.group(8)
+    assert Renyi.zcdp(1).compose(Renyi.zcdp(2), Renyi.gdp(2)) == Renyi.zcdp(5)
+    with pytest.raises(InputError, match="share none"):
+        curve.compose(Renyi((Fraction(3),), (Fraction(1),)))
+
+
+def test_groups() -> None:
+    assert gdp_group("1/2", 3) == Fraction(3, 2)
+    epsilon, delta = approximate_group("1/2", "1e-6", 3)
+    truth = mpmath.mpf(10) ** -6 * (mpmath.exp(mpmath.mpf("1.5")) - 1) / (mpmath.exp(mpmath.mpf("0.5")) - 1)
+    assert epsilon == Fraction(3, 2)
+    safe(delta, truth)
+    assert approximate_group(0, "1/4", 3) == (0, 0.75)
+    assert approximate_group(5, "1/2", 9)[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: zcdp_epsilon(-1, "1e-6"),
+        lambda: zcdp_epsilon(1, 2),
+        lambda: gdp_delta("nan", 1),
+        lambda: largest_mu(1, 1),
+        lambda: Renyi((), ()),
+        lambda: Renyi((Fraction(1),), (Fraction(1),)),
+        lambda: Renyi.zcdp(1, orders=[1]),
+        lambda: pure_to_gdp(-1),
+    ],
+)
+def test_bad_input_is_refused(wrong: Callable[[], object]) -> None:
+    with pytest.raises(InputError):
+        wrong()
