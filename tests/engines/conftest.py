@@ -163,7 +163,7 @@ def postgres_address() -> str:
 
 
 @pytest.fixture(scope="session")
-def spark_session() -> Iterator[Any]:
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A local Spark cluster of two workers' worth of threads."""
     from pyspark.sql import SparkSession
 
@@ -174,6 +174,7 @@ def spark_session() -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def test_spark_logs_no_value(
 
 
 @quiet_spark
-def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path) -> None:
+def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """In a process of its own: a session that was opened for the address ends with the source."""
     import subprocess
     import sys
@@ -164,15 +165,35 @@ def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table({"sex": ["f", "m", "f"]}), tmp_path / "people.parquet")
     code = f"""
 from semidp.engines import open_source
+from semidp.errors import InputError
 from semidp.tables import Feature, Schema
+try:
+    open_source("spark://local", table="nobody")
+except InputError as error:
+    print(error)
 with open_source("spark://local", table={str(tmp_path / "people.parquet")!r}) as source:
     print(source.counts(Schema((Feature("sex", ("f", "m")),))).counts.tolist())
 from pyspark.sql import SparkSession
 print(SparkSession.getActiveSession())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.split("\n")[:2] == ["[2, 1]", "None"]
+    scrap = tmp_path_factory.mktemp("scrap")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(scrap)},
+    )
+    missing, counts, session = done.stdout.splitlines()
+    assert missing == "there is no table 'nobody' in this database; it has no tables"
+    assert (counts, session) == ("[2, 1]", "None")
     assert [path.name for path in tmp_path.iterdir()] == ["people.parquet"]
+    for _ in range(100):  # Spark removes what it spilled a moment after the process has ended
+        if not list(scrap.iterdir()):
+            break
+        time.sleep(0.1)
+    assert not list(scrap.iterdir())
 
 
 def _parts(address: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -198,12 +199,16 @@ def _spark(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
     local = parts.netloc == "local"
     builder = SparkSession.builder.master("local[*]" if local else f"spark://{parts.netloc}").appName("semidp")
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
-    if local:
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    return ibis.pyspark.connect(session), session.stop
+    with contextlib.ExitStack() as stack:
+        if local:  # Spark makes a warehouse in the working folder otherwise, and listens on every interface
+            warehouse = stack.enter_context(TemporaryDirectory(prefix=".semidp-", ignore_cleanup_errors=True))
+            settings |= {"spark.sql.warehouse.dir": warehouse}
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        stack.callback(session.stop)
+        return ibis.pyspark.connect(session), stack.pop_all().close
 
 
 def _table(connection: Any, parts: SplitResult, name: str) -> Any:
@@ -213,8 +218,10 @@ def _table(connection: Any, parts: SplitResult, name: str) -> Any:
     for found in (lambda: connection.table(name), lambda: connection.table(last, database=place)):
         with contextlib.suppress(InputError):
             return _hushed(found, InputError("no such table"))
-    there: list[str] = _hushed(connection.list_tables, InputError(f"there is no table {name!r} in this database"))
-    raise InputError(f"there is no table {name!r} in this database; the tables are {', '.join(sorted(there))}")
+    none = InputError(f"there is no table {name!r} in this database")
+    there: list[str] = sorted(_hushed(connection.list_tables, none))
+    legal = f"the tables are {', '.join(there)}" if there else "it has no tables"
+    raise InputError(f"{none}; {legal}")
 
 
 def _kept(table: Any, where: str | None) -> Any:
