@@ -45,8 +45,8 @@ def test_import_touches_nothing_heavy() -> None:
 
 
 def test_import_takes_under_half_a_second() -> None:
-    def best(code: str) -> float:
-        timed = f"import time; start = time.perf_counter(); {code}; print(time.perf_counter() - start)"
+    def best(code: str) -> float:  # processor time, so that a busy machine does not decide
+        timed = f"import time; start = time.process_time(); {code}; print(time.process_time() - start)"
         runs = [subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True) for _ in range(5)]
         return min(float(run.stdout) for run in runs)
 

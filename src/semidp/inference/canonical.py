@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 
 from semidp.errors import InputError, Refused
 from semidp.noise.balls import LazyUniform, ball, precision
@@ -212,10 +212,10 @@ class Normal(CanonicalNoise):
         return self.sensitivity * self._sigma
 
     def _lower(self, x: Floats) -> Floats:
-        return np.asarray(ndtr(x / self._sigma))
+        return np.asarray(scipy.special.ndtr(x / self._sigma))
 
     def _lower_quantile(self, w: Floats) -> Floats:
-        return np.asarray(ndtri(w) * self._sigma)
+        return np.asarray(scipy.special.ndtri(w) * self._sigma)
 
     def _ball_quantile(self, w: Any) -> Any:
         return -(2 * w).erfcinv() * (2 * ball(self.variance)).sqrt()

@@ -7,7 +7,7 @@ exact and protects a little more than f says. The distributions themselves are i
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from semidp.errors import Refused
 from semidp.inference.canonical import CanonicalNoise, Floats, Normal, Recursive, Tulap
@@ -95,7 +95,7 @@ def polygon_above(f: Tradeoff) -> PiecewiseLinear:
 
 def _few_points(f: Tradeoff, end: float) -> list[tuple[Fraction, Fraction]]:
     """Points just above the curve up to `end` whose chords stay within the gaps: from each, the farthest that does."""
-    alphas = ndtr(np.arange(*_ALPHAS))
+    alphas = scipy.special.ndtr(np.arange(*_ALPHAS))
     alphas = np.append(alphas[alphas < end], end)
     values = np.minimum(np.asarray(f(alphas)) * _LIFT, alphas)
     alphas, values = alphas[values > 0], values[values > 0]

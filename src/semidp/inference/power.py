@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from semidp.errors import InputError, Refused
 from semidp.inference.canonical import Recursive
@@ -180,7 +180,7 @@ def _naive_curves(
 ) -> dict[str, NDArray[np.float64]]:
     null = _evidence(_statistics(margins, spread, 1.0, replicates, source), alternative)
     tail = alpha / 2 if alternative is Alternative.TWO_SIDED else alpha
-    limits = {_NAIVE: -float(ndtri(tail)), _CORRECTED: float(np.quantile(null, 1 - alpha))}
+    limits = {_NAIVE: -float(scipy.special.ndtri(tail)), _CORRECTED: float(np.quantile(null, 1 - alpha))}
     found: dict[str, list[float]] = {name: [] for name in limits}
     for odds_ratio in odds_ratios:
         evidence = _evidence(_statistics(margins, spread, float(odds_ratio), replicates, source), alternative)

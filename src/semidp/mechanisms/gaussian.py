@@ -12,7 +12,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from semidp.mechanisms.base import Claim, Mechanism, check_request, check_scale, epsilon_of, largest, root_up
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian, generator
@@ -134,7 +133,7 @@ class ContinuousGaussianMechanism(Mechanism):
     def mean_l2(self) -> float:
         """The expected loss itself, ``E‖P·noise‖ = σ√2 Γ((s+1)/2)/Γ(s/2)`` with s the dimension."""
         half = self.space.dimension / 2
-        return math.sqrt(2 * self.variance) * math.exp(float(gammaln(half + 0.5)) - float(gammaln(half)))
+        return math.sqrt(2 * self.variance) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
 
     @property
     def tradeoff(self) -> Tradeoff:

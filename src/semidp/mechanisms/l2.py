@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from semidp.exact import sqrt_up
 from semidp.mechanisms.base import Claim, Mechanism, check_request, check_scale, epsilon_of, root_up
@@ -78,7 +78,7 @@ class L2Mechanism(Mechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
         """Draw for many measurements at once."""
-        normals = ndtri(uniforms(count * math.prod(self.space.shape), randomness))
+        normals = scipy.special.ndtri(uniforms(count * math.prod(self.space.shape), randomness))
         directions = self._project(normals.reshape(count, *self.space.shape)).reshape(count, -1)
         exponentials = np.log(uniforms(count * self.space.dimension, randomness)).reshape(count, -1)
         lengths = -self.scale * exponentials.sum(axis=1) / np.linalg.norm(directions, axis=1)

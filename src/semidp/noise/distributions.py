@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
@@ -148,13 +148,14 @@ class RoundedGaussian(_Counts):
         if self.sigma2 >= _FROM_HERE_SMOOTH:
             return float(self.sigma2 + Fraction(1, 12))
         odd = np.arange(1, 2 * _reach(self.sigma2), 2)
-        return float(np.sum(odd * special.erfc(odd / math.sqrt(8 * self.sigma2))))
+        return float(np.sum(odd * scipy.special.erfc(odd / math.sqrt(8 * self.sigma2))))
 
     def pmf(self, k: ArrayLike) -> Floats:
         """Return P(X = k) for whole numbers k."""
         distance, sigma = np.abs(_whole(k)), math.sqrt(self.sigma2)
         if self.sigma2 < _FROM_HERE_SMOOTH:
-            result: Floats = special.ndtr((0.5 - distance) / sigma) - special.ndtr((-0.5 - distance) / sigma)
+            ndtr = scipy.special.ndtr
+            result: Floats = ndtr((0.5 - distance) / sigma) - ndtr((-0.5 - distance) / sigma)
             return result
         # The difference of two nearly equal numbers would lose digits: integrate the density over the unit interval.
         nodes, weights = np.polynomial.legendre.leggauss(24)

@@ -96,6 +96,9 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     declared = {feature.name: feature for feature in plan.features}
     public = {name for margin in plan.invariants for name in margin.names}
     missing = [name for name in plan.names if name not in declared]
+    for name in plan.names:
+        if name not in source.columns():
+            raise SchemaError(f"there is no column {name!r}; the columns are {', '.join(source.columns())}")
     hidden = [name for name in missing if name not in public]
     if hidden and not plan.levels_from_data:
         raise SchemaError(
