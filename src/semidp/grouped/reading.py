@@ -1,0 +1,122 @@
+"""From data to what grouped statistics need: the published counts, a(t), and the confidential sums of an outcome.
+
+What comes back beside a `Dataspace` is confidential and leaves this package only through a mechanism.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.engines import Outcome, Source, open_source
+from semidp.errors import InputError
+from semidp.grouped.sensitivity import MomentSpace, SumSpace, outcome_adjacency
+from semidp.invariants import Adjacency, Dataspace, Margin, normalised
+from semidp.tables import Feature, Schema
+
+SQUARE_STEPS = 100
+"""The grid on which outcomes are squared has at most this many steps."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """An open source of records, what is published about them, and how many of them move together."""
+
+    source: Source
+    dataspace: Dataspace
+    adjacency: Adjacency
+
+
+@contextmanager
+def open_groups(
+    data: Any, invariants: Sequence[Margin], features: Sequence[Feature] = (), adjacency: Adjacency | None = None
+) -> Iterator[Groups]:
+    """Open records and read the published counts.
+
+    Parameters
+    ----------
+    data
+        A `Source`, or what `open_source` takes. What is opened here is closed here.
+    invariants
+        The margins that are published exactly; they publish the levels of their features too.
+    features
+        Declared features; the others get the levels that occur.
+    adjacency
+        How many records may differ; a(t) unless given.
+
+    Examples
+    --------
+    >>> records = {"ward": np.array(["a", "a", "b"]), "score": np.array([1.0, 2.0, 3.0])}
+    >>> with open_groups(records, [Margin("ward")]) as groups:
+    ...     groups.dataspace.value(Margin("ward")).counts.tolist(), groups.adjacency.a
+    ([2, 1], 2)
+    """
+    if not any(margin.names for margin in invariants):
+        raise InputError("grouped statistics need exact group counts: name at least one published margin")
+    if isinstance(data, Source):
+        yield _groups(data, invariants, features, adjacency)
+        return
+    with open_source(data) as source:
+        yield _groups(source, invariants, features, adjacency)
+
+
+def read_sums(source: Source, space: SumSpace) -> NDArray[np.int64]:
+    """Return the confidential sums by group, in steps of the grid, block after block."""
+    schema = space.dataspace.schema
+    assert schema is not None
+    parts = [source.sums(schema.restrict(block.names or schema.names[:1]), space.outcome) for block in space.blocks]
+    whole = [part if block.names else part.sum() for part, block in zip(parts, space.blocks, strict=True)]
+    return np.concatenate([np.ravel(part) for part in whole]).astype(np.int64)
+
+
+def read_moments(source: Source, space: MomentSpace) -> NDArray[np.int64]:
+    """Return the confidential X'y, in steps of the grid times the design's multiplier."""
+    design = space.design
+    names = design.features or design.schema.names[:1]
+    sums = source.sums(design.schema.restrict(names), space.outcome)
+    return moments_of(sums if design.features else np.array([sums.sum()]), space)
+
+
+def moments_of(sums: NDArray[np.int64], space: MomentSpace) -> NDArray[np.int64]:
+    """Return X'y from the sums of the outcome over each combination of the design's features.
+
+    >>> from semidp.grouped.designs import Design
+    >>> from semidp.grouped.sensitivity import moment_space
+    >>> from semidp.tables import Table
+    >>> arms = Table(Schema([Feature("arm", ["control", "drug"])]), [3, 2])
+    >>> public = Dataspace.of(arms, [Margin("arm")])
+    >>> space = moment_space(public, Adjacency(2), Outcome("cured", 0, 1, steps=1), Design.of(arms.schema, ["arm"]))
+    >>> moments_of(np.array([1, 2]), space).tolist()
+    [3, 2]
+    """
+    exact = space.design.rows().T @ sums.ravel().astype(object)
+    if any(abs(value) >= 2**62 for value in exact):
+        raise InputError("X'y does not fit in 62 bits: use a coarser grid, or scores with smaller denominators")
+    return np.array(exact, dtype=np.int64)
+
+
+def read_squares(source: Source, outcome: Outcome) -> NDArray[np.int64]:
+    """Return the confidential Σ y², in squared steps of `outcome`, from the counts of each step."""
+    edges = [outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)]
+    steps = Feature(outcome.column, bins=(float("-inf"), *edges))
+    counts = source.counts(Schema((steps,))).counts
+    return np.array([int(counts @ np.arange(len(counts), dtype=np.int64) ** 2)])
+
+
+def squares_outcome(outcome: Outcome) -> Outcome:
+    """Return the grid on which an outcome is squared: its own, or a coarser one."""
+    return Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
+
+
+def _groups(
+    source: Source, invariants: Sequence[Margin], features: Sequence[Feature], adjacency: Adjacency | None
+) -> Groups:
+    declared = {feature.name: feature for feature in features}
+    names = dict.fromkeys(name for margin in invariants for name in margin.names)
+    schema = Schema(tuple(declared[name] if name in declared else Feature(name, source.levels(name)) for name in names))
+    margins = normalised(schema, invariants)
+    dataspace = Dataspace.known(schema, {margin: source.counts(schema.restrict(margin.names)) for margin in margins})
+    return Groups(source, dataspace, outcome_adjacency(dataspace) if adjacency is None else adjacency)

@@ -1,0 +1,407 @@
+"""How far sums of a private outcome can be apart while the published counts stay: the spaces that calibrate noise here.
+
+A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes, in whole steps from
+0 to B. `SumSpace` is for sums by group, `MomentSpace` for X'y of a regression. Count tables live in `sensitivity`.
+"""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.engines import Outcome
+from semidp.errors import InputError, Refused
+from semidp.grouped.designs import Design
+from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.mechanisms import (
+    DiscreteGaussianMechanism,
+    LaplaceMechanism,
+    Mechanism,
+    NoNoise,
+    RoundedGaussianMechanism,
+)
+from semidp.sensitivity import Norms, SensitivitySpace
+from semidp.sensitivity.space import MatrixForm
+from semidp.tables import Schema
+from semidp.tradeoff import Budget
+
+Counts = NDArray[np.int64]
+
+MECHANISMS: tuple[type[Mechanism], ...] = (RoundedGaussianMechanism, DiscreteGaussianMechanism, LaplaceMechanism)
+"""What sums are measured with: whole-number noise and exact claims only."""
+
+
+def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
+    """Return A_a(t) for records that carry an unpublished outcome.
+
+    Changing only y needs one record, and a record that changes its features needs as many others as it would without
+    y, which keep theirs. So a(t) is that of the published margins, and at least 1 where there is a record.
+
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> one_group = Table(Schema([Feature("ward", ["a"])]), [5])
+    >>> outcome_adjacency(Dataspace.of(one_group, [Margin("ward")]))
+    Adjacency(a=1)
+    """
+    return Adjacency(max(semi_adjacency(dataspace).bound, 1 if dataspace.n else 0))
+
+
+@dataclass(frozen=True)
+class OutcomeSpace(SensitivitySpace):
+    """What the two spaces share: whole-number norms, and no part that the published counts fix."""
+
+    outcome: Outcome
+
+    @property
+    @abstractmethod
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ in steps of the grid."""
+
+    @property
+    def movable(self) -> int:
+        """How many records can differ: a, or all of them."""
+        return min(self.adjacency.a, self.dataspace.n or 0)
+
+    @property
+    def l1(self) -> int:
+        """Δ1, in steps of the grid."""
+        return self.norms.l1
+
+    @property
+    def l2_squared(self) -> int:
+        """Δ2², in squared steps of the grid."""
+        return self.norms.l2_squared
+
+    @property
+    def linf(self) -> int:
+        """Δ∞, in steps of the grid."""
+        return self.norms.linf
+
+    def fixed_part(self) -> NDArray[np.float64]:
+        """Return zeros: the published counts say nothing about an outcome."""
+        return np.zeros(self.shape)
+
+    def side_by_side(self) -> dict[str, Norms]:
+        """Return the norms of S_DP (one record, no public counts), S_Group (any a records) and S_Semi."""
+        return {"S_DP": self.naive, "S_Group": self.naive.scaled(self.adjacency.a), "S_Semi": self.norms}
+
+    def moves(self) -> Iterator[Counts]:
+        """Refuse: outcomes take too many values for their differences to be listed."""
+        raise Refused("the differences of sums of an outcome are too many to list: use the norms")
+
+    def two_way(self) -> None:
+        """Return None: sums are not a table of counts."""
+
+    def matrix(self) -> MatrixForm | None:
+        """Return None: sums are not a table of counts."""
+        return None
+
+
+@dataclass(frozen=True)
+class SumSpace(OutcomeSpace):
+    """S_a of the sums of an outcome by the cells of published margins; build it with `sum_space`.
+
+    The query is the vector of ``Σ y_i`` over the records of each cell of each block, block after block.
+
+    *One block with counts n_c.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes,
+    and the block's counts are equal, so I holds the same number k_c of records in cell c before and after. The sum of
+    cell c changes from a sum of k_c numbers in [0, B] to another one, so by at most ``B k_c``, whoever changed the
+    cell. Hence ``Δ1 = B a``, ``Δ2² = B² max Σ k_c²`` over ``0 <= k_c <= n_c, Σ k_c <= a`` and ``Δ∞ = B min(a, max
+    n_c)``; the maximum fills the largest cells first (a² where one cell has a records). All three are attained by
+    outcomes that go from 0 to B while no record changes its cell.
+
+    *p blocks.* Each obeys the above, so the norms add: ``Δ1 = a p B`` and ``Δ2 = a B √p`` where every block has a cell
+    of a records. Attained where the blocks are disjoint, since records can then be paired at will.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space.l1, space.l2, space.linf, space.exact
+    (200, 200.0, 200, True)
+    """
+
+    blocks: tuple[Margin, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells of all blocks together."""
+        return (sum(counts.size for counts in self.counts),)
+
+    @cached_property
+    def counts(self) -> tuple[Counts, ...]:
+        """The published counts of each block."""
+        return tuple(self._counts_of(block) for block in self.blocks)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Where each block lies in the vector of sums."""
+        ends = np.cumsum([0, *(counts.size for counts in self.counts)]).tolist()
+        return tuple(slice(low, high) for low, high in itertools.pairwise(ends))
+
+    @property
+    def naive(self) -> Norms:
+        """The norms for one record where no count is public: in each block it leaves one cell and enters another."""
+        steps, blocks = self.outcome.steps, len(self.blocks)
+        return Norms(2 * blocks * steps, 2 * blocks * steps**2, steps)
+
+    @cached_property
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ in steps of the grid."""
+        steps, moved = self.outcome.steps, [_largest_first(counts, self.movable) for counts in self.counts]
+        return Norms(
+            steps * sum(sum(part) for part in moved),
+            steps**2 * sum(k * k for part in moved for k in part),
+            steps * max(max(part, default=0) for part in moved),
+        )
+
+    @property
+    def exact(self) -> bool:
+        """Whether the norms are attained: one block, or published blocks that share no feature and no larger margin."""
+        names = [name for block in self.blocks for name in block.names]
+        apart = len(names) == len(set(names)) and all(block in self.dataspace.margins for block in self.blocks)
+        return len(self.blocks) == 1 or (apart and not self.schema.structural_zeros)
+
+    @property
+    def method(self) -> str:
+        """How the norms were found."""
+        return "closed form for sums by published groups"
+
+    @property
+    def dimension(self) -> int:
+        """The number of cells with records, less one for each block after the first: all blocks add up to one total."""
+        cells = [int((counts > 0).sum()) for counts in self.counts]
+        return sum(cells) - len(cells) + 1 if self.dataspace.n else 0
+
+    def project(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Return the nearest sums that vanish where no record is and have the same total in every block."""
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape != self.shape:
+            raise InputError(f"the values have shape {array.shape}, but the sums have shape {self.shape}")
+        result = np.where(self._inhabited, array, 0.0)
+        if len(self.blocks) > 1 and self.dataspace.n:
+            sizes = [int((counts > 0).sum()) for counts in self.counts]
+            totals = [float(result[part].sum()) for part in self.slices]
+            weights = [1 / size for size in sizes]
+            common = sum(w * total for w, total in zip(weights, totals, strict=True)) / sum(weights)
+            for part, size, total in zip(self.slices, sizes, totals, strict=True):
+                result[part] += np.where(self._inhabited[part], (common - total) / size, 0.0)
+        return result
+
+    def variances(self) -> NDArray[np.float64]:
+        """Return the diagonal of P: ``1 - (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` in a block with g_b inhabited cells."""
+        return np.concatenate([np.diag(self.covariance(number)) for number in range(len(self.blocks))])
+
+    def covariance(self, number: int) -> NDArray[np.float64]:
+        """Return the part of P that belongs to one block: the covariance of its sums under projected unit noise."""
+        inhabited = self._inhabited[self.slices[number]].astype(np.float64)
+        if not self.dataspace.n:
+            return np.zeros((inhabited.size, inhabited.size))
+        weights = [1 / int((counts > 0).sum()) for counts in self.counts]
+        taken = weights[number] * (1 - weights[number] / sum(weights))
+        return np.asarray(np.diag(inhabited) - taken * np.outer(inhabited, inhabited))
+
+    def worst_move(self) -> Counts | None:
+        """Return a change of the sums that attains Δ2: outcomes go from 0 to B in the largest cells."""
+        if not self.exact:
+            return None
+        move = np.zeros(self.shape, dtype=np.int64)
+        for part, counts in zip(self.slices, self.counts, strict=True):
+            order = np.argsort(-counts.ravel(), kind="stable")
+            filled = _largest_first(counts, self.movable)
+            move[part][order[: len(filled)]] = np.array(filled, dtype=np.int64) * self.outcome.steps
+        return move
+
+    @cached_property
+    def _inhabited(self) -> NDArray[np.bool_]:
+        return np.concatenate([counts.ravel() > 0 for counts in self.counts])
+
+    def _counts_of(self, block: Margin) -> Counts:
+        return self.dataspace.value(block).counts if block.names else np.array([self.dataspace.n], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class MomentSpace(OutcomeSpace):
+    """S_a of ``X'y = Σ z(x_i) y_i`` for a design with public moments; build it with `moment_space`.
+
+    Let two datasets of D_t differ in the records I, |I| <= a. Since Σz is a function of the published counts, it does
+    not change, and neither does its part over I, so that y may be centred at B/2: the difference is ``Σ_I z_i'(y_i' -
+    B/2) - z_i (y_i - B/2)``, and no term is longer than ``‖z_i'‖ B/2 + ‖z_i‖ B/2``. Hence ``Δ <= a B max‖z‖`` in any
+    norm, attained by a records of the longest row whose outcomes go from 0 to B. Without a public Σz the difference can
+    be twice as long, so such designs are refused.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> arms = Table(Schema([Feature("arm", ["control", "treated"])]), [30, 20])
+    >>> public = Dataspace.of(arms, [Margin("arm")])
+    >>> design = Design.of(arms.schema, ["arm"])
+    >>> space = moment_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), design)
+    >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
+    (400, True)
+    """
+
+    design: Design
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of columns of the design."""
+        return (len(self.design.columns),)
+
+    @property
+    def naive(self) -> Norms:
+        """The norms for one record where no count is public: its row and its outcome change at once."""
+        rows, steps = self._rows, self.outcome.steps
+        l1, l2, linf = (int(np.max(norm, initial=0)) for norm in _row_norms(rows))
+        apart = [rows - row for row in rows] if len(rows) <= 4096 else []
+        if apart:
+            pairs = [tuple(int(np.max(norm)) for norm in _row_norms(part)) for part in apart]
+            l1, l2, linf = (max(one, *(pair[i] for pair in pairs)) for i, one in enumerate((l1, l2, linf)))
+        else:
+            l1, l2, linf = 2 * l1, 4 * l2, 2 * linf
+        return Norms(steps * l1, steps**2 * l2, steps * linf)
+
+    @cached_property
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
+        l1, l2, linf = (int(np.max(norm, initial=0)) for norm in _row_norms(self._rows))
+        return Norms(l1, l2, linf).scaled(self.movable * self.outcome.steps)
+
+    @property
+    def exact(self) -> bool:
+        """False: whether a records of the longest row can exist together is not looked into."""
+        return False
+
+    @property
+    def method(self) -> str:
+        """How the norms were found."""
+        return "longest row of a design with public moments"
+
+    @property
+    def dimension(self) -> int:
+        """The number of columns: a design of full rank leaves all of them free."""
+        return len(self.design.columns) if self.dataspace.n else 0
+
+    def project(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Return the moments as they are: nothing published ties them."""
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape != self.shape:
+            raise InputError(f"the values have shape {array.shape}, but the design has {self.shape[0]} columns")
+        return array
+
+    def variances(self) -> NDArray[np.float64]:
+        """Return ones."""
+        return np.ones(self.shape)
+
+    def worst_move(self) -> Counts | None:
+        """Return None."""
+        return None
+
+    @cached_property
+    def _rows(self) -> NDArray[np.object_]:
+        """The rows z, in whole numbers, of the design's cells that can hold a record."""
+        return self.design.rows()[self.design.inhabited(self.dataspace)]
+
+
+def sum_space(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin] = (Margin(),)
+) -> SumSpace:
+    """Return the sensitivity space of the sums of an outcome by published groups.
+
+    Parameters
+    ----------
+    dataspace
+        What is published exactly; it must publish the counts of every block.
+    adjacency
+        How many records may differ: `outcome_adjacency` of the dataspace, or more.
+    outcome
+        The outcome with its declared bounds and grid.
+    blocks
+        The groups: one margin, or several whose sums are released together. The total if left out.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> table = Table(Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]])
+    >>> public = Dataspace.of(table, [Margin("ward"), Margin("sex")])
+    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]).l2_squared
+    18
+    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
+    Traceback (most recent call last):
+    semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not published: publish
+    them with --invariant ward,sex
+    """
+    schema = _checked(dataspace, adjacency)
+    if not blocks:
+        raise InputError("sums need at least one group: name a published margin")
+    for block in blocks:
+        if block.names and not any(block.within(margin) for margin in dataspace.margins):
+            raise Refused(
+                f"sums by group need exact group counts, and those of {block} are not published: publish them with "
+                f"--invariant {','.join(block.names)}"
+            )
+    names = [name for block in blocks for name in block.names]
+    return SumSpace(dataspace, adjacency, schema.restrict(names) if names else schema, outcome, tuple(blocks))
+
+
+def moment_space(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design) -> MomentSpace:
+    """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse any other."""
+    schema = _checked(dataspace, adjacency)
+    design.check_public(dataspace)
+    return MomentSpace(dataspace, adjacency, schema.restrict(design.features or schema.names), outcome, design)
+
+
+def outcome_mechanism(space: OutcomeSpace, budget: Budget, name: str = "auto") -> Mechanism:
+    """Return the mechanism with the least expected loss that satisfies a budget, or the one of a given name.
+
+    Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for zCDP, the discrete
+    Laplace for pure budgets, the best of the three for (ε, δ).
+
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> outcome_mechanism(space, Budget.gdp(1)).scale
+    200.0
+    """
+    if space.is_zero:
+        return NoNoise.calibrate(space, budget)
+    named = {kind.name: kind for kind in MECHANISMS}
+    if name != "auto":
+        if name not in named:
+            raise InputError(f"there is no mechanism {name!r} for sums of an outcome; there are {', '.join(named)}")
+        return named[name].calibrate(space, budget)
+    found = [kind.calibrate(space, budget) for kind in MECHANISMS if budget.kind in kind.kinds]
+    return min(found, key=lambda mechanism: mechanism.expected_l2)
+
+
+def _checked(dataspace: Dataspace, adjacency: Adjacency) -> Schema:
+    if dataspace.schema is None:
+        raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
+    if dataspace.n and adjacency.a == 0:
+        raise Refused(
+            "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"
+        )
+    return dataspace.schema
+
+
+def _largest_first(counts: Counts, records: int) -> list[int]:
+    """Distribute records over cells, the largest cell first: the k_c that maximise Σ k_c² under k_c <= n_c."""
+    filled = []
+    for count in np.sort(counts, axis=None)[::-1].tolist():
+        if records == 0:
+            break
+        filled.append(min(count, records))
+        records -= filled[-1]
+    return [k for k in filled if k]
+
+
+def _row_norms(rows: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_], NDArray[np.object_]]:
+    """Return ‖z‖1, ‖z‖2² and ‖z‖∞ of each row, in whole numbers."""
+    size = np.abs(rows)
+    return size.sum(axis=1), (size * size).sum(axis=1), size.max(axis=1, initial=0)

@@ -1,0 +1,309 @@
+"""Private sums, means and proportions by group beside exact group counts, with standard errors and a comparison.
+
+Means are noisy sums over exact counts. Where the noise comes from is in `sensitivity`; regression is in `regression`.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.engines import Outcome
+from semidp.errors import InputError
+from semidp.grouped.reading import open_groups, read_squares, read_sums, squares_outcome
+from semidp.grouped.sensitivity import SumSpace, outcome_mechanism, sum_space
+from semidp.grouped.spread import SquareSum, measure_squares, square_mechanism
+from semidp.guarantees import Guarantee
+from semidp.invariants import Adjacency, Margin
+from semidp.mechanisms import Measurement, Mechanism
+from semidp.noise import Randomness
+from semidp.tables import Feature
+from semidp.tradeoff import Budget, compose
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """One number a group with its standard error; a group without records has no mean, which is NaN.
+
+    Parameters
+    ----------
+    groups
+        The levels of each group.
+    counts
+        The exact number of records of each group.
+    values, standard_errors
+        The estimates and their errors.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    counts: NDArray[np.int64] = field(repr=False)
+    values: Floats = field(repr=False)
+    standard_errors: Floats = field(repr=False)
+
+    def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float]]:
+        """Yield each group with its count, estimate and standard error."""
+        columns = (self.counts.tolist(), self.values.tolist(), self.standard_errors.tolist())
+        yield from zip(self.groups, *columns, strict=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimates as plain values, None for a mean that does not exist."""
+        return {
+            "groups": [list(group) for group in self.groups],
+            "counts": self.counts.tolist(),
+            "values": [_finite(value) for value in self.values.tolist()],
+            "standard_errors": [_finite(value) for value in self.standard_errors.tolist()],
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Whether group means differ: ``Σ (m_g - m̄)²`` weighted by precision, against its chi-squared distribution.
+
+    The reference is exact for normal errors; it is an approximation where Laplace noise dominates.
+
+    >>> Comparison(statistic=3.0, degrees=2, pooled=0.5).p_value
+    0.22313...
+    """
+
+    statistic: float
+    degrees: int
+    pooled: float
+
+    @property
+    def p_value(self) -> float:
+        """The probability of a statistic at least as large where all means are equal; 1 where nothing is compared."""
+        from scipy.special import chdtrc
+
+        return float(chdtrc(self.degrees, self.statistic)) if self.degrees else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """Noisy sums of an outcome by group, and what follows from them. Nothing in it is confidential.
+
+    Examples
+    --------
+    >>> records = {"school": np.repeat(["a", "b"], [40, 60]), "score": np.repeat([55, 70], [40, 60])}
+    >>> from semidp.noise import SeededRandomness
+    >>> score = Outcome("score", 0, 100, steps=100)
+    >>> found = sums(records, score, ["school"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> found.means().standard_errors.round(2).tolist()
+    [5.0, 3.33]
+    >>> found.guarantee.adjacency.a, found.private
+    (2, False)
+    """
+
+    mechanism: Mechanism
+    measurement: Measurement
+    squares: SquareSum | None = None
+
+    @property
+    def space(self) -> SumSpace:
+        """The sensitivity space that the noise is calibrated to."""
+        space = self.mechanism.space
+        assert isinstance(space, SumSpace)
+        return space
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome with its bounds and grid."""
+        return self.space.outcome
+
+    @property
+    def blocks(self) -> tuple[Margin, ...]:
+        """What the sums are by."""
+        return self.space.blocks
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of everything that was measured."""
+        parts = [self.mechanism.tradeoff, *([self.squares.mechanism.tradeoff] if self.squares else [])]
+        tradeoff = compose(*parts) if len(parts) > 1 else parts[0]
+        return Guarantee(self.space.dataspace, self.space.adjacency, tradeoff)
+
+    @property
+    def private(self) -> bool:
+        """Whether the randomness was secure."""
+        return self.measurement.private and (self.squares is None or self.squares.measurement.private)
+
+    def sums(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
+        """Return the sums of one block, ``lower n_g + width · steps``.
+
+        Parameters
+        ----------
+        block
+            Which block; may be left out where there is one.
+        sampling_sd
+            The standard deviation of the outcome within a group, where the standard errors shall hold for the
+            population that the records were drawn from and not for the records themselves.
+        """
+        number = self._number(block)
+        counts = self.space.counts[number].ravel()
+        values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(number)
+        errors = np.sqrt(np.diag(self._noise(number)) + counts * (sampling_sd or 0.0) ** 2)
+        return Estimates(self._groups(number), counts, values, errors)
+
+    def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
+        """Return the means of one block: noisy sums over exact counts, NaN for a group without records."""
+        total = self.sums(block, sampling_sd=sampling_sd)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values, errors = total.values / total.counts, total.standard_errors / total.counts
+        empty = total.counts == 0
+        return Estimates(total.groups, total.counts, np.where(empty, np.nan, values), np.where(empty, np.nan, errors))
+
+    def within_sd(self, block: Margin | None = None) -> float:
+        """Return the pooled standard deviation within groups, from the measured sum of squares.
+
+        ``(Σ y² - Σ_g S_g²/n_g)/(n - g)``, corrected for what the noise adds to the squared sums. An outcome of one step
+        (a yes or no) needs no sum of squares: it is its own square.
+        """
+        number = self._number(block)
+        counts = self.space.counts[number].ravel().astype(np.float64)
+        there = counts > 0
+        above = float(self.outcome.width) * self._steps(number)
+        noise = np.diag(self._noise(number))
+        explained = float(((above**2 - noise)[there] / counts[there]).sum())
+        degrees = int(counts.sum()) - int(there.sum())
+        if self.squares is not None:
+            return self.squares.left_over(explained, degrees)
+        if self.outcome.steps > 1:
+            raise InputError(
+                "the spread within groups was not measured: give a spread_budget, or the standard deviation if known"
+            )
+        squares = float(above.sum()) * float(self.outcome.width)
+        half = float(self.outcome.width) / 2
+        return min(math.sqrt(max((squares - explained) / max(degrees, 1), 0.0)), half)
+
+    def compare(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Comparison:
+        """Test whether the means of all groups with records are equal, as an analysis of variance does.
+
+        With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)`` has a chi-squared distribution with one
+        degree of freedom less than groups. Without `sampling_sd` V holds the noise alone, and the question is about the
+        records; with it (`within_sd`, or a known number) it is about the population that they were drawn from.
+        """
+        number = self._number(block)
+        found = self.means(block)
+        there = found.counts > 0
+        if there.sum() < 2:
+            pooled = float(found.values[there].mean()) if there.any() else math.nan
+            return Comparison(0.0, 0, pooled)
+        n = found.counts[there].astype(np.float64)
+        covariance = self._noise(number)[np.ix_(there, there)] / np.outer(n, n)
+        covariance = covariance + np.diag((sampling_sd or 0.0) ** 2 / n)
+        means, ones = found.values[there], np.ones(len(n))
+        weights = np.linalg.solve(covariance, np.stack([ones, means], axis=1))
+        pooled = float(weights[:, 0] @ means / (weights[:, 0] @ ones))
+        return Comparison(float((means - pooled) @ (weights[:, 1] - pooled * weights[:, 0])), len(n) - 1, pooled)
+
+    def _number(self, block: Margin | None) -> int:
+        if block is None and len(self.blocks) == 1:
+            return 0
+        if block not in self.blocks:
+            raise InputError(f"say by which groups: {', '.join(map(str, self.blocks))}")
+        return self.blocks.index(block)
+
+    def _steps(self, number: int) -> Floats:
+        return self.measurement.projected[self.space.slices[number]]
+
+    def _noise(self, number: int) -> Floats:
+        """The covariance of one block's sums by the noise, in squared units of the outcome."""
+        return float(self.outcome.width) ** 2 * self.mechanism.variance * self.space.covariance(number)
+
+    def _groups(self, number: int) -> tuple[tuple[str, ...], ...]:
+        block, schema = self.blocks[number], self.space.dataspace.schema
+        assert schema is not None
+        if not block.names:
+            return (("all",),)
+        part = schema.restrict(block.names)
+        levels = [feature.levels for feature in part.features]
+        return tuple(
+            tuple(level[code] for level, code in zip(levels, index, strict=True)) for index in np.ndindex(*part.shape)
+        )
+
+
+def sums(
+    data: Any,
+    outcome: Outcome,
+    by: Sequence[Margin | str],
+    budget: Budget,
+    *,
+    invariants: Sequence[Margin] = (),
+    features: Sequence[Feature] = (),
+    adjacency: Adjacency | None = None,
+    spread_budget: Budget | None = None,
+    randomness: Randomness | None = None,
+) -> GroupSums:
+    """Release sums of an outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    data
+        A file, a data frame, an Ibis table or a `Source`.
+    outcome
+        The private column, its declared bounds and its grid: values are clipped and rounded record by record.
+    by
+        The groups: a feature or margin, or several whose sums are released together. Their counts become public.
+    budget
+        What may be spent on the sums.
+    invariants
+        What else is published exactly.
+    features
+        Declared features; the levels of others are read, since their counts are public.
+    adjacency
+        How many records may differ; a(t) of all that is published unless given.
+    spread_budget
+        What may be spent on a sum of squares, from which `GroupSums.within_sd` follows.
+    randomness
+        Where random words come from; the operating system unless given.
+    """
+    blocks = tuple(block if isinstance(block, Margin) else Margin(block) for block in by)
+    with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
+        space = sum_space(groups.dataspace, groups.adjacency, outcome, blocks)
+        mechanism = outcome_mechanism(space, budget)
+        values = read_sums(groups.source, space)
+        if spread_budget is None:
+            return GroupSums(mechanism, mechanism.measure(values, randomness))
+        grid = squares_outcome(outcome)
+        spread = square_mechanism(groups.dataspace, groups.adjacency, grid, spread_budget)
+        squares = read_squares(groups.source, grid)
+        return GroupSums(
+            mechanism, mechanism.measure(values, randomness), measure_squares(grid, spread, squares, randomness)
+        )
+
+
+def means(data: Any, outcome: Outcome, by: Sequence[Margin | str], budget: Budget, **options: Any) -> Estimates:
+    """Release means of an outcome by groups; the parameters are those of `sums`.
+
+    >>> from semidp.noise import SeededRandomness
+    >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
+    >>> stay = means(records, Outcome("days", 0, 10, steps=10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> stay.groups, stay.values.round(1).tolist(), stay.standard_errors.round(2).tolist()
+    ((('a',), ('b',)), [2.0, 8.0], [0.04, 0.04])
+    """
+    return sums(data, outcome, by, budget, **options).means(*_only(by))
+
+
+def proportions(data: Any, column: str, by: Sequence[Margin | str], budget: Budget, **options: Any) -> Estimates:
+    """Release the proportion of records with a 1 in a column of zeros and ones, by groups.
+
+    >>> from semidp.noise import SeededRandomness
+    >>> records = {"ward": np.repeat(["a", "b"], 500), "cured": np.repeat([0, 1], 500)}
+    >>> proportions(records, "cured", ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)).values.round(1).tolist()
+    [0.0, 1.0]
+    """
+    return means(data, Outcome(column, 0, 1, steps=1), by, budget, **options)  # type: ignore[arg-type]
+
+
+def _only(by: Sequence[Margin | str]) -> tuple[Margin, ...]:
+    if len(by) != 1:
+        raise InputError("means of several blocks are read from sums(): call its means() with the block")
+    return ()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,183 @@
+"""Linear and logistic regression on public groups: exact moments, honest errors, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from semidp.engines import Outcome
+from semidp.errors import InputError, Refused
+from semidp.grouped import (
+    Coding,
+    Column,
+    Design,
+    LinearFit,
+    LogisticFit,
+    Moments,
+    linear_regression,
+    logistic_regression,
+    moment_space,
+    moments_of,
+    outcome_mechanism,
+)
+from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.noise import SeededRandomness
+from semidp.tables import Feature, Schema, Table
+from semidp.tradeoff import Budget
+
+CLEAR = Budget.gdp(10**7)
+ARM, SEX = Feature("arm", ("c", "d")), Feature("sex", ("f", "m"))
+DAYS = Outcome("days", 2, 12, steps=100)
+
+
+def trial(seed: int = 1, n: int = 400) -> dict[str, np.ndarray]:
+    source = np.random.default_rng(seed)
+    arm, sex = source.choice(["c", "d"], n), source.choice(["f", "m"], n, p=[0.3, 0.7])
+    days = 7 - 2.0 * (arm == "d") + 1.0 * (sex == "m") + source.normal(0, 1, n)
+    cured = (source.uniform(size=n) < 1 / (1 + np.exp(-(-0.5 + 1.2 * (arm == "d"))))).astype(int)
+    return {"arm": arm, "sex": sex, "days": days, "cured": cured}
+
+
+def matrix(data: dict[str, np.ndarray]) -> np.ndarray:
+    return np.stack([np.ones(len(data["arm"])), data["arm"] == "d", data["sex"] == "m"], axis=1).astype(float)
+
+
+def test_without_noise_it_is_ordinary_least_squares():
+    data = trial()
+    fit = linear_regression(data, DAYS, CLEAR, factors=["arm", "sex"], spread_budget=CLEAR)
+    y = np.clip(data["days"], 2, 12).round(1)
+    expected, residual, *_ = np.linalg.lstsq(matrix(data), y, rcond=None)
+    np.testing.assert_allclose(fit.coefficients, expected, atol=2e-3)
+    assert fit.residual_sd() == pytest.approx(math.sqrt(residual[0] / 397), rel=0.02)
+    classical = np.sqrt(np.diag(np.linalg.inv(matrix(data).T @ matrix(data)))) * fit.residual_sd()
+    np.testing.assert_allclose(fit.standard_errors(fit.residual_sd()), classical, rtol=1e-3)
+
+
+def test_scores_interactions_and_codings_give_the_same_fitted_means():
+    data = trial()
+    schema = Schema((ARM, SEX))
+    designs = [
+        Design.of(schema, ["arm", "sex"], interactions=[("arm", "sex")]),
+        Design.of(schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects),
+        Design.of(schema, ["arm"], scores={"sex": ["0.25", "-1/3"]}, interactions=[("arm", "sex")]),
+    ]
+    fits = [linear_regression(data, DAYS, CLEAR, design=design, features=[ARM, SEX]) for design in designs]
+    fitted = [
+        fit.moments.design.rows().astype(float) / fit.moments.design.multiplier @ fit.coefficients for fit in fits
+    ]
+    np.testing.assert_allclose(fitted[1], fitted[0], atol=1e-2)
+    np.testing.assert_allclose(fitted[2], fitted[0], atol=1e-2)
+    assert designs[2].multiplier == 12
+
+
+def test_the_guarantee_covers_both_measurements():
+    fit = linear_regression(trial(), DAYS, Budget.zcdp(1), factors=["arm"], spread_budget=Budget.zcdp(2))
+    assert fit.guarantee.tradeoff == Budget.zcdp(3).tradeoff()
+    assert fit.guarantee.adjacency.a == 2
+    assert fit.private
+    assert not linear_regression(trial(), DAYS, Budget.zcdp(1), factors=["arm"], randomness=SeededRandomness(1)).private
+    with pytest.raises(InputError, match="give a spread_budget"):
+        linear_regression(trial(), DAYS, Budget.zcdp(1), factors=["arm"]).residual_sd()
+
+
+def moments(budget: Budget, seed: int, steps: int = 50, model: Design | None = None) -> tuple[Moments, np.ndarray]:
+    table = Table(Schema((ARM, SEX)), np.array([[40, 60], [50, 30]]))
+    public = Dataspace.of(table, [Margin("arm", "sex")])
+    design = model or Design.of(table.schema, ["arm", "sex"], coding=Coding.effects)
+    space = moment_space(public, Adjacency(2), Outcome("y", 0, 1, steps=steps), design)
+    mechanism = outcome_mechanism(space, budget)
+    truth = np.rint(table.counts.ravel() * steps * np.array([0.3, 0.5, 0.4, 0.6])).astype(np.int64)
+    return Moments(mechanism, mechanism.measure(moments_of(truth, space), SeededRandomness(seed))), truth / steps
+
+
+def test_noise_errors_of_linear_coefficients_are_as_stated_and_the_test_sees_a_wrong_scale():
+    """300 fits: Σ z² of the three coefficients, whitened, is chi-squared with 900 degrees of freedom."""
+    clear = LinearFit(moments(CLEAR, 0)[0]).coefficients
+    total = 0.0
+    for seed in range(300):
+        fit = LinearFit(moments(Budget.gdp("0.5"), seed)[0])
+        error = fit.coefficients - clear
+        total += float(error @ np.linalg.solve(fit.covariance(), error))
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 900)
+    assert low < total < high
+    assert not low < total / 1.3**2 < high
+    assert not low < total * 1.3**2 < high
+
+
+def test_the_sensitivity_is_that_of_the_longest_row():
+    found, _ = moments(Budget.gdp(1), 0)
+    assert found.space.l2_squared == (2 * 50) ** 2 * 3
+    assert found.mechanism.tradeoff == Budget.gdp(1).tradeoff()
+
+
+def test_collinear_designs_are_refused_before_anything_is_measured():
+    schema = Schema((ARM, SEX))
+    twice = Design(schema, (*Design.of(schema, ["arm"]).columns, Column("again", ("arm",), (1, 0))))
+    with pytest.raises(Refused, match="collinear: on the published counts column 'again'"):
+        linear_regression(trial(), DAYS, Budget.gdp(1), design=twice, features=[ARM, SEX])
+    empty = Feature("arm", ("c", "d", "never"))
+    for method, column in ((linear_regression, DAYS), (logistic_regression, "cured")):
+        with pytest.raises(Refused, match=r"column 'arm=never' is a combination .*without records"):
+            method(trial(), column, Budget.gdp(1), factors=["arm"], features=[empty])
+
+
+def test_designs_check_themselves():
+    schema = Schema((ARM, SEX))
+    for bad, reason in (
+        (lambda: Design(schema, ()), "at least one column"),
+        (lambda: Design(schema, (Column("x", ("arm",), (1,)),)), "a value for each"),
+        (lambda: Design.of(schema, ["arm"], interactions=[("arm", "sex")]), "main effects first"),
+        (lambda: Design.of(schema, ["arm"], scores={"arm": [0, 1]}), "both a factor and scored"),
+        (lambda: Design.of(schema, [], scores={"arm": [0, 1, 2]}), "a score for each of its 2 levels"),
+        (lambda: linear_regression(trial(), DAYS, Budget.gdp(1)), "a regression needs features"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            bad()
+    design, other = Design.of(schema, ["arm"]), Design.of(Schema((Feature("arm", ("x", "y")),)), ["arm"])
+    with pytest.raises(InputError, match="not both"):
+        linear_regression(trial(), DAYS, Budget.gdp(1), factors=["arm"], design=design, invariants=[Margin("arm")])
+    with pytest.raises(InputError, match="other levels of 'arm'"):
+        linear_regression(trial(), DAYS, Budget.gdp(1), design=other)
+
+
+def test_without_noise_it_is_logistic_regression():
+    data = trial(n=2000)
+    fit = logistic_regression(data, "cured", CLEAR, factors=["arm", "sex"], prior_sd=10**6)
+    x, y = matrix(data), data["cured"]
+    best = optimize.minimize(lambda b: np.logaddexp(0, x @ b).sum() - y @ x @ b, np.zeros(3), method="BFGS")
+    np.testing.assert_allclose(fit.coefficients, best.x, atol=1e-3)
+    p = 1 / (1 + np.exp(-x @ best.x))
+    classical = np.sqrt(np.diag(np.linalg.inv(x.T @ (x * (p * (1 - p))[:, None]))))
+    np.testing.assert_allclose(fit.standard_errors(), classical, rtol=1e-3)
+    assert (fit.standard_errors(sampling=False) < 1e-3).all()
+
+
+def test_logistic_errors_cover_the_noise():
+    """300 fits at a noise that dominates: Σ z² is chi-squared with 900 degrees of freedom, but for curvature."""
+    clear = LogisticFit(moments(CLEAR, 0, steps=1)[0], 10.0).coefficients
+    total = 0.0
+    for seed in range(300):
+        fit = LogisticFit(moments(Budget.gdp(2), seed, steps=1)[0], 10.0)
+        error = fit.coefficients - clear
+        total += float(error @ np.linalg.solve(fit.covariance(sampling=False), error))
+    assert 0.75 < total / 900 < 1.25
+    assert not 0.75 < total / 900 * 1.3**2 < 1.25
+
+
+def test_moments_that_no_data_could_have_still_have_a_fit():
+    fit = LogisticFit(moments(Budget.gdp("0.02"), 5, steps=1)[0], 10.0)
+    assert np.isfinite(fit.coefficients).all()
+    assert np.isfinite(fit.standard_errors()).all()
+    gradient = fit.moments.values - fit._rows.T @ (fit._counts * fit._probabilities(fit.coefficients))
+    np.testing.assert_allclose(gradient, fit.coefficients / 100, atol=1e-6)
+
+
+def test_logistic_regression_needs_the_joint_counts():
+    data = trial()
+    margins = [Margin("arm"), Margin("sex")]
+    with pytest.raises(Refused, match="needs exact counts of arm × sex"):
+        logistic_regression(data, "cured", Budget.gdp(1), factors=["arm", "sex"], invariants=margins)
+    fit = logistic_regression(data, "cured", Budget.gdp(1), factors=["arm"], invariants=margins)
+    assert fit.guarantee.adjacency.a == 3
+    assert fit.private
