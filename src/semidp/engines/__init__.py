@@ -7,7 +7,7 @@ DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is
 import datetime
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from types import TracebackType
 from typing import Any, Self
@@ -50,7 +50,8 @@ def open_source(
     Parameters
     ----------
     data
-        The path of a CSV or Parquet file, or a glob of them; a data frame (pandas, polars, Arrow); an Ibis table; or
+        The path of a CSV or Parquet file, or a glob of them; a data frame (pandas, polars, Arrow) or a
+        mapping of names to columns; an Ibis table; or
         a database address such as ``postgres://user@host/database`` (the password comes from the environment,
         SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
         ``spark://local`` for Spark in this process. Every value of a CSV file is text, and an empty one is missing.
@@ -213,6 +214,8 @@ def _records(data: Any, table: str | None, where: str | None) -> Records:
 
     if isinstance(data, (str, os.PathLike)):
         return DuckRecords.of_files(os.fspath(data), where)
+    if isinstance(data, Mapping):
+        data = {name: np.asarray(column) for name, column in data.items()}
     return DuckRecords.of_frame(data, where)
 
 

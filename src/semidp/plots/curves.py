@@ -46,7 +46,7 @@ def loss_plot(losses: Mapping[str, float], title: str = "") -> "Figure":
     """Draw expected losses as bars, the first one highlighted, each with its number.
 
     >>> figure = loss_plot({"semidp": 17.1, "ordinary DP by group privacy": 34.0})
-    >>> [bar.get_width() for bar in figure.axes[0].patches]
+    >>> [float(bar.get_width()) for bar in figure.axes[0].patches]
     [17.1, 34.0]
     """
     names, values = list(losses), list(losses.values())
