@@ -39,4 +39,4 @@ bench: $(STAMP) ## side by side with peers, ratios against targets
 	$(BIN)/python benchmarks/run.py
 
 clean:          ## remove everything that was built
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-services .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
