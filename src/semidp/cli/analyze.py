@@ -4,6 +4,7 @@
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -12,8 +13,13 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
+from semidp.mechanisms import available
 from semidp.release import Scope, survey
 from semidp.sensitivity import Norms
+from semidp.tradeoff import Budget
+
+REFERENCE = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
+"""The budgets for which the noise is shown when none is given."""
 
 
 def analyze(
@@ -31,10 +37,17 @@ def analyze(
     from_table: o.FromTable = None,
     where: o.Where = None,
     identity: o.Identity = None,
+    epsilon: o.Epsilon = None,
+    rho: o.Rho = None,
+    mu: o.Mu = None,
+    delta: o.Delta = None,
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
-    """Say what publishing some totals exactly means: how many records move together, and how far a table can move."""
+    """Say what publishing some totals exactly means: how many records move together, and how much noise that takes.
+
+    Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2.
+    """
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
     plan = o.plan_of(
@@ -49,7 +62,9 @@ def analyze(
     )
     with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
         scope = survey(plan, source).scope
-    document = analysis(scope, plan.tables[0].features)
+    asked = any((epsilon, rho, mu, delta))
+    budgets = [o.budget_of(epsilon, rho, mu, delta)[0]] if asked else REFERENCE
+    document = analysis(scope, plan.tables[0].features, budgets)
     o.warn_all(scope.warnings, quiet)
     if format is Format.json:
         print_json(document)
@@ -57,7 +72,7 @@ def analyze(
         typer.echo("\n".join(lines(document)))
 
 
-def analysis(scope: Scope, features: tuple[str, ...]) -> dict[str, Any]:
+def analysis(scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget] = ()) -> dict[str, Any]:
     """Return what is known about the table over `features` under a scope: plain values, all of them public."""
     space = scope.space(features)
     semi = scope.semi_adjacency
@@ -78,6 +93,11 @@ def analysis(scope: Scope, features: tuple[str, ...]) -> dict[str, Any]:
         },
         "naive": _norms(space.side_by_side()["S_Group"]),
         "published_exactly": space.is_zero,
+        "mechanisms": [
+            {**mechanism.to_json(), "budget": str(budget)}
+            for budget in budgets
+            for mechanism in available(space, budget)
+        ],
         "witness": None if semi is None or semi.witness is None else semi.witness.to_json(),
         "warnings": list(scope.warnings),
     }
@@ -102,6 +122,7 @@ def lines(document: dict[str, Any]) -> list[str]:
     kind = "exact" if space["exact"] else "proven upper bounds"
     found.append(("sensitivity", f"a = {space['a']}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
     found.append(("naive", f"{_norm_text(document['naive'])} (a times one record)"))
+    found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     if document["published_exactly"]:
         found.append(("note", "the published statistics fix this table: everything in it is published exactly"))
     return [f"{name:<12} {text}" for name, text in found]
@@ -121,3 +142,8 @@ def _change(before: dict[str, str], after: dict[str, str]) -> str:
 
 def _norm_text(norms: dict[str, Any]) -> str:
     return f"Δ1 = {norms['l1']}, Δ2 = {norms['l2']:.4g}, Δ∞ = {norms['linf']}"
+
+
+def _noise_text(mechanism: dict[str, Any]) -> str:
+    loss = f"scale {mechanism['scale']:.4g}, expected loss {mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
+    return f"{mechanism['budget']}: {mechanism['name']}, {loss}"
