@@ -1,0 +1,384 @@
+"""The attack: learn from some outputs of a mechanism which of two tables they came from, then count on fresh ones.
+
+The mechanism is a black box: it is called, never opened. Outputs are split in three: the first part trains a score, the
+second chooses events, the third is only counted, so that every bound is exact whatever was tried before.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most, bound, worst
+from semidp.audit.pairs import Pair
+from semidp.audit.scores import Features, Floats, Scores
+from semidp.errors import InputError
+from semidp.noise import Randomness, SystemRandomness, generator
+from semidp.progress import Progress, silent
+from semidp.tradeoff import Tradeoff
+
+Outputs = NDArray[Any]
+_Rows = Callable[[Outputs], Floats]
+_Tables = tuple[Floats, Floats]
+
+ERROR = 1e-3
+"""The probability of convicting a mechanism whose claim is true, at most."""
+
+SHRINKAGE = 0.8
+"""The power is stated for the same mechanism with this share of its noise."""
+
+_CHUNK = 1 << 17  # numbers of outputs held at a time: they and their features stay near the processor
+_MOST_TO_FIT, _MOST_TO_CHOOSE = 50_000, 100_000
+_FEWEST = 1_000
+_SIZES = (0.002, 0.01, 0.03, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)  # of the attacks that draw the curve
+_TAIL = np.geomspace(1e-4, 0.1, 40)
+_LEVELS = np.concatenate([_TAIL, np.linspace(0.1, 0.9, 81)[1:-1], 1 - _TAIL[::-1]])
+_SIMULATIONS = 2_000
+
+
+class Draws(Protocol):
+    """A mechanism as an audit sees it: many independent outputs for one table."""
+
+    def __call__(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
+        """Return `count` outputs for `values`, along a new first axis."""
+
+
+def one_by_one(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) -> Draws:
+    """Turn a mechanism that gives one output at a time into one that gives many; slow, but any mechanism will do.
+
+    >>> from semidp.noise import SeededRandomness
+    >>> draws = one_by_one(lambda values, randomness: values + 1)
+    >>> draws(np.array([3, 4]), 2, SeededRandomness(1)).tolist()
+    [[4, 5], [4, 5]]
+    """
+
+    def draws(values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
+        return np.stack([mechanism(values, randomness) for _ in range(count)])
+
+    return draws
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an attack on a mechanism found.
+
+    Parameters
+    ----------
+    claim
+        The tradeoff curve that the mechanism is said to satisfy.
+    pair
+        The two tables that were to be told apart.
+    points
+        The attacks, counted on outputs that had no part in choosing them. Their bounds hold all together, but for a
+        probability of `error`.
+    samples
+        How many outputs were drawn for each of the two tables.
+    error
+        The probability of convicting a mechanism whose claim is true, at most.
+    power
+        The estimated probability that this audit convicts the same mechanism with 20% less noise.
+    """
+
+    claim: Tradeoff
+    pair: Pair
+    points: tuple[Point, ...] = field(repr=False)
+    samples: int
+    error: float
+    power: float
+
+    @property
+    def convicted(self) -> bool:
+        """Whether some attack succeeds more often than the claim allows."""
+        return any(point.convicts for point in self.points)
+
+    @property
+    def verdict(self) -> Literal["convicted", "survives"]:
+        """Whether the claim survives. A claim that survives is not proved: a better attack may exist."""
+        return "convicted" if self.convicted else "survives"
+
+    @property
+    def worst(self) -> Point:
+        """The attack that beats the claim by most, or comes closest to it."""
+        return worst(self.points)
+
+    @property
+    def bound(self) -> Bound:
+        """The lower bound of the privacy loss in the unit of the claim, beside the claim."""
+        return bound(self.claim, self.points)
+
+    @property
+    def mu(self) -> float:
+        """The mechanism is not mu-GDP for any smaller mu."""
+        return max(point.mu for point in self.points)
+
+    @property
+    def epsilon(self) -> float:
+        """The mechanism is not epsilon-DP (delta = 0) for any smaller epsilon."""
+        return max(point.epsilon() for point in self.points)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the audit as plain values."""
+        return {
+            "verdict": self.verdict,
+            "claim": self.claim.to_json(),
+            "bound": {"unit": self.bound.unit, "measured": self.bound.measured, "claimed": self.bound.claimed},
+            "epsilon_at_least": self.epsilon,
+            "mu_at_least": self.mu,
+            "power": self.power,
+            "error": self.error,
+            "samples": self.samples,
+            "pair": {
+                "first": self.pair.first.tolist(),
+                "second": self.pair.second.tolist(),
+                "records": self.pair.records,
+            },
+            "points": [point.to_json() for point in self.points],
+        }
+
+
+def audit_mechanism(
+    mechanism: Draws,
+    pair: Pair,
+    claim: Tradeoff,
+    *,
+    samples: int = 200_000,
+    error: float = ERROR,
+    randomness: Randomness | None = None,
+    progress: Progress = silent,
+) -> Audit:
+    """Attack a mechanism on one pair of tables, and say whether a claimed tradeoff curve survives.
+
+    An event E that has probability s under one table and p under the other refutes the claim f where
+    ``p > 1 - f(1 - s)``. Events are thresholds of scores, a learned one among them; one is chosen to convict and some
+    more to draw the curve. Their probabilities are bounded by Clopper and Pearson (1934) on held-out outputs, half of
+    the error for the first event and half for the others.
+
+    Parameters
+    ----------
+    mechanism
+        Gives outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a mechanism of this
+        package it is its `measure_many`; `one_by_one` turns any other callable into one.
+    pair
+        The two tables, as `worst_pair` finds them.
+    claim
+        The tradeoff curve to be tested; it holds for both orders of the pair.
+    samples
+        Outputs drawn for each table: a fifth (at most 50,000) to learn, a fifth (at most 100,000) to choose, the rest
+        to count.
+    error
+        The largest probability of convicting a mechanism whose claim is true.
+    randomness
+        Where random words come from; the operating system unless given.
+
+    Examples
+    --------
+    The paper's Gaussian noise for mu = 1 has variance 4, but three records can move by six cells (docs/errata.md):
+
+    >>> from fractions import Fraction
+    >>> from semidp.noise import RoundedGaussian, SeededRandomness
+    >>> from semidp.tradeoff import gaussian
+    >>> pair = Pair([[2, 1, 1], [1, 2, 1], [1, 1, 2]], [[1, 2, 1], [1, 1, 2], [2, 1, 1]])
+    >>> def gaussian_noise(variance):
+    ...     return lambda values, count, words: values + RoundedGaussian(variance).sample((count, *values.shape), words)
+    >>> for variance in (Fraction(4), Fraction(6)):
+    ...     found = audit_mechanism(
+    ...         gaussian_noise(variance), pair, gaussian(1), samples=40_000, randomness=SeededRandomness(1)
+    ...     )
+    ...     print(found.verdict, found.mu > 1)
+    convicted True
+    survives False
+    """
+    _check(samples, error)
+    words = SystemRandomness() if randomness is None else randomness
+    trial = _Trial(mechanism, pair, claim.symmetric(), error / 2, words, _Count(progress, 2 * samples))
+    fit, choose = min(samples // 5, _MOST_TO_FIT), min(samples // 5, _MOST_TO_CHOOSE)
+    count = samples - fit - choose
+    scores = trial.learn(fit)
+    chosen = trial.choose(scores, choose, count)
+    hits = trial.count(scores, chosen, count)
+    errors = [error / 2] + [error / 2 / max(1, len(chosen.curve))] * len(chosen.curve)
+    points = tuple(
+        Point.counted(scores.drawn.names[event.column], event.order(*found), count, share, trial.claim)
+        for event, found, share in zip((chosen.drawn, *chosen.curve), hits[:-1], errors, strict=True)
+    )
+    power = trial.chance(chosen.shrunk.order(*hits[-1]), count)
+    return Audit(claim, pair, points, samples, error, power)
+
+
+def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generator) -> Outputs:
+    """Return what the mechanism would have given with 20% less noise: outputs drawn towards their table.
+
+    Whole numbers stay whole, by rounding up or down at random.
+
+    >>> shrunk(np.array([[10.0]]), np.array([0]), np.random.default_rng(0)).tolist()
+    [[8.0]]
+    """
+    noise = SHRINKAGE * (outputs - table)
+    if np.asarray(outputs).dtype.kind in "iu":
+        noise = np.floor(noise + dither.random(noise.shape))
+    return np.asarray(table + noise)
+
+
+@dataclass(frozen=True)
+class _Event:
+    """A score of at least `threshold`: more likely under the alternative than under the null, table 0 or 1."""
+
+    column: int
+    threshold: float
+    null: int
+
+    def order(self, first: int, second: int) -> tuple[int, int]:
+        """Return the hits under the null, then under the alternative."""
+        return (second, first) if self.null else (first, second)
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Scores that were learned on the outputs as drawn, and on those with less noise."""
+
+    drawn: Scores
+    shrunk: Scores
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The events to count: the one most likely to convict, those that draw the curve, and one for less noise."""
+
+    drawn: _Event
+    curve: tuple[_Event, ...]
+    shrunk: _Event
+
+
+@dataclass
+class _Count:
+    progress: Progress
+    total: int
+    done: int = 0
+
+    def add(self, outputs: int) -> None:
+        self.done += outputs
+        self.progress("attacking the mechanism", self.done, self.total)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A mechanism on trial; `error` is the share of the event that is chosen to convict."""
+
+    mechanism: Draws
+    pair: Pair
+    claim: Tradeoff
+    error: float
+    randomness: Randomness
+    counter: _Count
+
+    def outputs(self, count: int) -> Iterator[tuple[int, Outputs, Outputs]]:
+        """Yield which table, outputs as drawn and outputs with less noise, in chunks."""
+        step = max(1, _CHUNK // self.pair.first.size)
+        dither = generator(self.randomness)
+        for which, table in enumerate((self.pair.first, self.pair.second)):
+            for start in range(0, count, step):
+                size = min(step, count - start)
+                found = np.asarray(self.mechanism(table, size, self.randomness))
+                _check_outputs(found, (size, *table.shape))
+                yield which, found, shrunk(found, table, dither)
+                self.counter.add(size)
+
+    def learn(self, count: int) -> _Both:
+        """Train a score on the outputs as drawn, and one on those with less noise."""
+        features = Features(self.pair)
+
+        def signed(outputs: Outputs) -> Floats:
+            return features(outputs)[0]
+
+        drawn, less = self.rows(signed, signed, count)
+        return _Both(Scores.learned(features, *drawn), Scores.learned(features, *less))
+
+    def choose(self, scores: _Both, count: int, trials: int) -> _Chosen:
+        """Choose events on outputs that are not counted."""
+        drawn, less = self.rows(scores.drawn, scores.shrunk, count)
+        signed = len(scores.drawn.features.names) + 1
+        return _Chosen(self.best(*drawn, trials), _curve(*drawn, signed), self.best(*less, trials))
+
+    def rows(self, drawn: _Rows, less: _Rows, count: int) -> tuple[_Tables, _Tables]:
+        """Return the rows that two functions give for the first and the second table, as drawn and with less noise."""
+        parts: tuple[tuple[list[Floats], list[Floats]], ...] = (([], []), ([], []))
+        for which, outputs, smaller in self.outputs(count):
+            parts[0][which].append(drawn(outputs))
+            parts[1][which].append(less(smaller))
+        one, other = ((np.concatenate(view[0]), np.concatenate(view[1])) for view in parts)
+        return one, other
+
+    def best(self, first: Floats, second: Floats, trials: int) -> _Event:
+        """Return the event that is most likely to convict, by the counts that it is expected to have."""
+        first, second = np.sort(first, axis=0), np.sort(second, axis=0)
+        found: list[tuple[float, _Event]] = []
+        for column in range(first.shape[1]):
+            one, other = first[:, column], second[:, column]
+            thresholds = np.unique(np.quantile(np.concatenate([one, other]), _LEVELS, method="higher"))
+            shares = [1 - np.searchsorted(x, thresholds) / len(x) for x in (one, other)]
+            for null in (0, 1):
+                promise = self.promise(shares[null], shares[1 - null], trials)
+                place = int(promise.argmax())
+                found.append((float(promise[place]), _Event(column, float(thresholds[place]), null)))
+        return max(found, key=lambda pair: pair[0])[1]
+
+    def promise(self, size: Floats, power: Floats, trials: int) -> Floats:
+        """By how many standard deviations the lower bound of the power is expected to exceed what is allowed."""
+        high = at_most(size * trials, trials, self.error / 2)
+        low = at_least(power * trials, trials, self.error / 2)
+        allowed = allowed_power(self.claim, high)
+        beyond = np.minimum(high * 1.01, 1.0)
+        slope = (allowed_power(self.claim, beyond) - allowed) / np.maximum(beyond - high, 1e-12)
+        variances = [np.maximum(x * (1 - x), 1 / trials) for x in (power, size)]
+        return np.asarray((low - allowed) / np.sqrt((variances[0] + slope**2 * variances[1]) / trials))
+
+    def count(self, scores: _Both, chosen: _Chosen, count: int) -> list[tuple[int, int]]:
+        """Return the hits of each event under the two tables, the one for less noise last."""
+        plain = (chosen.drawn, *chosen.curve)
+        hits = np.zeros((len(plain) + 1, 2), dtype=np.int64)
+        for which, drawn, less in self.outputs(count):
+            rows = scores.drawn(drawn)
+            hits[:-1, which] += [int((rows[:, event.column] >= event.threshold).sum()) for event in plain]
+            hits[-1, which] += int((scores.shrunk(less)[:, chosen.shrunk.column] >= chosen.shrunk.threshold).sum())
+        return [(int(first), int(second)) for first, second in hits]
+
+    def chance(self, hits: tuple[int, int], trials: int) -> float:
+        """Return how often an event with these frequencies convicts, by simulating the counts."""
+        source = np.random.default_rng(0)  # neither data nor a release: what is estimated is the audit itself
+        size, power = (source.binomial(trials, found / trials, _SIMULATIONS) for found in hits)
+        allowed = allowed_power(self.claim, at_most(size, trials, self.error / 2))
+        return float((at_least(power, trials, self.error / 2) > allowed).mean())
+
+
+def _curve(first: Floats, second: Floats, signed: int) -> tuple[_Event, ...]:
+    """Return events along the curve of the score that separates the two tables best."""
+    first = np.sort(first, axis=0)
+    order = [_separation(first[:, column], second[:, column]) for column in range(signed)]
+    column = int(np.argmax(order))
+    places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
+    return tuple(_Event(column, threshold, 0) for threshold in sorted({float(first[i, column]) for i in places}))
+
+
+def _separation(first: Floats, second: Floats) -> float:
+    """The probability that the second table scores higher, ties counting half: the area under the curve."""
+    below, upto = np.searchsorted(first, second, side="left"), np.searchsorted(first, second, side="right")
+    return float((below + upto).mean() / (2 * len(first)))
+
+
+def _check_outputs(found: Outputs, shape: tuple[int, ...]) -> None:
+    if found.shape != shape:
+        raise InputError(
+            f"asked for {shape[0]} outputs, the mechanism must give an array of shape {shape}, not {found.shape}"
+        )
+    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        raise InputError("the outputs of a mechanism on trial must be finite numbers")
+
+
+def _check(samples: int, error: float) -> None:
+    if isinstance(samples, bool) or not isinstance(samples, (int, np.integer)) or samples < _FEWEST:
+        raise InputError(f"an audit needs at least {_FEWEST:,} samples of each table, not {samples!r}")
+    if not 0 < error < 1:
+        raise InputError(f"the error of an audit must lie strictly between 0 and 1, not {error}")

@@ -1,0 +1,177 @@
+"""What counts prove about a tradeoff curve: exact confidence bounds for one attack, and what a claim allows it.
+
+Nothing here draws or chooses; which events are counted is decided in `scores` and `attack`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from semidp.errors import InputError
+from semidp.exact import down, up
+from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff
+
+Floats = NDArray[np.float64]
+
+
+def at_least(hits: ArrayLike, trials: int, error: float) -> Floats:
+    """Return the lower bound of Clopper and Pearson (1934): a probability undercuts it in at most `error` of cases.
+
+    >>> float(at_least(0, 100, 0.001)), round(float(at_least(100, 100, 0.001)), 4)
+    (0.0, 0.9333)
+    """
+    k = np.asarray(hits, dtype=np.float64)
+    found = special.betaincinv(np.maximum(k, 1.0), trials - k + 1, error)
+    return np.asarray(np.where(k > 0, found, 0.0))
+
+
+def at_most(hits: ArrayLike, trials: int, error: float) -> Floats:
+    """Return the upper bound of Clopper and Pearson (1934).
+
+    >>> round(float(at_most(0, 100, 0.001)), 4), float(at_most(100, 100, 0.001))
+    (0.0667, 1.0)
+    """
+    k = np.asarray(hits, dtype=np.float64)
+    # the lower bound for the misses, which keeps its digits where the probability itself is close to 1
+    return np.asarray(1.0 - at_least(trials - k, trials, error))
+
+
+def allowed_power(claim: Tradeoff, size: ArrayLike) -> Floats:
+    """Return the largest power of a test of this size that a claim allows, ``1 - f(1 - size)``.
+
+    >>> from semidp.tradeoff import approximate
+    >>> round(float(allowed_power(approximate(1), 0.1)), 6)
+    0.271828
+    """
+    return np.asarray(1.0 - np.asarray(claim(1.0 - np.asarray(size, dtype=np.float64))))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One attack, counted on fresh outputs: its false alarms, its power, and what the claim allows.
+
+    Parameters
+    ----------
+    attack
+        What the attacker looked at.
+    size, power
+        The observed shares of outputs in the event, under the one table and under the other.
+    size_high, power_low
+        Bounds that hold together with a probability of at least one minus the error given to this point.
+    allowed
+        The largest power that the claim allows at `size_high`.
+    """
+
+    attack: str
+    size: float
+    power: float
+    size_high: float
+    power_low: float
+    allowed: float
+
+    @classmethod
+    def counted(cls, attack: str, hits: tuple[int, int], trials: int, error: float, claim: Tradeoff) -> "Point":
+        """Return the point for the hits under the null and under the alternative, half of the error for each.
+
+        >>> from semidp.tradeoff import gaussian
+        >>> Point.counted("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
+        True
+        """
+        size_high = float(at_most(hits[0], trials, error / 2))
+        power_low = float(at_least(hits[1], trials, error / 2))
+        allowed = float(allowed_power(claim, size_high))
+        return cls(attack, hits[0] / trials, hits[1] / trials, size_high, power_low, allowed)
+
+    @property
+    def convicts(self) -> bool:
+        """Whether the attack succeeds more often than the claim allows."""
+        return self.power_low > self.allowed
+
+    @property
+    def mu(self) -> float:
+        """A lower bound of mu: a mu-GDP mechanism has ``power <= Phi(Phi^-1(size) + mu)``."""
+        if self.power_low <= 0 or self.size_high >= 1:
+            return 0.0
+        return max(0.0, float(special.ndtri(self.power_low) - special.ndtri(self.size_high)))
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Return a lower bound of epsilon at a delta: ``power <= e^epsilon size + delta``, and for the complement.
+
+        >>> round(Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(), 6)  # ln 3
+        1.098612
+        """
+        pairs = ((self.power_low, self.size_high), (1 - self.size_high, 1 - self.power_low))
+        return max(0.0, *(float(np.log((more - delta) / less)) for more, less in pairs if more > delta and less > 0))
+
+    @property
+    def rho(self) -> float:
+        """A lower bound of rho, from the curve of rho-zCDP: ``sqrt(ln 1/size) - sqrt(ln 1/power) <= sqrt(rho)``."""
+        if self.power_low <= 0 or self.size_high >= 1:
+            return 0.0
+        rare = np.sqrt(-np.log(self.size_high)) - np.sqrt(-np.log(self.power_low))
+        common = np.sqrt(-np.log1p(-self.power_low)) - np.sqrt(-np.log1p(-self.size_high))
+        return float(max(0.0, rare, common) ** 2)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the point as plain values."""
+        return {
+            "attack": self.attack,
+            "size": self.size,
+            "power": self.power,
+            "size_at_most": self.size_high,
+            "power_at_least": self.power_low,
+            "power_allowed": self.allowed,
+        }
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed` is the claim."""
+
+    unit: str
+    measured: float
+    claimed: float
+
+
+def bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
+    """Return the best lower bound that the points prove, in the unit of the claim.
+
+    mu for a Gaussian curve, rho for zCDP, epsilon for (epsilon, delta); for any other curve the power of the attack
+    that comes closest to what the claim allows, or beats it by most.
+
+    >>> from semidp.tradeoff import gaussian
+    >>> bound(gaussian(1), (Point("projection", 0.5, 0.8, 0.5, 0.8, 0.84),))
+    Bound(unit='mu', measured=0.8416212335729143, claimed=1.0)
+    """
+    if not points:
+        raise InputError("a bound needs at least one point")
+    if isinstance(claim, Gaussian):
+        return Bound("mu", max(point.mu for point in points), up(claim.mu))
+    if isinstance(claim, ZCDP):
+        return Bound("rho", max(point.rho for point in points), up(claim.rho))
+    if isinstance(claim, Approximate) and claim.size == 1:
+        delta = down(claim.delta0)
+        unit = f"epsilon at delta {delta:g}" if delta else "epsilon"
+        return Bound(unit, max(point.epsilon(delta) for point in points), up(claim.epsilon0))
+    best = worst(points)
+    return Bound(f"power at size {best.size_high:.4g}", best.power_low, best.allowed)
+
+
+def worst(points: tuple[Point, ...]) -> Point:
+    """Return the point that beats what the claim allows by most, or comes closest to it.
+
+    >>> near, far = (Point(name, 0.1, 0.2, 0.1, power, 0.3) for name, power in (("a", 0.2), ("b", 0.1)))
+    >>> worst((far, near)).attack
+    'a'
+    """
+
+    def excess(point: Point) -> float:
+        # in units of the spread that an attack with the allowed power would have
+        spread = math.sqrt(max(point.allowed * (1 - point.allowed), 1e-12))
+        return (point.power_low - point.allowed) / spread
+
+    return max(points, key=excess)

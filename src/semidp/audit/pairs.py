@@ -1,0 +1,110 @@
+"""The pair of tables that an audit compares: as far apart as the adjacency allows, built from public totals alone.
+
+The confidential table is never seen here. How far tables can be apart is known to `sensitivity`; filling a table up to
+given totals is done by `fit`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.invariants import Dataspace
+from semidp.release import Scope
+from semidp.sensitivity import SensitivitySpace
+from semidp.tables import Table
+
+Counts = NDArray[np.int64]
+
+_MOST_MOVES = 500  # how many other moves are looked at where the worst one is not known, or does not fit the totals
+_SECONDS = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two values of a query that a mechanism promises to make hard to tell apart.
+
+    >>> pair = Pair([[1, 0], [0, 1]], [[0, 1], [1, 0]])
+    >>> pair.move.tolist(), pair.records
+    ([[-1, 1], [1, -1]], 2)
+    """
+
+    first: Counts = field(repr=False)
+    second: Counts = field(repr=False)
+
+    def __init__(self, first: ArrayLike, second: ArrayLike) -> None:
+        one, other = np.array(first), np.array(second)
+        if one.shape != other.shape or one.dtype.kind not in "iu" or other.dtype.kind not in "iu" or one.ndim == 0:
+            raise InputError("a pair is two arrays of whole numbers of one shape, with at least one axis")
+        if np.array_equal(one, other):
+            raise InputError("the two tables of a pair are the same: there is nothing to tell apart")
+        for name, value in (("first", one), ("second", other)):
+            value = value.astype(np.int64)
+            value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    @property
+    def move(self) -> Counts:
+        """What turns the first into the second."""
+        return self.second - self.first
+
+    @property
+    def records(self) -> int:
+        """How many records of a table differ: the sum of what appears."""
+        return int(np.maximum(self.move, 0).sum())
+
+
+def worst_pair(space: SensitivitySpace) -> Pair:
+    """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
+
+    ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the published margins and at
+    least as many records in each cell as m takes away.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, _ = two_way()
+    >>> pair = worst_pair(space)
+    >>> int((pair.move**2).sum()) == space.l2_squared, pair.first.sum(axis=1).tolist()
+    (True, [60, 75])
+    """
+    if space.is_zero:
+        raise Refused("the published totals fix this table, so that there is no second table to compare it with")
+    public = Scope(space.dataspace, None, space.adjacency).published(space.schema.names)
+    for move in _candidates(space):
+        first = _table_below(move, space, public)
+        if first is not None:
+            return Pair(first, first + move)
+    raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
+
+
+def _candidates(space: SensitivitySpace) -> Iterator[Counts]:
+    """The worst move, then the first of the others, the longest first."""
+    worst = space.worst_move()
+    if worst is not None:
+        yield worst
+    others = list(islice(space.moves(), _MOST_MOVES))
+    yield from sorted(others, key=lambda move: -int((move**2).sum()))
+
+
+def _table_below(move: Counts, space: SensitivitySpace, public: Dataspace) -> Counts | None:
+    """Return a table of the public totals that `move` leaves nonnegative: what it takes away, and a fit of the rest."""
+    from semidp.fit import fit_table
+
+    taken = np.maximum(-move, 0)
+    schema = space.schema
+    if schema.possible is not None and move[~schema.possible].any():
+        return None
+    try:
+        gone = Table(schema, taken)
+        rest = {
+            margin: Table(total.schema, total.counts - gone.margin(margin.names).counts)
+            for margin, total in zip(public.margins, public.totals, strict=True)
+        }
+        assert public.n is not None
+        left = Dataspace.known(schema, rest, public.n - gone.n)
+        counts = fit_table(space.fixed_part() - taken, left, time_limit=_SECONDS).counts
+    except InputError:  # the totals hold fewer records than the move takes away
+        return None
+    return None if counts is None else counts + taken
