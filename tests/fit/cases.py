@@ -37,7 +37,10 @@ def all_tables(space: Dataspace) -> Iterator[NDArray[np.int64]]:
     assert space.n is not None
     shape = space.schema.shape
     possible = space.schema.possible
-    totals = [(space.schema.axes(margin.names), total.counts) for margin, total in zip(space.margins, space.totals, strict=True)]
+    totals = [
+        (space.schema.axes(margin.names), total.counts)
+        for margin, total in zip(space.margins, space.totals, strict=True)
+    ]
     if not totals:
         totals = [((), np.array(space.n))]
     cells = list(itertools.product(*map(range, shape)))

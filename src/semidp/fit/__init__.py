@@ -46,7 +46,7 @@ class Fit:
     method
         How it was found: ``thresholds``, ``flow``, ``nested flows``, ``integer program`` or ``projection``.
     optimal
-        Whether no closer table of its kind exists.
+        Whether no closer table of the wanted kind exists.
     note
         What a reader should know about it, in a sentence.
     """
@@ -124,7 +124,8 @@ def fit_table(
         raise InputError(f"the time limit of a fit must be a positive number of seconds, not {time_limit}")
     problem, deadline = _posed(noisy, dataspace), time.monotonic() + time_limit
     if kind == "real":
-        return _real(problem, project(problem, deadline, progress), "")
+        found = project(problem, deadline, progress)
+        return _real(problem, found, found.met, "")
     return _integer(problem, deadline, progress)
 
 
@@ -171,8 +172,9 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
         return _real(
             problem,
             start,
-            "No table of whole numbers with the published totals was found within the time limit, so this one is "
-            "real-valued; its margins are the published ones up to rounding.",
+            False,
+            "No table of whole numbers with the published totals was found within the limits of the search, so this "
+            "one is real-valued; its margins are the published ones up to rounding.",
         )
     note = "" if proved else _distance(problem.loss(found), whole_bound(problem, start))
     return _whole(problem, found, start.bound, method, proved, note)
@@ -185,11 +187,11 @@ def _whole(problem: Problem, counts: Counts, bound: float, method: str, optimal:
     return Fit(counts, None, loss, min(bound, loss), method, optimal, note)
 
 
-def _real(problem: Problem, found: Projection, note: str) -> Fit:
+def _real(problem: Problem, found: Projection, optimal: bool, note: str) -> Fit:
     loss = problem.loss(found.table)
     if not found.met:
         note = f"{note} The time limit ended the projection early: its margins are only near the published ones."
-    return Fit(None, found.table, loss, min(found.bound, loss), "projection", found.met, note.strip())
+    return Fit(None, found.table, loss, min(found.bound, loss), "projection", optimal, note.strip())
 
 
 def _distance(loss: float, bound: float) -> str:

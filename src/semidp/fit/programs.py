@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from semidp.progress import Progress, silent
 VARIABLES = 20_000  # a program with more is not tried
 NODES = 20_000  # branching nodes, a limit that does not depend on the machine
 FIRST_GAP = 1e-3  # how close to its optimum a first program must come
-WIDTHS = (1.5, 4.5, 20.5)  # how far from the real-valued fit to look for a first table
+WIDTHS = (1.5, 4.5)  # how far from the real-valued fit to look for a first table
 
 
 def prove(
@@ -98,39 +99,61 @@ class _Program:
         A better table than one of loss F has (x - z)² - min (x - z)² ≤ F - `whole_bound` in every cell, so a
         program that looks that far proves its answer.
         """
-        for width in WIDTHS:
-            if known is None:
-                known, _ = self.within(width, FIRST_GAP)
+        if known is None:
+            known = self.first()
         if known is None:
             return None, False
         slack = max(0.0, self.problem.loss(known) - whole_bound(self.problem, self.start))
-        found, proved = self.within(math.sqrt(slack + 0.25) + 1e-6, 0.0)
-        if found is not None and self.problem.loss(found) <= self.problem.loss(known):
-            return found, proved
-        return known, False
+        width = math.sqrt(slack + 0.25) + 1e-6
+        low, high = self.lifted - width, _farthest(self.lifted, width)
+        found, proved = self.between(low, high, 0.0)
+        if found is None:
+            near = known[self.problem.allowed].astype(np.float64)
+            found, proved = self.between(near - 2, near + 2, 0.0)[0], False
+        better = found is not None and self.problem.loss(found) <= self.problem.loss(known)
+        return (found, proved) if better else (known, False)
 
-    def within(self, width: float, gap: float) -> tuple[Counts | None, bool]:
-        """Solve the program over tables within `width` of y + Aᵀθ (or of zero) in each cell."""
-        lifted = (self.problem.values + sum(self.start.levels))[self.problem.allowed]
-        low = np.maximum(np.ceil(lifted - width), 0.0)
-        high = np.maximum(np.floor(_farthest(lifted, width)), low)
-        if (high - low).sum() > VARIABLES:
+    def first(self) -> Counts | None:
+        """Return a table near the real-valued fit, or any."""
+        for width in WIDTHS:
+            found, _ = self.between(self.lifted - width, np.maximum(self.lifted, 0.0) + width, FIRST_GAP)
+            if found is not None:
+                return found
+        matrix, wanted = equations(self.problem), totals(self.problem)
+        filled, _ = self.cheapest(np.maximum(-self.lifted, 0.0), np.inf, matrix, wanted, FIRST_GAP)
+        return None if filled is None else self.checked(filled)
+
+    @cached_property
+    def lifted(self) -> Floats:
+        """The cells z = y + Aᵀθ that may be filled, in the array's order."""
+        return np.asarray((self.problem.values + sum(self.start.levels))[self.problem.allowed])
+
+    def between(self, lowest: Floats, highest: Floats, gap: float) -> tuple[Counts | None, bool]:
+        """Return the closest table within these limits for each cell that may be filled."""
+        low = np.maximum(np.ceil(lowest), 0.0)
+        size = np.maximum(np.floor(highest) - low, 0.0)
+        if size.sum() > VARIABLES:
             return None, False
+        cell = np.repeat(np.arange(size.size), size.astype(np.int64))
+        record = low[cell] + np.arange(cell.size) - (size.cumsum() - size)[cell]
         matrix = equations(self.problem)
-        low, size = low.astype(np.int64), (high - low).astype(np.int64)
-        cell = np.repeat(np.arange(size.size), size)
-        record = low[cell] + np.arange(cell.size) - np.repeat(size.cumsum() - size, size)
-        wanted = totals(self.problem) - matrix @ low
-        added, proved = self.cheapest(2.0 * (record - lifted[cell]) + 1.0, matrix[:, cell], wanted, gap)
+        costs, wanted = 2.0 * (record - self.lifted[cell]) + 1.0, totals(self.problem) - matrix @ low
+        added, proved = self.cheapest(costs, 1.0, matrix[:, cell], wanted, gap)
         if added is None:
             return None, False
-        counts = np.zeros(self.problem.allowed.shape, dtype=np.int64)
-        counts[self.problem.allowed] = low + np.bincount(cell, added, low.size).astype(np.int64)
-        met = all((sums.of(counts) == sums.totals).all() for sums in self.problem.sums)
-        return (counts, proved) if met else (None, False)
+        counts = self.checked(low + np.bincount(cell, added, low.size))
+        return counts, proved and counts is not None
 
-    def cheapest(self, costs: Floats, matrix: Any, wanted: Floats, gap: float) -> tuple[Floats | None, bool]:
-        """Choose the records that cost least and meet the sums, while telling `progress` that it takes time."""
+    def checked(self, filled: Floats) -> Counts | None:
+        """Return the cells as a table if they meet the sums as integers: the solver works in floating point."""
+        counts = np.zeros(self.problem.allowed.shape, dtype=np.int64)
+        counts[self.problem.allowed] = filled
+        return counts if all((sums.of(counts) == sums.totals).all() for sums in self.problem.sums) else None
+
+    def cheapest(
+        self, costs: Floats, most: float, matrix: Any, wanted: Floats, gap: float
+    ) -> tuple[Floats | None, bool]:
+        """Return whole numbers up to `most` that cost least and meet the sums, telling `progress` how long it takes."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         left = self.deadline - time.monotonic()
@@ -142,7 +165,7 @@ class _Program:
             lambda: milp(
                 costs,
                 integrality=np.ones(costs.size, dtype=np.int64),
-                bounds=Bounds(0.0, 1.0),
+                bounds=Bounds(0.0, most),
                 constraints=LinearConstraint(matrix, wanted, wanted),
                 options={"time_limit": left, "node_limit": NODES, "mip_rel_gap": gap},
             ),

@@ -179,7 +179,7 @@ class _Newton:
                 best, least = levels, residual
             if least <= TOLERANCE or stuck or time.monotonic() > self.deadline:
                 break
-            levels = self.step(lifted, levels, missing)
+            levels = self.step(lifted, levels, missing, residual > GOOD)
         table = np.maximum(values + sum(best), 0.0)
         return Projection(table, tuple(best), lagrangian(self.problem, table, best), least)
 
@@ -197,11 +197,17 @@ class _Newton:
             lifted = lifted + step
         return raised
 
-    def step(self, lifted: Floats, levels: Sequence[Floats], missing: list[Floats]) -> list[Floats]:
-        """Go along Newton's direction up to its end, or to where the concave dual is highest before it."""
+    def step(self, lifted: Floats, levels: Sequence[Floats], missing: list[Floats], far: bool) -> list[Floats]:
+        """Go along Newton's direction up to its end, or to where the concave dual is highest before it.
+
+        The direction comes from conjugate gradients, or while `far` from a factorisation where those are slow.
+        """
         self.progress("projecting the table", self.steps, None)
         self.steps += 1
-        direction = self.solve(lifted > 0, missing)
+        active = lifted > 0
+        direction, met = self.gradients(active.astype(np.float64), missing)
+        if far and not met:
+            direction = self.factorised(active, missing)
         rise = sum(direction, np.zeros(lifted.shape))
         want = sum(float((way * sums.totals).sum()) for way, sums in zip(direction, self.sums, strict=True))
 
@@ -216,13 +222,11 @@ class _Newton:
                 low, high = (size, high) if slope(size) > 0 else (low, size)
         return [level + size * way for level, way in zip(levels, direction, strict=True)]
 
-    def solve(self, active: np.ndarray, missing: list[Floats]) -> list[Floats]:
-        """Solve A diag(active) Aᵀ d = missing: by conjugate gradients, or by a factorisation where those are slow."""
-        way, met = self.gradients(active.astype(np.float64), missing)
-        return way if met else self.factorised(active, missing)
-
     def gradients(self, active: Floats, missing: list[Floats]) -> tuple[list[Floats], bool]:
-        """Use the counts of active cells in each pair of sums: small arrays for one-way sums of a large table."""
+        """Solve A diag(active) Aᵀ d = missing by conjugate gradients, and say whether that succeeded.
+
+        The matrix is the counts of active cells in each pair of sums: small for one-way sums of a large table.
+        """
         joint = [[_joint(active, one, other) for other in self.sums] for one in self.sums]
         weight = [np.maximum(row[i], 0.5) for i, row in enumerate(joint)]
         way = [np.zeros(gap.shape) for gap in missing]
@@ -246,7 +250,7 @@ class _Newton:
         return way, size <= USEFUL * first
 
     def factorised(self, active: np.ndarray, missing: list[Floats]) -> list[Floats]:
-        """Factor A diag(active) Aᵀ + a little: it is singular, as sums of sums agree, but the right side fits."""
+        """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is singular."""
         part = self.matrix[:, np.flatnonzero(active[self.problem.allowed])]
         square = (part @ part.T).tocsc()
         right = np.concatenate([gap.ravel() for gap in missing])
