@@ -97,7 +97,7 @@ def test_levels_that_are_not_public_are_refused(semidp: Semidp, people: Path, tm
     leaves_nothing(tmp_path)
     done = semidp(*words, "--levels-from-data", "--out", "release")
     assert done.code == 0
-    assert "read from the data" in done.out
+    assert "read from the data" in done.err
     assert "read from the data" in (tmp_path / "release" / "report.html").read_text()
 
 

@@ -88,16 +88,16 @@ def release(
         with new_folder(out, force=force) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
             write(done, folder)
-    o.warn_all(done.scope.warnings, quiet)
-    _print(done, format, str(out / "report.html"))
+    _print(done, format, str(out / "report.html"), quiet)
 
 
 def show(
     folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
     format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
 ) -> None:
     """Print what a release holds and guarantees."""
-    _print(Release.load(folder), format, str(folder / "report.html"))
+    _print(Release.load(folder), format, str(folder / "report.html"), quiet)
 
 
 def demo(
@@ -207,7 +207,8 @@ def _rehearse(plan: Plan, source: Any, format: Format) -> None:
     typer.echo("nothing was drawn or written")
 
 
-def _print(done: Release, format: Format, where: str) -> None:
+def _print(done: Release, format: Format, where: str, quiet: bool) -> None:
+    o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
     if format is Format.json:
         print_json({**done.to_json(), "report": where})
     else:

@@ -18,7 +18,7 @@ from semidp.progress import Progress, silent
 from semidp.release.plan import AUTO, FitKind, Plan, TableRequest
 from semidp.release.survey import Scope, Survey, survey
 from semidp.release.values import Fitted, Noise, Published, Release, versions
-from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate
+from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate
 
 
 def run(
@@ -162,6 +162,7 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
         return ZCDP(tradeoff.rho * share)
     if isinstance(tradeoff, Gaussian):
         return Gaussian(tradeoff.mu_squared * share)
-    if isinstance(mechanism, LaplaceMechanism) and isinstance(tradeoff, Approximate):
-        return approximate(tradeoff.epsilon * Fraction(space.naive.l1, space.l1))
+    epsilon = tradeoff.implied_epsilon()
+    if isinstance(mechanism, LaplaceMechanism) and epsilon is not None:
+        return approximate(epsilon * Fraction(space.naive.l1, space.l1))
     return None

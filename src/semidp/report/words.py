@@ -144,7 +144,6 @@ def summary(release: Release, where: str | None = None) -> str:
         lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
     lines.append(f"adjacency  {scope.adjacency.a} record{'s' if scope.adjacency.a != 1 else ''} move together")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
-    lines += [f"warning    {item}" for item in (*scope.warnings, *scope.disclosures)]
     if where:
         lines.append(f"written    {where}")
     return "\n".join(lines)
