@@ -286,3 +286,44 @@ def test_limits() -> None:
     assert approximate(800).delta(1) == 1.0
     assert approximate(800).epsilon(0) == 800.0
     assert zcdp(0)(0.3) == 0.3
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        gaussian("1e6"),
+        gaussian("1e-90"),
+        zcdp("1e5"),
+        zcdp("1e-90"),
+        laplace(800),
+        laplace("1e-90"),
+        approximate("1e5"),
+        approximate("1e-50", "1e-300"),
+        approximate("1e14"),
+        approximate(1).group(10**6),
+        approximate("0.001", "1e-9").group(10**5),
+    ],
+    ids=str,
+)
+def test_extreme_parameters_stay_sound(f: Tradeoff) -> None:
+    values = f(ALPHAS)
+    assert np.all((values >= 0) & (values <= ALPHAS))
+    for epsilon in (0, 1, 100):
+        assert f.delta(epsilon) >= (1 - math.exp(epsilon) * (1 - ALPHAS) - values).max() - 1e-12 * math.exp(epsilon)
+        assert f.delta(epsilon) <= 1
+    weak = f.epsilon("1e-10")
+    assert f.delta(weak) <= 1.0000001e-10 if math.isfinite(weak) else f.delta(10**6) > 1e-10
+    assert f.compare(f) is Order.EQUAL
+
+
+def test_parameters_beyond_arithmetic_are_refused() -> None:
+    for wrong in (
+        lambda: gaussian("1e300"),
+        lambda: zcdp("1e-300"),
+        lambda: approximate("1e300"),
+        lambda: laplace("1e99"),
+    ):
+        with pytest.raises(InputError, match="between 1e-100 and 1e15"):
+            wrong()
+    with pytest.raises(InputError, match="whole group"):
+        approximate("1e10").group(10**6)

@@ -207,3 +207,9 @@ def test_losses_never_lose_mass() -> None:
     parts = [Losses.of(laplace(Fraction(1, k))._deltas, 2.0**-10, 1 / k) for k in (1, 2, 3, 4, 5)]
     total = convolve_all(parts)
     assert 1 <= total.masses.sum() + total.infinite < 1 + 1e-9
+
+
+def test_losses_beyond_the_range_of_floats_are_never_forgotten() -> None:
+    curve = compose(laplace(800), gaussian(30))
+    assert curve.epsilon("1e-10") > 800
+    assert curve.delta(790) > 0.4

@@ -21,6 +21,9 @@ Floats = npt.NDArray[np.float64]
 ROUNDOFF = 2.0**-52
 """Spacing of floats at 1: every rounding margin is a multiple of it."""
 
+SMALLEST, LARGEST = Fraction(1, 10**100), Fraction(10**15)
+"""The range of privacy parameters other than 0: beyond it nothing is protected, or nothing is lost."""
+
 _TIE = 1e-9
 _CLOSE = 1e-12  # where fast deltas are too close to call, and slow ones decide
 
@@ -211,6 +214,29 @@ def nonnegative(value: Number, name: str) -> Fraction:
     if number < 0:
         raise InputError(f"{name} must be 0 or more, not {value}")
     return number
+
+
+def strength(value: Number, name: str) -> Fraction:
+    """Return a privacy parameter as an exact fraction: 0, or of a size that arithmetic here covers.
+
+    >>> strength("1e300", "epsilon")
+    Traceback (most recent call last):
+    semidp.errors.InputError: epsilon must be 0 or lie between 1e-100 and 1e15
+    """
+    number = nonnegative(value, name)
+    if number and not SMALLEST <= number <= LARGEST:
+        raise InputError(f"{name} must be 0 or lie between 1e-100 and 1e15")
+    return number
+
+
+def grown(epsilons: Floats) -> Floats:
+    """Return e^epsilon, rounded down and at most 1e307: a smaller factor gives a larger delta.
+
+    >>> grown(np.array([0.0, 1e6])) <= np.array([1.0, 1e307])
+    array([ True,  True])
+    """
+    with np.errstate(over="ignore"):
+        return np.minimum(np.exp(epsilons) * (1 - 8 * ROUNDOFF), 1e307)
 
 
 def proportion(value: Number, name: str) -> Fraction:

@@ -22,6 +22,7 @@ from semidp.tradeoff.base import (
     Order,
     Tradeoff,
     group_size,
+    grown,
     like,
     nonnegative,
     probabilities,
@@ -102,10 +103,11 @@ class Numeric(Tradeoff):
         pure = self.implied_epsilon()
         sizes, powers = self._curve
         best = math.inf
-        if powers[0] <= target:
-            held = (sizes > 0) & (powers > target)
-            ratio = float(np.max((powers[held] - target) / sizes[held], initial=0.0)) * (1 + 8 * ROUNDOFF)
-            best = math.log(ratio) * (1 + 4 * ROUNDOFF) if ratio > 1 else 0.0
+        held = powers > target
+        if np.all(sizes[held] > 0):  # else delta does not fall to the target, or only beyond the range of floats
+            slopes = np.log(powers[held] - target) - np.log(sizes[held])
+            best = max(float(np.max(slopes, initial=0.0)), 0.0) * (1 + 4 * ROUNDOFF)
+            best += 8 * ROUNDOFF * (1 + best) if best else 0.0
         return best if pure is None else min(best, up(pure))
 
     def compare(self, other: Tradeoff) -> Order:
@@ -114,14 +116,13 @@ class Numeric(Tradeoff):
     def _landmarks(self) -> Floats:
         sizes, powers = self._curve
         held = (sizes > 0) & (powers > powers[0])
-        last = math.log(float(np.max((powers[held] - powers[0]) / sizes[held], initial=1.0)))
+        last = max(float(np.max(np.log(powers[held] - powers[0]) - np.log(sizes[held]), initial=0.0)), 0.0)
         return np.append(np.linspace(0.0, last, 129), 2 * last + 1)
 
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._curve
         powers = powers * (1 + 2 * ROUNDOFF)
-        with np.errstate(over="ignore", invalid="ignore"):
-            best = [np.nanmax(powers - factor * sizes) for factor in np.exp(epsilons) * (1 - 8 * ROUNDOFF)]
+        best = [np.max(powers - factor * sizes) for factor in grown(epsilons)]
         deltas: Floats = np.clip(np.array(best), 0.0, 1.0)
         pure = self.implied_epsilon()
         return deltas if pure is None else np.where(epsilons >= up(pure), 0.0, deltas)

@@ -18,6 +18,7 @@ from semidp.tradeoff.base import ROUNDOFF, Floats
 _TAIL = 1e-18  # mass moved to an infinite loss at the end of each distribution
 _DIRECT = 1 << 21  # products up to which a plain convolution is as fast as a Fourier transform
 _PEAKS = 32
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,10 @@ class Losses:
         masses = self.masses[held][::-1]
         losses = ((self.lowest + np.arange(len(self.masses))) * self.step)[held][::-1]
         slack = (len(masses) + 16 + np.abs(losses).max(initial=0.0)) * ROUNDOFF
-        with np.errstate(over="ignore"):
-            sizes = np.cumsum(masses * np.exp(-losses)) * (1 - slack)
+        with np.errstate(over="ignore"):  # sizes beyond 1 are never looked at
+            sizes = np.minimum(np.cumsum(masses * np.exp(-losses)) * (1 - slack), 2.0)
         powers = (np.cumsum(masses) + self.infinite) * (1 + slack)
+        sizes[sizes < _TINY] = 0.0  # too small to be precise
         return np.append(0.0, sizes), np.append(self.infinite * (1 + slack), powers)
 
 

@@ -26,17 +26,21 @@ from semidp.tradeoff.base import (
     Order,
     Tradeoff,
     group_size,
+    grown,
     like,
     nonnegative,
     probabilities,
     proportion,
     pure_rho,
     read_up,
+    strength,
 )
 
 _BITS = 320  # of precision for corners; enough to tell e^eps from 1 down to eps = 1e-60
 _GRID = 1 << 200  # denominators of corners that stand for irrational ones
 
+_NEARLY = Fraction(1, 1 << 100)
+_LINES = 1024  # of a group's curve that are kept
 _NOISE = 1e-9  # what rounding inside a user's function may do to its values
 
 Corner = tuple[Fraction, Fraction]
@@ -113,7 +117,7 @@ class Polygon(Tradeoff):
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._outer
         best: Floats = np.full(epsilons.shape, powers[0])
-        factor = np.exp(epsilons) * (1 - 4 * ROUNDOFF)
+        factor = grown(epsilons)
         for size, power in zip(sizes[1:-1], powers[1:-1], strict=True):
             best = np.maximum(best, power - factor * size + ROUNDOFF * power)
         return np.clip(best, 0.0, 1.0)
@@ -137,9 +141,10 @@ class Approximate(Polygon):
     size: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon0", nonnegative(self.epsilon0, "epsilon"))
+        object.__setattr__(self, "epsilon0", strength(self.epsilon0, "epsilon"))
         object.__setattr__(self, "delta0", proportion(self.delta0, "delta"))
         object.__setattr__(self, "size", group_size(self.size))
+        strength(self.epsilon0 * self.size, "epsilon for the whole group")
 
     def group(self, k: int) -> "Approximate":
         return Approximate(self.epsilon0, self.delta0, self.size * group_size(k))
@@ -169,10 +174,14 @@ class Approximate(Polygon):
     def _compute_corners(self) -> list[tuple[Ball, Ball]]:
         """Return the corners of the lowest of the lines power_j + slope_j · size and 1.
 
-        Steepest first. A line is dropped where balls cannot prove it lowest somewhere, which only claims less.
+        Steepest first. A line is dropped where balls cannot prove it lowest somewhere, and some are for very large
+        groups: a higher curve only claims less.
         """
         step = ball(self.epsilon0)
-        lines = [self._line(j, step) for j in range(self.size + 1)] if self.epsilon0 else [self._flat_line()]
+        some = sorted(
+            {round(i * self.size / _LINES) for i in range(_LINES + 1)} if self.size > _LINES else range(self.size + 1)
+        )
+        lines = [self._line(j, step) for j in some] if self.epsilon0 else [self._flat_line()]
         lines.append((ball(0), ball(1)))
         corners: list[tuple[Ball, Ball]] = []
         kept: list[tuple[Ball, Ball]] = []
@@ -187,6 +196,8 @@ class Approximate(Polygon):
                 size = _meeting(kept[-1], (slope, power))
                 corners.append((size, power + slope * size))
             kept.append((slope, power))
+        if any(not (size < 1 or size > ball(1 - _NEARLY)) for size, _ in corners):
+            return [(ball(0), ball(1)), (ball(1), ball(1))]  # beyond arithmetic: claim nothing
         corners = [corner for corner in corners if corner[0] < 1]
         return [(ball(0), kept[0][1]), *corners, (ball(1), ball(1))]
 

@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from semidp.errors import InputError
 from semidp.exact import Number, down, plain, sqrt_up, up
 from semidp.tradeoff.balls import Ball, above, ball, sharp
 from semidp.tradeoff.base import (
+    LARGEST,
     ROUNDOFF,
+    SMALLEST,
     Floats,
     Order,
     Tradeoff,
@@ -26,6 +29,7 @@ from semidp.tradeoff.base import (
     nonnegative,
     probabilities,
     pure_rho,
+    strength,
     tail,
 )
 from semidp.tradeoff.polygons import Approximate
@@ -44,7 +48,10 @@ class Gaussian(Tradeoff):
     mu_squared: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu_squared", nonnegative(self.mu_squared, "the square of mu"))
+        square = nonnegative(self.mu_squared, "the square of mu")
+        if square and not SMALLEST**2 <= square <= LARGEST**2:
+            raise InputError("mu must be 0 or lie between 1e-100 and 1e15")
+        object.__setattr__(self, "mu_squared", square)
 
     @property
     def mu(self) -> Fraction:
@@ -59,7 +66,7 @@ class Gaussian(Tradeoff):
         a = probabilities(alpha)
         z = scipy.special.ndtri(a) - up(self.mu)
         # ndtri and ndtr err by a few units; an error dz in z multiplies a tail by exp(|z| dz)
-        margin = 16 * ROUNDOFF * (2 + np.where(np.isfinite(z), z, 0.0) ** 2)
+        margin = 16 * ROUNDOFF * (2 + np.clip(z, -40.0, 40.0) ** 2)
         upper = np.nextafter(1 - scipy.special.ndtr(-z) * (1 + margin), 0.0)
         values = np.where(a == 1, 1.0, np.where(z < 0, scipy.special.ndtr(z) * (1 - margin), upper))
         return like(np.clip(values, 0.0, a), alpha)
@@ -76,7 +83,7 @@ class Gaussian(Tradeoff):
             mu = ball(self.mu_squared).sqrt()
             return _normal_tail(ball(e) / mu - mu / 2) - ball(e).exp() * _normal_tail(ball(e) / mu + mu / 2)
 
-        return above(sharp(profile))
+        return min(above(sharp(profile)), 1.0)
 
     def compare(self, other: Tradeoff) -> Order:
         if isinstance(other, Gaussian):
@@ -135,7 +142,7 @@ class ZCDP(Tradeoff):
     rho: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", nonnegative(self.rho, "rho"))
+        object.__setattr__(self, "rho", strength(self.rho, "rho"))
 
     def __call__(self, alpha: npt.ArrayLike) -> Any:
         a = probabilities(alpha)
@@ -216,7 +223,8 @@ class ZCDP(Tradeoff):
         y = np.interp(epsilons, (2 * known + 1) * rho + np.log(known) - np.log1p(known), known)
         exponent = y * (rho * (1 + y) - epsilons) + y * (np.log(y) - np.log1p(y)) - np.log1p(y)
         size = 1 + y * (rho * (1 + y) + epsilons)
-        bounds: Floats = np.nextafter(np.exp(exponent + 16 * ROUNDOFF * size), np.inf)
+        with np.errstate(over="ignore"):
+            bounds: Floats = np.nextafter(np.exp(exponent + 16 * ROUNDOFF * size), np.inf)
         return np.minimum(bounds, self._kink._deltas(epsilons))
 
 
@@ -233,13 +241,15 @@ class Laplace(Tradeoff):
     epsilon0: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon0", nonnegative(self.epsilon0, "epsilon"))
+        object.__setattr__(self, "epsilon0", strength(self.epsilon0, "epsilon"))
 
     def __call__(self, alpha: npt.ArrayLike) -> Any:
         a = probabilities(alpha)
         if self.is_trivial:
             return like(a, alpha)
         shrink = math.exp(-up(self.epsilon0)) * (1 - 4 * ROUNDOFF)
+        if shrink == 0:
+            return like(np.where(a == 1, 1.0, 0.0), alpha)
         rest = 1 - a
         middle = shrink / (4 * np.maximum(rest, shrink / 4)) * (1 - 4 * ROUNDOFF)
         top = 1 - rest / shrink * (1 + 4 * ROUNDOFF)
@@ -253,7 +263,7 @@ class Laplace(Tradeoff):
         e = nonnegative(epsilon, "epsilon")
         if e >= self.epsilon0:
             return 0.0
-        return above(sharp(lambda: -ball((e - self.epsilon0) / 2).expm1()))
+        return min(above(sharp(lambda: -ball((e - self.epsilon0) / 2).expm1())), 1.0)
 
     def compare(self, other: Tradeoff) -> Order:
         if isinstance(other, Laplace):
