@@ -4,7 +4,7 @@
 """
 
 from semidp._version import __version__
-from semidp.accounting import Ledger
+from semidp.accounting import Ledger, zcdp_epsilon_paper
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import (
     AdjacencyUnknown,
@@ -31,9 +31,11 @@ from semidp.inference import (
     sample_size,
 )
 from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, Witness, semi_adjacency
+from semidp.knorm import knorm_noise, published_noise
 from semidp.mechanisms import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
+    KNormMechanism,
     L2Mechanism,
     LaplaceMechanism,
     LatticeGaussianMechanism,
@@ -94,6 +96,7 @@ __all__ = [
     "FitKind",
     "Guarantee",
     "InputError",
+    "KNormMechanism",
     "L2Mechanism",
     "LaplaceMechanism",
     "LatticeGaussian",
@@ -149,16 +152,19 @@ __all__ = [
     "from_function",
     "from_profile",
     "gaussian",
+    "knorm_noise",
     "laplace",
     "odds_ratio_test",
     "open_source",
     "piecewise",
     "power",
     "power_curves",
+    "published_noise",
     "run",
     "sample_size",
     "semi_adjacency",
     "sensitivity_space",
     "survey",
     "zcdp",
+    "zcdp_epsilon_paper",
 ]

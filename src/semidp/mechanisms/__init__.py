@@ -11,6 +11,7 @@ from semidp.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     RoundedGaussianMechanism,
 )
+from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
@@ -22,6 +23,7 @@ __all__ = [
     "Claim",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
+    "KNormMechanism",
     "L2Mechanism",
     "LaplaceMechanism",
     "LatticeGaussianMechanism",
