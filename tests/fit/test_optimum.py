@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from semidp.fit import fit_table
+from semidp.fit.flows import transport
+from semidp.fit.problem import Sums, pose
+from semidp.fit.real import Projection, approach
 from semidp.tables import StructuralZero
 from tests.fit.cases import all_tables, least_loss, margins_exact, space_of
 
@@ -80,6 +83,21 @@ def test_impossible_cells_stay_empty_at_the_optimum() -> None:
             assert fit.counts is not None
             assert margins_exact(fit.counts, space)
             assert fit.loss == pytest.approx(least_loss(noisy, space), abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0, 1e5])
+def test_a_flow_finds_the_optimum_from_a_bad_start(scale: float) -> None:
+    """Multipliers that are far off leave the first flow far off, or without an answer; later ones make up for it."""
+    rng = np.random.default_rng(19)
+    for _ in range(10):
+        hidden = rng.poisson(rng.gamma(0.5, 8.0, (6, 5, 3)))
+        noisy = hidden + np.rint(rng.normal(0.0, scale, hidden.shape))
+        problem = pose(noisy, None, [Sums.over(hidden, (0, 2)), Sums.over(hidden, (1, 2))])
+        good = approach(problem)
+        bad = [rng.normal(0.0, 5.0, level.shape) for level in good.levels]
+        counts, proved = transport(problem, Projection(good.table, tuple(bad), 0.0, 0.0))
+        assert proved
+        assert problem.loss(counts) == problem.loss(transport(problem, good)[0])
 
 
 def test_the_brute_force_counts_what_is_known() -> None:

@@ -155,10 +155,10 @@ def _posed(noisy: NDArray[np.float64] | NDArray[np.int64], dataspace: Dataspace)
 
 def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
     if len(problem.sums) == 1:
-        start = approach(problem)
+        start = approach(problem, progress)
         return _whole(problem, thresholds(problem), start.bound, "thresholds", True, "")
     if len(problem.sums) == 2:
-        start = approach(problem)
+        start = approach(problem, progress)
         counts, proved = transport(problem, start, progress)
         return _whole(problem, counts, start.bound, "flow", proved, "")
     start = project(problem, (time.monotonic() + deadline) / 2, progress)
@@ -196,5 +196,6 @@ def _real(problem: Problem, found: Projection, optimal: bool, note: str) -> Fit:
 
 def _distance(loss: float, bound: float) -> str:
     """Say how far from the closest table one may be, given a loss that no table of whole numbers undercuts."""
-    share = f"at most {loss / bound - 1:.2%}" if 0 < bound < loss else "not"
-    return f"Closer tables may exist, but their loss is {share} smaller."
+    share = max(0.0, 1.0 - bound / loss) if loss > 0 else 0.0
+    words = f"at most {share:.2%}" if share >= 1e-4 else "less than 0.01%"
+    return f"Closer tables may exist, but their loss is {words} smaller."

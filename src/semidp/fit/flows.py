@@ -5,16 +5,18 @@ when no cycle of single records improves it. Three and more families of sums liv
 """
 
 import math
+import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.fit.problem import INFEASIBLE, Cells, Counts, Floats, Problem
+from semidp.fit.problem import INFEASIBLE, WORD_BITS, Cells, Counts, Floats, Problem
 from semidp.fit.real import Projection, approach, water_level
 from semidp.progress import Progress, silent
 
@@ -105,10 +107,9 @@ class Flow:
         arcs, low = self._steps(table, reach)
         answer = self._solve(low, arcs, min(safe, limit))
         assert answer is not None, "the table that was given is feasible"
-        change = answer - table
-        moved = np.nonzero(change)
-        cost = change[moved] * (self.first[moved] + (self.unit // 2) * (answer[moved] + table[moved] - 1))
-        gain = -sum(cost.tolist())
+        moved = np.nonzero(answer - table)
+        cost = self.first[moved] + (self.unit // 2) * (answer[moved] + table[moved] - 1)
+        gain = -sum(map(operator.mul, (answer - table)[moved].tolist(), cost.tolist()))
         return (answer, gain, True) if gain > 0 else (table, 0, safe <= limit)
 
     def anywhere(self, lifted: Floats) -> Counts:
@@ -163,7 +164,7 @@ class Flow:
         line = cells // free
         tails = line // columns
         heads = groups * rows + (line // (rows * columns)) * columns + line % columns
-        solver = _new_solver()
+        solver = _solver()()
         index = solver.add_arcs_with_capacity_and_unit_cost(
             tails.astype(np.int32), heads.astype(np.int32), sizes, np.clip(costs, -cap, cap)
         )
@@ -190,7 +191,7 @@ def transport(problem: Problem, start: Projection | None = None, progress: Progr
     (array([[2, 0],
            [0, 3]]), True)
     """
-    start = approach(problem) if start is None else start
+    start = approach(problem, progress) if start is None else start
     layout = Layout.of(problem.grid.shape, problem.sums[0].axes, problem.sums[1].axes)
     flow = layout.flow(problem, start.levels, problem.sums[0].totals, problem.sums[1].totals)
     lifted = layout.fold(problem.values + sum(start.levels))
@@ -234,10 +235,11 @@ class Layout:
         """Return the flow of a problem, with `levels` (of any sums that rows and columns determine) taken off.
 
         Each family of multipliers is rounded to the grid by itself, so that what is taken off a cell is still a sum
-        of a row's and a column's part and changes no cycle.
+        of a row's and a column's part and changes no cycle. Any multipliers do, so huge ones are cut to fit a word.
         """
-        half = 1 << problem.bits
-        taken = sum(np.rint(np.ldexp(level, problem.bits + 1)).astype(np.int64) for level in levels)
+        half, largest = 1 << problem.bits, 2.0**WORD_BITS
+        exact = [np.ldexp(level, problem.bits + 1) for level in levels]
+        taken = sum(np.rint(np.clip(level, -largest, largest)).astype(np.int64) for level in exact)
         groups, height, width, _ = self.folded
         return Flow(
             self.fold(half - 2 * problem.grid - taken),
@@ -259,10 +261,11 @@ def _optimum(flow: Flow, lifted: Floats) -> tuple[Counts, bool]:
         reach = min(2 * reach, FARTHEST)
 
 
-def _new_solver() -> Any:
-    """Return ortools' solver; its bindings raise deprecation warnings of their own when first imported."""
+@cache
+def _solver() -> Any:
+    """Return ortools' class of solvers; its bindings raise deprecation warnings of their own when first imported."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from ortools.graph.python import min_cost_flow
 
-    return min_cost_flow.SimpleMinCostFlow()
+    return min_cost_flow.SimpleMinCostFlow

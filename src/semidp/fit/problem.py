@@ -70,7 +70,11 @@ class Problem:
         if self.noisy.dtype.kind == "i":
             return 0
         whole = bool((self.noisy == np.floor(self.noisy)).all())
-        return 0 if whole else max(0, min(GRID_BITS, WORD_BITS - magnitude(self)))
+        return 0 if whole else max(0, min(GRID_BITS, WORD_BITS - self._digits()))
+
+    def _digits(self) -> int:
+        """The number of binary digits of the largest noisy value or total."""
+        return math.frexp(max(float(np.abs(self.noisy).max()), float(self.sums[0].totals.sum()), 1.0))[1]
 
     @cached_property
     def grid(self) -> Counts:
@@ -99,12 +103,6 @@ class Problem:
         return float(np.square(difference).sum())
 
 
-def magnitude(problem: Problem) -> int:
-    """Return the number of binary digits of the largest noisy value or total."""
-    largest = max(float(np.abs(problem.noisy).max()), float(problem.sums[0].totals.sum()), 1.0)
-    return math.frexp(largest)[1]
-
-
 def pose(noisy: Floats | Counts, possible: Cells | None, sums: Sequence[Sums]) -> Problem:
     """Return the problem, with the cells below a total of zero closed.
 
@@ -112,6 +110,12 @@ def pose(noisy: Floats | Counts, possible: Cells | None, sums: Sequence[Sums]) -
     ------
     InputError
         Where a positive total has no cell left that could hold it.
+
+    Examples
+    --------
+    >>> pose(np.zeros((2, 2)), None, [Sums((0,), np.array([[0], [3]]))]).allowed
+    array([[False, False],
+           [ True,  True]])
     """
     allowed = np.ones(noisy.shape, dtype=bool) if possible is None else possible.copy()
     for each in sums:

@@ -84,19 +84,25 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     return stage
 
 
-def approach(problem: Problem) -> Projection:
+def approach(problem: Problem, progress: Progress = silent) -> Projection:
     """Return the projection after a few Newton steps: its bound holds, its sums may be missed.
 
     >>> from semidp.fit.problem import pose
     >>> approach(pose(np.array([2.0, 0.0]), None, [Sums((), np.array([4]))])).table
     array([3., 1.])
     """
-    solver = _Newton(problem, math.inf, silent)
+    solver = _Newton(problem, math.inf, progress)
     return solver.run(solver.values, None, FIRST_STEPS)
 
 
 def lagrangian(problem: Problem, table: Floats, levels: Sequence[Floats]) -> float:
-    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of a table x = max(0, y + Aᵀθ)."""
+    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of a table x = max(0, y + Aᵀθ).
+
+    >>> from semidp.fit.problem import pose
+    >>> problem = pose(np.array([2.0, 0.0]), None, [Sums((), np.array([4]))])
+    >>> lagrangian(problem, np.array([2.5, 0.5]), [np.array([0.5])])  # not converged, so below the loss of 2
+    1.5
+    """
     missing = [sums.totals - sums.of(table) for sums in problem.sums]
     return max(0.0, problem.loss(table) + 2 * _dot(levels, missing))
 
@@ -120,7 +126,12 @@ def water_level(values: Floats, totals: Floats) -> Floats:
 
 
 def feasible(problem: Problem) -> bool:
-    """Whether some nonnegative real table meets the sums (a linear program)."""
+    """Whether some nonnegative real table meets the sums (a linear program).
+
+    >>> from semidp.fit.problem import pose
+    >>> feasible(pose(np.zeros(2), None, [Sums((), np.array([4]))]))
+    True
+    """
     from scipy.optimize import linprog
 
     matrix = equations(problem)
@@ -129,7 +140,16 @@ def feasible(problem: Problem) -> bool:
 
 
 def equations(problem: Problem) -> Any:
-    """Return the sums as a sparse matrix with a column for each allowed cell, in the array's order."""
+    """Return the sums as a sparse matrix with a column for each allowed cell, in the array's order.
+
+    >>> from semidp.fit.problem import pose
+    >>> rows, columns = Sums((0,), np.array([[1], [1]])), Sums((1,), np.array([[1, 1]]))
+    >>> equations(pose(np.zeros((2, 2)), None, [rows, columns])).toarray().astype(int)
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 1],
+           [1, 0, 1, 0],
+           [0, 1, 0, 1]])
+    """
     from scipy.sparse import csc_array
 
     cells = np.flatnonzero(problem.allowed)
@@ -143,7 +163,12 @@ def equations(problem: Problem) -> Any:
 
 
 def totals(problem: Problem) -> Floats:
-    """Return the totals in the order of the rows of `equations`."""
+    """Return the totals in the order of the rows of `equations`.
+
+    >>> from semidp.fit.problem import pose
+    >>> totals(pose(np.zeros(2), None, [Sums((0,), np.array([1, 2]))]))
+    array([1., 2.])
+    """
     return np.concatenate([sums.totals.ravel() for sums in problem.sums]).astype(np.float64)
 
 
@@ -164,6 +189,7 @@ class _Newton:
 
     def run(self, values: Floats, levels: Sequence[Floats] | None, steps: int) -> Projection:
         """Return the best projection of `values` met on at most so many steps from `levels`."""
+        self.progress("projecting the table", self.steps, None)
         if levels is None:
             levels = [np.zeros(sums.totals.shape) for sums in self.sums]
             for _ in range(1 if len(self.sums) == 1 else 3):

@@ -8,7 +8,7 @@ import time
 
 from semidp.errors import InputError
 from semidp.fit.flows import Layout, transport
-from semidp.fit.problem import Counts, Floats, Problem, Sums, running_order
+from semidp.fit.problem import Counts, Floats, Problem, Sums, pose, running_order
 from semidp.fit.real import Projection
 from semidp.progress import Progress, silent
 
@@ -18,6 +18,13 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
 
     The joint counts of the first two families are a flow; with them fixed, so are those of the first three, and so
     on. Each step is feasible where the margins are decomposable and no cell is declared impossible.
+
+    >>> import numpy as np
+    >>> from semidp.fit.problem import pose
+    >>> table = np.arange(8).reshape(2, 2, 2)
+    >>> problem = pose(table + 0.1, None, [Sums.over(table, (axis,)) for axis in range(3)])
+    >>> bool((nested(problem, table + 0.0) == table).all())
+    True
     """
     order = running_order([sums.axes for sums in problem.sums])
     if order is None:
@@ -28,14 +35,10 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
         family = problem.sums[index]
         joint = tuple(sorted({*known.axes, *family.axes}))
         last = step == len(order)
-        wanted = Problem(
-            problem.noisy if last else Sums(joint, known.totals).of(target),
-            problem.allowed if last else Sums(joint, known.totals).of(problem.allowed) > 0,
-            (known, family),
-        )
-        closed = Problem(wanted.noisy, wanted.allowed & (known.totals > 0), wanted.sums)
+        noisy = problem.noisy if last else Sums(joint, known.totals).of(target)
+        allowed = problem.allowed if last else Sums(joint, known.totals).of(problem.allowed) > 0
         try:
-            counts, _ = transport(closed, progress=progress)
+            counts, _ = transport(pose(noisy, allowed, (known, family)), progress=progress)
         except InputError:
             return None
         known = Sums(joint, counts)
@@ -45,7 +48,16 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
 def improve(
     problem: Problem, start: Projection, counts: Counts, deadline: float, progress: Progress = silent
 ) -> Counts:
-    """Return a table that no move improves: a move refits one family's sums with all others' joint counts fixed."""
+    """Return a table that no move improves: a move refits one family's sums with all others' joint counts fixed.
+
+    >>> import numpy as np
+    >>> from semidp.fit.problem import pose
+    >>> from semidp.fit.real import project
+    >>> table = np.array([[[2, 0], [0, 2]], [[0, 2], [2, 0]]])
+    >>> problem = pose(table + 0.1, None, [Sums.over(table, (axis,)) for axis in range(3)])
+    >>> improve(problem, project(problem), table[::-1], time.monotonic() + 10).tolist() == table.tolist()
+    True
+    """
     moves = []
     for one, family in enumerate(problem.sums):
         others = {axis for other, sums in enumerate(problem.sums) if other != one for axis in sums.axes}
