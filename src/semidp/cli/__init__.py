@@ -13,9 +13,11 @@ import typer
 
 from semidp._version import __version__
 from semidp.cli.analyze import analyze
+from semidp.cli.census import census
 from semidp.cli.guarantee import guarantee
 from semidp.cli.ledger import ledger
 from semidp.cli.release import demo, release, show
+from semidp.cli.reproduce import reproduce
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
 
@@ -42,7 +44,7 @@ def semidp(
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
 
 
-for command in (analyze, release, guarantee, ledger, show, demo):
+for command in (analyze, release, guarantee, ledger, show, demo, census, reproduce):
     app.command()(command)
 app.command("test")(odds_ratio)
 app.command("odds-ratio", hidden=True)(odds_ratio)
@@ -68,7 +70,7 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         return _complain(_usage(error))
     except (typer.Abort, KeyboardInterrupt):
-        _complain("interrupted; nothing was written")
+        _complain("interrupted; no release was written")
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,77 @@
+"""``semidp census``: what the 2020 US Census products guarantee, given their exact state populations."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semidp.cli._options import Force, FormatOption
+from semidp.cli._output import Format, print_json
+from semidp.files import new_folder
+from semidp.plots import png
+from semidp.studies import Tidy
+
+Picture = Annotated[
+    Path | None, typer.Option("--out", help="Also write census.csv and census.png to this folder.", metavar="DIR")
+]
+
+
+def census(out: Picture = None, force: Force = False, format: FormatOption = Format.text) -> None:
+    """Say what the 2020 Census redistricting data guarantee, as announced and with exact state populations."""
+    from semidp.studies import census as study
+
+    table = study.compute()
+    effective = study.guarantee()
+    if out is not None:
+        with new_folder(out, force=force) as folder:
+            (folder / "census.csv").write_text(table.csv(), encoding="utf-8")
+            (folder / "census.png").write_bytes(png(study.plot(table)))
+    if format is Format.json:
+        print_json(
+            {
+                "invariant": study.STATE_TOTALS,
+                "a": effective.adjacency.a,
+                "report_delta": study.DELTA,
+                "rows": [_plainly(row) for row in table.records()],
+                "guarantee": effective.to_json(),
+                "explanation": effective.explain(),
+                "notes": list(study.NOTES),
+            }
+        )
+    else:
+        _print(table, effective.explain(), study.NOTES)
+        if out is not None:
+            typer.echo(f"\n{out / 'census.csv'}\n{out / 'census.png'}")
+
+
+def _plainly(row: dict[str, Any]) -> dict[str, Any]:
+    """Give rho as a number, and exactly as text: production settings are fractions without an end."""
+    rest = {key: value for key, value in row.items() if key != "delta"}
+    return rest | {"rho": float(row["rho"]), "rho_exact": str(row["rho"])}
+
+
+def _print(table: Tidy, explanation: str, notes: tuple[str, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, header_style="")
+    for name in ("tables", "setting", "level"):
+        grid.add_column(name)
+    for name in ("k", "rho", "epsilon (paper)", "epsilon (tight)"):
+        grid.add_column(name, justify="right")
+    before: tuple[Any, ...] = ()
+    for row in table.records():
+        group = (row["tables"], row["setting"], row["level"])
+        shown = group if group != before else ("", "", "")
+        # The paper's epsilon to the nearest digit, as it prints it; the tight one rounded up.
+        epsilons = (f"{row['epsilon_paper']:.5f}", f"{math.ceil(row['epsilon_tight'] * 1e5) / 1e5:.5f}")
+        grid.add_row(*shown, str(row["a"]), f"{float(row['rho']):.4f}", *epsilons)
+        before = group
+    console = Console(highlight=False)
+    console.print("k = 1: as announced; k = 2: with exact state populations; k = 3: with one more exact margin.")
+    console.print("Epsilon at delta = 1e-10.\n")
+    console.print(grid)
+    console.print(f"\n{explanation}\n", markup=False)
+    for note in notes:
+        console.print(f"- {note}", markup=False)

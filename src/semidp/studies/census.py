@@ -1,0 +1,149 @@
+"""The 2020 US Census redistricting data: what its budget guarantees, given that state populations are exact.
+
+The persons tables, in total and level by level, and the units tables; the published round numbers and the production
+settings behind them. A toy census shows what the other invariants do. `semidp census` prints it.
+"""
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semidp import (
+    Adjacency,
+    Dataspace,
+    Feature,
+    Guarantee,
+    Margin,
+    Schema,
+    SemiAdjacency,
+    StructuralZero,
+    Table,
+    semi_adjacency,
+    zcdp,
+    zcdp_epsilon_paper,
+)
+from semidp.plots.style import BLUE, GREY, ORANGE, drawing
+from semidp.studies.base import PAPER, Settings, Tidy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DELTA = Fraction(1, 10**10)
+PERSONS, UNITS = Fraction(542, 339) ** 2, Fraction(3379, 12343) ** 2
+ROUNDED = {"persons": Fraction("2.56"), "units": Fraction("0.07")}
+LEVELS = {"US": 104, "state": 1440, "county": 447, "tract": 687, "block group": 1256, "block": 165}
+"""Shares of the persons budget, out of 4099, by the geographic level of the tables (abowd2022topdown)."""
+
+STATE_TOTALS = "the population of every state, the District of Columbia and Puerto Rico"
+NOTES = (
+    "a = 2: the state is one published feature. For you to have lived in another state, somebody there must have lived "
+    "in yours. What stays within a state (your block, age or race) needs nobody else: there the announced rho holds.",
+    "k = 3 is what one more exact margin would cost, such as the number of adults in the nation beside the states.",
+    "Housing units and group quarters by block are exact too, and do not count people. They leave a = 2: whoever takes "
+    "your place takes your address, and the housing unit they leave may stand empty. They do rule out datasets (nobody "
+    "lives in a block with neither, somebody in each occupied group quarters): fewer alternatives are protected.",
+    "For the units tables the record is a housing unit, and the exact number of units in each block is a margin: a = 2 "
+    "if its block is part of the secret, 1 if the address list is public anyway and only the occupancy is secret.",
+    "The levels share one budget: their rhos add up to the total, and an epsilon is not additive.",
+)
+
+
+def compute(settings: Settings = PAPER) -> Tidy:
+    """Return rho and epsilon at δ = 1e-10 for groups of a = 1 (as announced), 2 (state totals) and 3 records.
+
+    ``a² rho`` by group privacy; epsilon by the paper's formula ``rho + 2 sqrt(rho ln(1/δ))``, and tight.
+
+    >>> table = compute()
+    >>> row = table.where(tables="persons", setting="rounded", level="all", a=2).records()[0]
+    >>> float(row["rho"]), round(row["epsilon_paper"], 5), round(row["epsilon_tight"], 4)
+    (10.24, 40.95057, 39.8226)
+    """
+    budgets = [("persons", "rounded", "all", ROUNDED["persons"]), ("persons", "production", "all", PERSONS)]
+    budgets += [("units", "rounded", "all", ROUNDED["units"]), ("units", "production", "all", UNITS)]
+    shares = sum(LEVELS.values())
+    budgets += [("persons", "production", level, PERSONS * share / shares) for level, share in LEVELS.items()]
+    rows = []
+    for tables, setting, level, rho in budgets:
+        for a in (1, 2, 3):
+            curve = zcdp(rho).group(a)
+            rows.append(
+                {
+                    "tables": tables,
+                    "setting": setting,
+                    "level": level,
+                    "a": a,
+                    "rho": curve.rho,
+                    "delta": DELTA,
+                    "epsilon_paper": zcdp_epsilon_paper(curve.rho, DELTA),
+                    "epsilon_tight": curve.epsilon(DELTA),
+                }
+            )
+    return Tidy.of(rows)
+
+
+def guarantee(a: int = 2, rho: Fraction = ROUNDED["persons"]) -> Guarantee:
+    """Return the guarantee of the persons tables with exact state totals, as a value to explain and compare.
+
+    >>> guarantee().tradeoff.rho
+    Fraction(256, 25)
+    """
+    return Guarantee(Dataspace.described(STATE_TOTALS), Adjacency(a), zcdp(rho).group(a))
+
+
+def toy_census(empty_blocks: bool) -> SemiAdjacency:
+    """Return a(t) of two states with two blocks each and exact state totals; one block may be without any housing.
+
+    Five people, three of them in the first state. That nobody can live in a block is a structural zero, so all
+    alternatives in it are ruled out.
+
+    >>> toy_census(empty_blocks=False).worst_case, toy_census(empty_blocks=True).worst_case
+    (2, 2)
+    """
+    blocks = {"A": ("A1", "A2"), "B": ("B1", "B2")}
+    names = tuple(name for pair in blocks.values() for name in pair)
+    zeros = [
+        StructuralZero.of({"state": state, "block": name}) for state in blocks for name in names if name[0] != state
+    ]
+    if empty_blocks:
+        zeros.append(StructuralZero.of({"state": "B", "block": "B2"}))
+    schema = Schema((Feature("state", tuple(blocks)), Feature("block", names)), tuple(zeros))
+    people = Table(schema, np.array([[2, 1, 0, 0], [0, 0, 2, 0]]))
+    return semi_adjacency(Dataspace.of(people, [Margin("state")]))
+
+
+def plot(table: Tidy) -> "Figure":
+    """Draw the announced and the effective curve, and the budget of each geographic level."""
+    with drawing(10.4, 4.7, columns=2) as (figure, (left, right)):
+        _curves(left)
+        _levels(right, table.where(tables="persons", setting="production"))
+        figure.suptitle("2020 Census, persons tables: as announced, and with exact state populations")
+    return figure
+
+
+def _curves(axes: Any) -> None:
+    """Logarithmic axes: what matters is how rarely an attacker who is seldom wrong can be right."""
+    false_alarms = np.geomspace(1e-8, 1, 400)
+    axes.plot(false_alarms, 1 - false_alarms, color=GREY, linewidth=1, label="guessing (perfect privacy)")
+    for a, colour, style, label in ((1, BLUE, "-", "announced"), (2, ORANGE, "--", "effective, a = 2")):
+        curve = guarantee(a).tradeoff
+        text = f"{label}: ρ = {float(ROUNDED['persons'] * a**2):g}, ε = {curve.epsilon(DELTA):.2f} at δ = 1e-10"
+        misses = np.asarray(curve(1 - false_alarms))
+        axes.plot(false_alarms, misses, color=colour, linestyle=style, linewidth=2, label=text)
+    axes.set(xscale="log", yscale="log", xlim=(1e-8, 1), ylim=(1e-8, 2), xlabel="false alarms (type I error)")
+    axes.set_ylabel("misses (type II error)")
+    axes.legend(loc="lower left", fontsize=8.5)
+
+
+def _levels(axes: Any, part: Tidy) -> None:
+    names = list(LEVELS)
+    lines = np.arange(len(names))
+    for a, colour, shift, label in ((1, BLUE, -0.19, "announced"), (2, ORANGE, 0.19, "effective, a = 2")):
+        values = [float(part.where(level=name, a=a)["rho"][0]) for name in names]
+        bars = axes.barh(lines + shift, values, height=0.36, color=colour, label=label)
+        axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=9)
+    axes.set_yticks(lines, names)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.set(xlim=(0, 4.2), xlabel="ρ by geographic level, production settings")
+    axes.legend(loc="lower right", fontsize=9)
