@@ -125,6 +125,18 @@ def plain(x: Fraction) -> str:
     return text if Fraction(text) == x else f"{x.numerator}/{x.denominator}"
 
 
+def rounded_up(x: Fraction | float, digits: int = 6) -> str:
+    """Write a number above zero with so many significant digits, rounded up: what a claim may print.
+
+    >>> rounded_up(Fraction(1, 3)), rounded_up(6.1739321), rounded_up(0.99999949), rounded_up(math.inf)
+    ('0.333334', '6.17394', '1', 'inf')
+    """
+    if not math.isfinite(x) or x <= 0:
+        return f"{float(x):g}"
+    step = Fraction(10) ** (digits - 1 - math.floor(math.log10(x)))
+    return f"{float(math.ceil(Fraction(x) * step) / step):.{digits}g}"
+
+
 def _nearest(x: Fraction) -> float:
     try:
         return x.numerator / x.denominator

@@ -89,12 +89,12 @@ def names_of(text: str) -> tuple[str, ...]:
 def budget_of(
     epsilon: str | None, rho: str | None, mu: str | None, delta: str | None
 ) -> tuple[Budget, Fraction | None]:
-    """Return the budget, and the reporting delta where `delta` is not part of it."""
+    """Return the budget, and the delta at which to report: `delta`, whether or not it is part of the budget."""
     inside = epsilon is not None
     budget = budget_from({"epsilon": epsilon, "rho": rho, "mu": mu, "delta": delta if inside else None})
     if budget is None:
         raise InputError("give the privacy budget: one of --epsilon, --rho and --mu")
-    return budget, None if inside or delta is None else exact(delta, "--delta")
+    return budget, None if delta is None else exact(delta, "--delta")
 
 
 def ledger_of(path: Path | None, budget: Budget | None) -> Book | None:

@@ -128,4 +128,4 @@ def _up(epsilon: float) -> str:
     >>> _up(17.915270001), _up(float("inf"))
     ('17.91528', 'none')
     """
-    return "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e5) / 1e5:.5f}"
+    return "none" if math.isinf(epsilon) else f"{math.ceil(Fraction(epsilon) * 10**5) / 10**5:.5f}"

@@ -1,20 +1,24 @@
 """``semidp release``, ``semidp show`` and ``semidp demo``: the main job, its result again, and a first look at it."""
 
+import contextlib
 import shlex
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from semidp.accounting import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json, progress_bar
-from semidp.engines import open_source
+from semidp.engines import Source, open_source
 from semidp.errors import InputError
 from semidp.files import new_folder
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import Plan, Release, mechanism_for, run, survey
-from semidp.report import html, summary
+from semidp.release import Plan, Release, mechanism_for, read, run, together
+from semidp.report import html, strength, summary, together_text
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
@@ -76,16 +80,16 @@ def release(
     if out is not None and out.exists() and not force and not dry_run:
         raise InputError(f"{out} already exists: choose another --out, or replace it with --force")
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
-    book = o.ledger_of(ledger, wanted.tables[0].budget if len(wanted.tables) == 1 else None)
     with (
         progress_bar(quiet) as progress,
         open_source(data, table=from_table, count=wanted.count, where=wanted.where, id=wanted.id) as source,
     ):
         if dry_run:
-            _rehearse(wanted, source, format)
+            _rehearse(wanted, source, format, quiet)
             return
         assert out is not None
-        with new_folder(out, force=force) as folder:
+        book = o.ledger_of(ledger, wanted.tables[0].budget if len(wanted.tables) == 1 else None)
+        with _honest_about(book), new_folder(out, force=force) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
             write(done, folder)
     _print(done, format, str(out / "report.html"), quiet)
@@ -130,6 +134,18 @@ def write(done: Release, folder: Path) -> None:
     (folder / "report.html").write_text(html(done), encoding="utf-8")
 
 
+@contextlib.contextmanager
+def _honest_about(book: Ledger | None) -> Iterator[None]:
+    """Say so where a release fails after its ledger was charged: noise may have been drawn, so the charge stands."""
+    before = len(book.account().charges) if book else 0
+    try:
+        yield
+    except InputError as error:
+        if book and len(book.account().charges) > before:
+            raise InputError(f"{error}; the ledger was charged all the same") from None
+        raise
+
+
 def _plan(
     path: Path | None,
     table: str | None,
@@ -144,13 +160,18 @@ def _plan(
     levels_from_data: bool,
 ) -> Plan:
     if path is not None:
-        if table or invariant or declared or any(reading):
-            raise InputError("--plan already says what to release: leave --table, --invariant and the like out")
+        others = (table, invariant, declared, *reading, *adjacency, levels_from_data)
+        if any(others) or (mechanism, fit) != ("auto", "integer"):
+            raise InputError(
+                "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
+            )
         wanted = Plan.from_toml(o.read_text(path, "--plan"))
         if not any(budget):
             return wanted
-        spend, _ = o.budget_of(*budget)
-        return wanted.with_budget(spend)
+        if all(request.budget for request in wanted.tables):
+            raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
+        spend, report_delta = o.budget_of(*budget)
+        return replace(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
     if table is None:
         raise InputError("say which table to release: --table a,b (or --plan FILE)")
     spend, report_delta = o.budget_of(*budget)
@@ -171,27 +192,27 @@ def _plan(
     )
 
 
-def _rehearse(plan: Plan, source: Any, format: Format) -> None:
-    scope = survey(plan, source).scope
+def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
+    scope = read(plan, source).scope
     chosen = [mechanism_for(request, scope) for request in plan.tables]
+    guarantee = together([mechanism.guarantee for mechanism in chosen])
+    o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
+        tables = [
+            {"name": request.name, "budget": request.budget and request.budget.to_json(), "noise": mechanism.to_json()}
+            for request, mechanism in zip(plan.tables, chosen, strict=True)
+        ]
         print_json(
             {
                 "dry_run": True,
                 "n": scope.dataspace.n,
-                "a": scope.adjacency.a,
                 "plan": plan.to_json(),
-                "tables": [
-                    {
-                        "name": request.name,
-                        "mechanism": mechanism.name,
-                        "scale": mechanism.scale,
-                        "claim": mechanism.claim,
-                        "expected_l2": mechanism.expected_l2,
-                    }
-                    for request, mechanism in zip(plan.tables, chosen, strict=True)
-                ],
-                "warnings": [*scope.warnings, *scope.disclosures],
+                "a": scope.adjacency_json(),
+                "guarantee": guarantee.tradeoff.to_json(),
+                "report_delta": plan.report_delta,
+                "tables": tables,
+                "disclosures": scope.disclosures,
+                "warnings": scope.warnings,
             }
         )
         return
@@ -201,9 +222,9 @@ def _rehearse(plan: Plan, source: Any, format: Format) -> None:
             f"would use  {mechanism.name} for {' by '.join(request.features)}: scale {mechanism.scale:.4g}, "
             f"expected distance from the truth {mechanism.expected_l2:,.1f}, {mechanism.claim} claim"
         )
-    typer.echo(f"adjacency  a = {scope.adjacency.a}")
-    for sentence in (*scope.warnings, *scope.disclosures):
-        typer.echo(f"warning    {sentence}")
+    typer.echo(f"adjacency  {together_text(scope)}")
+    for sentence in strength(guarantee.tradeoff, plan.report_delta):
+        typer.echo(f"strength   {sentence}")
     typer.echo("nothing was drawn or written")
 
 

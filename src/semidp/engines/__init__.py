@@ -78,9 +78,9 @@ def open_source(
     """
     if count is not None and id is not None:
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
-    source = Source(_records(data, table, where), count)
+    source = Source(_records(data, table, where), count, where, id)
     try:
-        source._check(id)
+        source._check()
     except BaseException:
         source.close()
         raise
@@ -88,11 +88,16 @@ def open_source(
 
 
 class Source:
-    """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with`` block."""
+    """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with`` block.
 
-    def __init__(self, records: Records, count: str | None = None) -> None:
+    `count`, `where` and `id` are those it was opened with: what they say has been done to its records.
+    """
+
+    def __init__(
+        self, records: Records, count: str | None = None, where: str | None = None, id: str | None = None
+    ) -> None:
         self._records = records
-        self._count = count
+        self.count, self.where, self.id = count, where, id
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
@@ -149,9 +154,10 @@ class Source:
     def __repr__(self) -> str:
         return f"Source(columns: {', '.join(self.columns())})"
 
-    def _check(self, id: str | None) -> None:
-        if self._count is not None:
-            require(self._records.columns, self._count, number_for="a count column must")
+    def _check(self) -> None:
+        id = self.id
+        if self.count is not None:
+            require(self._records.columns, self.count, number_for="a count column must")
         if id is not None:
             require(self._records.columns, id)
             records, present, distinct = self._records.occurrences(id)
@@ -171,9 +177,9 @@ class Source:
             keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
         # More groups than this can only come from undeclared values, one of which is then among those fetched.
         limit = min(math.prod(size + 3 for size in schema.shape) + 1, MAX_GROUPS)
-        *values, totals, faults = self._records.grouped(keys, Measure(self._count, outcome), limit)
+        *values, totals, faults = self._records.grouped(keys, Measure(self.count, outcome), limit)
         codes = [_codes(feature, column) for feature, column in zip(schema.features, values, strict=True)]
-        _refuse(max(faults, default=0), self._count, outcome)
+        _refuse(max(faults, default=0), self.count, outcome)
         if sum(map(int, totals)) >= 2**62:
             raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
         cells = np.zeros(schema.size, dtype=np.int64)

@@ -1,7 +1,7 @@
 """From a plan to a release: what to publish (`plan`), what the data say (`survey`), doing it (`run`), `values`."""
 
 from semidp.release.plan import FitKind, Plan, Reading, TableRequest, adjacency_from, budget_from
-from semidp.release.run import mechanism_for, run
+from semidp.release.run import mechanism_for, read, run, together
 from semidp.release.survey import Scope, Survey, survey
 from semidp.release.values import Fitted, Noise, Published, Release
 
@@ -19,6 +19,8 @@ __all__ = [
     "adjacency_from",
     "budget_from",
     "mechanism_for",
+    "read",
     "run",
     "survey",
+    "together",
 ]

@@ -6,9 +6,10 @@ tables themselves, which leave this package only through a mechanism.
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from semidp.engines import Source
-from semidp.errors import AdjacencyUnknown, SchemaError
+from semidp.errors import AdjacencyUnknown, InputError, SchemaError
 from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
 from semidp.release.plan import Plan, Reading
 from semidp.sensitivity import SensitivitySpace, sensitivity_space
@@ -41,6 +42,12 @@ class Scope:
     disclosures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def adjacency_json(self) -> dict[str, Any]:
+        """Return the adjacency used beside both readings of a(t), as plain values."""
+        semi = self.semi_adjacency
+        unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
+        return {"used": self.adjacency.a, **(semi.to_json() if semi else unknown)}
+
     def space(self, features: tuple[str, ...]) -> SensitivitySpace:
         """Return the sensitivity space of the table over `features`."""
         return sensitivity_space(self.dataspace, self.adjacency, released=features)
@@ -63,7 +70,11 @@ class Survey:
 
 
 def survey(plan: Plan, source: Source) -> Survey:
-    """Read what `plan` needs from `source`."""
+    """Read what `plan` needs from `source`, which must have been opened the way the plan says."""
+    if (source.count, source.where, source.id) != (plan.count, plan.where, plan.id):
+        raise InputError(
+            "the source was opened with another count, where or id than the plan names: open it with its own"
+        )
     schema, disclosures = _schema(plan, source)
     counts = _Counts(schema, source)
     margins = normalised(schema, plan.invariants)

@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
+from semidp.exact import plain
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Dataspace, semi_adjacency
 from semidp.release.plan import Plan
 from semidp.release.survey import Scope
-from semidp.tables import Schema
+from semidp.tables import Schema, Table
 from semidp.tradeoff import Tradeoff, tradeoff_from_json
 
-FORMAT = 1
-"""The version of release.json."""
+SCHEMA_VERSION = 1
+"""The version of release.json; it grows when a field changes its meaning."""
 
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
@@ -121,7 +122,7 @@ class Release:
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         document = {**self.to_json(), "files": digests}
         (folder / "release.json").write_text(
-            json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+            json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
 
     @classmethod
@@ -130,32 +131,35 @@ class Release:
         folder = Path(folder)
         try:
             document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
-            digests = dict(document["files"])
+            digests = {Path(name).name: digest for name, digest in document["files"].items()}
             files = {name: (folder / name).read_bytes() for name in digests}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
-        if document.get("format") != FORMAT:
+        if document.get("schema_version") != SCHEMA_VERSION:
             raise InputError(f"{folder} was written by another version of semidp: read it with that version")
         for name, digest in digests.items():
             if hashlib.sha256(files[name]).hexdigest() != digest:
                 raise InputError(f"{folder / name} was changed after the release was written")
         try:
             return cls._from_json(document, files)
-        except (KeyError, TypeError, IndexError, ValueError):
-            raise InputError(f"{folder / 'release.json'} is damaged") from None
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError):
+            raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values."""
-        semi = self.scope.semi_adjacency
         return {
-            "format": FORMAT,
+            "schema_version": SCHEMA_VERSION,
             "created": self.created,
             "private": self.private,
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
-            "a": {"used": self.scope.adjacency.a, **(semi.to_json() if semi else {})},
+            "a": self.scope.adjacency_json(),
             "guarantee": self.guarantee.tradeoff.to_json(),
-            "tables": [_table_json(table) for table in self.tables],
+            "report_delta": plain(self.plan.report_delta),
+            "tables": [
+                {**_table_json(table), "budget": request.budget and request.budget.to_json()}
+                for table, request in zip(self.tables, self.plan.tables, strict=True)
+            ],
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
             "ledger": self.ledger,
@@ -254,6 +258,9 @@ def _table_from_json(entry: Mapping[str, Any], scope: Scope, files: Mapping[str,
     schema = scope.dataspace.schema.restrict(entry["features"])
     counts, errors = _read_csv(files[_counts_file(entry["name"])], schema)
     noisy, projected = _read_csv(files[_noisy_file(entry["name"])], schema)
+    whole = counts.dtype.kind == "i" and entry["fit"]["kind"] != "none"
+    if whole and not scope.published(tuple(entry["features"])).contains(Table(schema, counts)):
+        raise InputError(f"the table {entry['name']!r} contradicts the exact totals of its own release")
     return Published(
         name=entry["name"],
         schema=schema,

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from semidp.exact import plain
+from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.invariants import Dataspace
 from semidp.release import Published, Release, Scope
 from semidp.tradeoff import Tradeoff
@@ -51,10 +51,10 @@ def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
     power = 1 - float(tradeoff(float(1 - FALSE_ALARMS)))
     name = name_of(tradeoff)
     epsilon = tradeoff.epsilon(report_delta)
-    restated = f"({_up(epsilon)}, {plain(report_delta)})-DP"
+    restated = f"({rounded_up(epsilon)}, {plain(report_delta)})-DP"
     return [
         f"The best attacker who accepts {float(FALSE_ALARMS):.0%} false alarms finds out in at most "
-        f"{math.ceil(100 * power - 1e-9)}% of cases.",
+        f"{min(math.ceil(100 * power + 1e-9), 100)}% of cases.",
         f"{name}, which is {restated}" if name else restated,
     ]
 
@@ -68,10 +68,18 @@ def name_of(tradeoff: Tradeoff) -> str | None:
     """
     mu_squared, epsilon, rho = tradeoff.implied_mu_squared(), tradeoff.implied_epsilon(), tradeoff.implied_rho()
     if mu_squared is not None:
-        return f"{_up(math.sqrt(mu_squared))}-GDP"
+        return f"{rounded_up(sqrt_up(mu_squared))}-GDP"
     if epsilon is not None:
-        return f"pure {_up(float(epsilon))}-DP"
-    return f"{_up(float(rho))}-zCDP" if rho is not None else None
+        return f"pure {rounded_up(epsilon)}-DP"
+    return f"{rounded_up(rho)}-zCDP" if rho is not None else None
+
+
+def together_text(scope: Scope) -> str:
+    """Say in a few words how many records change together in the guarantee."""
+    a = scope.adjacency.a
+    if not scope.dataspace.margins:
+        return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
+    return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
 
 
 def why_together(scope: Scope) -> list[str]:
@@ -142,17 +150,8 @@ def summary(release: Release, where: str | None = None) -> str:
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
         lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
-    lines.append(f"adjacency  {scope.adjacency.a} record{'s' if scope.adjacency.a != 1 else ''} move together")
+    lines.append(f"adjacency  {together_text(scope)}")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
     if where:
         lines.append(f"written    {where}")
     return "\n".join(lines)
-
-
-def _up(value: float) -> str:
-    """Write a privacy parameter with six digits, rounded up."""
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g}"
-    digits = 5 - math.floor(math.log10(abs(value)))
-    scaled = Fraction(value) * Fraction(10) ** digits
-    return f"{float(Fraction(math.ceil(scaled - Fraction(1, 10**6))) / Fraction(10) ** digits):.6g}"
