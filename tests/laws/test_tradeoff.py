@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,8 @@ from semidp.exact import up
 from semidp.tradeoff import (
     ZCDP,
     Approximate,
+    Gaussian,
+    Laplace,
     Order,
     PiecewiseLinear,
     Tradeoff,
@@ -61,6 +64,7 @@ curves: st.SearchStrategy[Tradeoff] = st.one_of(symmetric_curves, polygons())
 
 
 @given(curves)
+@settings(deadline=None)
 def test_f_is_a_tradeoff_function(f: Tradeoff) -> None:
     values = f(ALPHAS)
     assert np.all(values >= 0)
@@ -71,7 +75,53 @@ def test_f_is_a_tradeoff_function(f: Tradeoff) -> None:
     assert f(0.25) == pytest.approx(f(np.array([0.25]))[0])
 
 
+def truth(f: Tradeoff, alpha: float) -> mpmath.mpf:
+    """f(alpha) from its formula, to 60 digits."""
+    a = mpmath.mpf(alpha)
+    match f:
+        case Gaussian():
+            z = mpmath.sqrt(2) * mpmath.erfinv(2 * a - 1) - mpmath.sqrt(real(f.mu_squared))
+            return mpmath.erfc(-z / mpmath.sqrt(2)) / 2
+        case ZCDP():
+            rho = mpmath.sqrt(real(f.rho))
+            rare = mpmath.exp(-((mpmath.sqrt(-mpmath.log(a)) + rho) ** 2))
+            gap = mpmath.sqrt(-mpmath.log(1 - a)) - rho
+            return max(rare, -mpmath.expm1(-(max(gap, mpmath.mpf(0)) ** 2)))
+        case Laplace():
+            shift = real(f.epsilon0)
+            point = (mpmath.log(2 * a) if 2 * a <= 1 else -mpmath.log(2 * (1 - a))) - shift
+            return mpmath.exp(point) / 2 if point <= 0 else 1 - mpmath.exp(-point) / 2
+        case Approximate():
+            grow, lost = mpmath.exp(real(f.epsilon0)), real(f.delta0)
+            for _ in range(f.size):
+                a = max(mpmath.mpf(0), 1 - lost - grow * (1 - a), (a - lost) / grow)
+            return a
+    raise AssertionError
+
+
+def real(x: Fraction) -> mpmath.mpf:
+    return mpmath.mpf(x.numerator) / x.denominator
+
+
+closed_forms: st.SearchStrategy[Tradeoff] = st.one_of(
+    st.builds(gaussian, parameters),
+    st.builds(zcdp, parameters),
+    st.builds(laplace, parameters),
+    st.builds(lambda e, d, k: approximate(e, d).group(k), parameters, small, st.integers(1, 4)),
+)
+
+
+@given(closed_forms, st.floats(1e-12, 1, exclude_max=True))
+@settings(max_examples=400, deadline=None)
+def test_values_are_never_above_the_truth_and_close_to_it(f: Tradeoff, alpha: float) -> None:
+    with mpmath.workdps(60):
+        exactly = truth(f, alpha)
+        assert f(alpha) <= exactly
+        assert f(alpha) >= exactly * (1 - mpmath.mpf("1e-11")) - mpmath.mpf("1e-14")
+
+
 @given(symmetric_curves)
+@settings(deadline=None)
 def test_symmetric_curves_are_their_own_inverse(f: Tradeoff) -> None:
     assert f.is_symmetric
     inside = ALPHAS[(f(ALPHAS) > 1e-6) & (ALPHAS < 1)]
@@ -79,6 +129,7 @@ def test_symmetric_curves_are_their_own_inverse(f: Tradeoff) -> None:
 
 
 @given(polygons())
+@settings(deadline=None)
 def test_symmetrisation_is_the_larger_of_f_and_its_inverse(f: PiecewiseLinear) -> None:
     both = f.symmetric()
     mirror = f._reflected()
@@ -89,11 +140,13 @@ def test_symmetrisation_is_the_larger_of_f_and_its_inverse(f: PiecewiseLinear) -
 
 
 @given(curves, st.integers(1, 3), st.integers(1, 3))
+@settings(deadline=None)
 def test_groups_multiply(f: Tradeoff, j: int, k: int) -> None:
     assert f.group(j).group(k) == f.group(j * k)
 
 
 @given(curves, st.integers(2, 4))
+@settings(deadline=None)
 def test_a_group_is_functional_composition(f: Tradeoff, k: int) -> None:
     values = ALPHAS
     for _ in range(k):
@@ -106,6 +159,7 @@ def test_a_group_is_functional_composition(f: Tradeoff, k: int) -> None:
 
 
 @given(st.builds(approximate, parameters, small), st.integers(1, 5))
+@settings(deadline=None)
 def test_groups_beat_the_usual_formula(f: Approximate, k: int) -> None:
     """f_{eps,delta}∘…∘f >= f_{k eps, delta (e^{k eps}-1)/(e^eps-1)}, and the smallest pure epsilon is k eps."""
     grouped = f.group(k)
@@ -125,7 +179,7 @@ def test_a_pure_pair_has_the_three_lines_of_the_closed_form() -> None:
 
 
 @given(curves, st.fractions(0, 8, max_denominator=20))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_delta_is_the_dual_of_f(f: Tradeoff, epsilon: Fraction) -> None:
     """delta(eps) = sup_a [1 - e^eps (1 - a) - f(a)]: never below any point, and touched by some."""
     dense = np.unique(np.concatenate([np.linspace(0, 1, 20001), 1 - np.geomspace(1e-16, 0.5, 4001)]))
@@ -148,7 +202,7 @@ def test_epsilon_and_delta_are_inverse(f: Tradeoff, delta: str) -> None:
 
 
 @given(curves, curves, curves)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_order_axioms(f: Tradeoff, g: Tradeoff, h: Tradeoff) -> None:
     assert f.compare(f) is Order.EQUAL
     assert f.compare(g) is g.compare(f).reversed()
@@ -158,7 +212,7 @@ def test_order_axioms(f: Tradeoff, g: Tradeoff, h: Tradeoff) -> None:
 
 
 @given(curves, curves)
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_order_agrees_with_the_values(f: Tradeoff, g: Tradeoff) -> None:
     gap = f(ALPHAS) - g(ALPHAS)
     order = f.compare(g)
@@ -183,6 +237,7 @@ def test_known_orders() -> None:
 
 
 @given(curves)
+@settings(deadline=None)
 def test_json_is_exact(f: Tradeoff) -> None:
     assert tradeoff_from_json(f.to_json()) == f
 
@@ -194,7 +249,7 @@ def test_json_is_exact(f: Tradeoff) -> None:
         max_size=4,
     )
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_profile_says_what_it_was_given_and_no_more(points: list[tuple[Fraction, Fraction]]) -> None:
     f = from_profile(points)
     for epsilon, delta in points:

@@ -47,11 +47,13 @@ parts: st.SearchStrategy[Tradeoff] = st.one_of(
 
 
 @given(st.lists(sizes, min_size=1, max_size=6))
+@settings(deadline=None)
 def test_gaussians_compose_in_closed_form(mus: list[Fraction]) -> None:
     assert compose(*map(gaussian, mus)) == Gaussian(sum((mu**2 for mu in mus), Fraction(0)))
 
 
 @given(st.lists(sizes, min_size=1, max_size=6))
+@settings(deadline=None)
 def test_zcdp_adds_and_takes_in_what_implies_zcdp(rhos: list[Fraction]) -> None:
     total = sum(rhos, Fraction(0))
     assert compose(*map(zcdp, rhos)) == ZCDP(total)
@@ -60,7 +62,7 @@ def test_zcdp_adds_and_takes_in_what_implies_zcdp(rhos: list[Fraction]) -> None:
 
 
 @given(parts, parts, parts)
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_composition_is_commutative_and_associative(f: Tradeoff, g: Tradeoff, h: Tradeoff) -> None:
     assert f.compose(g) == g.compose(f)
     assert f.compose(g).compose(h) == f.compose(g.compose(h)) == compose(h, f, g)

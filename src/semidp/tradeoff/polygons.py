@@ -1,14 +1,11 @@
-"""Piecewise linear curves: (epsilon, delta) and its groups, and any curve given by exact corners.
+"""Curves with corners, and the first of them: (epsilon, delta) and its groups, with corners known as balls.
 
 A corner is kept as (size, power) = (1 - alpha, 1 - f(alpha)) of a test, where small numbers keep their precision and
-``delta(eps) = max over corners of power - e^eps size``.
+``delta(eps) = max over corners of power - e^eps size``. Curves with corners given by the user are in corners.
 """
 
-import itertools
 import math
 from abc import abstractmethod
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semidp.errors import InputError
-from semidp.exact import Number, exact, plain, up
+from semidp.exact import Number, plain, up
 from semidp.tradeoff.balls import Ball, above, ball, below
 from semidp.tradeoff.base import (
     ROUNDOFF,
@@ -36,14 +32,10 @@ from semidp.tradeoff.base import (
     strength,
 )
 
-_BITS = 320  # of precision for corners; enough to tell e^eps from 1 down to eps = 1e-60
-_GRID = 1 << 200  # denominators of corners that stand for irrational ones
+BITS = 320  # of precision for corners; enough to tell e^eps from 1 down to eps = 1e-60
 
 _NEARLY = Fraction(1, 1 << 100)
 _LINES = 1024  # of a group's curve that are kept
-_NOISE = 1e-9  # what rounding inside a user's function may do to its values
-
-Corner = tuple[Fraction, Fraction]
 
 
 class Polygon(Tradeoff):
@@ -54,7 +46,7 @@ class Polygon(Tradeoff):
         """Return balls around the (size, power) of each corner, sizes increasing from 0 to 1."""
         import flint
 
-        with flint.ctx.workprec(_BITS):
+        with flint.ctx.workprec(BITS):
             return self._compute_corners()
 
     @abstractmethod
@@ -84,7 +76,7 @@ class Polygon(Tradeoff):
         steepest = self._steepest()
         if steepest is not None and e >= steepest:
             return min(first, 1.0)
-        with flint.ctx.workprec(_BITS):
+        with flint.ctx.workprec(BITS):
             factor = ball(e).exp()
             gaps = [above(power - factor * size) for size, power in self._corners[1:-1]]
         return min(max([first, *gaps, 0.0]), 1.0)
@@ -93,10 +85,10 @@ class Polygon(Tradeoff):
         import flint
 
         target = proportion(delta, "delta")
-        if self._corners[0][1].upper() > ball(target):
-            return math.inf
-        with flint.ctx.workprec(_BITS):
+        with flint.ctx.workprec(BITS):
             goal = ball(target)
+            if self._corners[0][1] > goal:
+                return math.inf
             ratios = [(power - goal) / size for size, power in self._corners[1:]]
             found = max([0.0, *(read_up(above(ratio.log())) for ratio in ratios if not ratio <= 1)])
         steepest = self._steepest()
@@ -217,275 +209,3 @@ def _geometric(terms: int, step: Ball) -> Ball:
 
 def _meeting(steep: tuple[Ball, Ball], flat: tuple[Ball, Ball]) -> Ball:
     return (flat[1] - steep[1]) / (steep[0] - flat[0])
-
-
-@dataclass(frozen=True)
-class PiecewiseLinear(Polygon):
-    """The curve through exact corners ``(alphas[i], values[i])``, from alpha 0 to alpha 1.
-
-    >>> curve = PiecewiseLinear((0, Fraction(1, 2), 1), (0, Fraction(1, 4), 1))
-    >>> curve(0.75), curve.group(2)(0.75), curve.is_symmetric
-    (0.624..., 0.437..., False)
-    """
-
-    alphas: tuple[Fraction, ...]
-    values: tuple[Fraction, ...]
-
-    def __post_init__(self) -> None:
-        alphas = tuple(exact(alpha, "alpha") for alpha in self.alphas)
-        values = tuple(exact(value, "a value of f") for value in self.values)
-        _check_shape(alphas, values)
-        kept = _straightened(list(zip(alphas, values, strict=True)))
-        object.__setattr__(self, "alphas", tuple(alpha for alpha, _ in kept))
-        object.__setattr__(self, "values", tuple(value for _, value in kept))
-
-    def at(self, alpha: Fraction) -> Fraction:
-        """Return ``f(alpha)`` exactly.
-
-        >>> PiecewiseLinear((0, Fraction(1, 3), 1), (0, 0, 1)).at(Fraction(1, 2))
-        Fraction(1, 4)
-        """
-        return _interpolate(alpha, self.alphas, self.values)
-
-    def group(self, k: int) -> "PiecewiseLinear":
-        result = self
-        for _ in range(group_size(k) - 1):
-            result = self._after(result)
-        return result
-
-    def _after(self, inner: "PiecewiseLinear") -> "PiecewiseLinear":
-        top = inner.values[-1]
-        pulled = [inner._inverse_at(alpha) for alpha in self.alphas if 0 < alpha < top]
-        alphas = sorted({*inner.alphas, *pulled})
-        return PiecewiseLinear(tuple(alphas), tuple(self.at(inner.at(alpha)) for alpha in alphas))
-
-    def _inverse_at(self, value: Fraction) -> Fraction:
-        start = max((i for i, known in enumerate(self.values) if known == 0), default=0)
-        return _interpolate(value, self.values[start:], self.alphas[start:])
-
-    def symmetric(self) -> "PiecewiseLinear":
-        other = self._mirror
-        crossings = {*self.alphas, *other.alphas}
-        for low, high in itertools.pairwise(sorted(crossings)):
-            left, right = self.at(low) - other.at(low), self.at(high) - other.at(high)
-            if left * right < 0:
-                crossings.add(low + (high - low) * left / (left - right))
-        alphas = sorted(crossings)
-        return PiecewiseLinear(tuple(alphas), tuple(max(self.at(alpha), other.at(alpha)) for alpha in alphas))
-
-    def compare(self, other: Tradeoff) -> Order:
-        if not isinstance(other, PiecewiseLinear):
-            return super().compare(other)
-        gaps = [self.at(alpha) - other.at(alpha) for alpha in {*self.alphas, *other.alphas}]
-        return Order.of(below=min(gaps) < 0, above=max(gaps) > 0)
-
-    @property
-    def is_symmetric(self) -> bool:
-        return self._mirror == self
-
-    @property
-    def is_trivial(self) -> bool:
-        return self.alphas == self.values
-
-    def delta(self, epsilon: Number) -> float:
-        if exact(epsilon, "epsilon") == 0:
-            return up(max(alpha - value for alpha, value in zip(self.alphas, self.values, strict=True)))
-        return super().delta(epsilon)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "piecewise", "alphas": [*map(plain, self.alphas)], "values": [*map(plain, self.values)]}
-
-    def _reflected(self) -> "PiecewiseLinear":
-        return self._mirror
-
-    @cached_property
-    def _mirror(self) -> "PiecewiseLinear":
-        corners = [(1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)][::-1]
-        if corners[0][0] > 0:  # f(1) < 1: the inverse is 0 up to 1 - f(1)
-            corners.insert(0, (Fraction(0), Fraction(0)))
-        # a flat start of f reflects to a vertical end at alpha = 1; the curve keeps its lower value
-        return _through([corner for i, corner in enumerate(corners) if i == 0 or corner[0] > corners[i - 1][0]])
-
-    def _compute_corners(self) -> list[tuple[Ball, Ball]]:
-        corners = [(ball(1 - alpha), ball(1 - value)) for alpha, value in zip(self.alphas, self.values, strict=True)]
-        return corners[::-1]
-
-
-def piecewise(alphas: Iterable[Number], values: Iterable[Number]) -> PiecewiseLinear:
-    """Return the curve through the given corners, exactly; refuse what is not a tradeoff function.
-
-    >>> piecewise([0, 0.5, 1], [0, 0.6, 1])
-    Traceback (most recent call last):
-    semidp.errors.InputError: not a tradeoff function: f(x) <= x fails at alpha = 0.5
-    """
-    return PiecewiseLinear(
-        tuple(exact(alpha, "alpha") for alpha in alphas), tuple(exact(value, "a value of f") for value in values)
-    )
-
-
-def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
-    """Return the best curve for a mechanism that is (epsilon, delta)-DP at each of the given points.
-
-    ``f(a) = max(0, 1 - delta_i - e^eps_i (1 - a), e^-eps_i (a - delta_i))`` over all points i, with irrational corners
-    rounded down on a grid of 2^-200 (Dong, Roth and Su 2022, Proposition 6).
-
-    >>> curve = from_profile([(1, "1e-6"), ("1/2", "1e-3")])
-    >>> curve.delta("1/2") - 1e-3 < 1e-12, curve.is_symmetric
-    (True, True)
-    """
-    import flint
-
-    pairs = sorted({(nonnegative(e, "epsilon"), proportion(d, "delta")) for e, d in points}, reverse=True)
-    if not pairs:
-        raise InputError("a privacy profile needs at least one pair (epsilon, delta)")
-    with flint.ctx.workprec(_BITS):  # power <= slope · size + delta, with the slope rounded up: claims a little less
-        corners = _lowest([(_ceiling(ball(e).exp()), d) for e, d in pairs])
-    return _through([(1 - size, 1 - power) for size, power in reversed(corners)]).symmetric()
-
-
-def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> PiecewiseLinear:
-    """Return a curve just below a function given as code, after checking that it can be a tradeoff function.
-
-    The function is asked for its values at about `points` alphas, down to 1e-15 from 0 and from 1. Between them a
-    convex function lies above its neighbouring chords, extended, and those are what is returned.
-
-    Parameters
-    ----------
-    f
-        Takes an array of alphas and returns as many values. Values may be off by 1e-9 through rounding.
-    points
-        How many alphas to look at.
-
-    Examples
-    --------
-    >>> curve = from_function(lambda a: a**2)
-    >>> curve(0.5) <= 0.25, 0.25 - curve(0.5) < 1e-4
-    (True, True)
-    >>> from_function(lambda a: a * float("nan"))
-    Traceback (most recent call last):
-    semidp.errors.InputError: not a tradeoff function: a value is not a number
-    """
-    ends = np.geomspace(1e-15, 0.5, points // 4)
-    grid = np.unique(np.concatenate([(1 - np.cos(np.linspace(0, np.pi, points // 2))) / 2, ends, 1 - ends]))
-    grid[0] = 0.0
-    values = np.asarray(f(grid), dtype=np.float64)
-    if values.shape != grid.shape:
-        raise InputError("not a tradeoff function: it must return one value for each alpha of an array")
-    if np.isnan(values).any():
-        raise InputError("not a tradeoff function: a value is not a number")
-    hull = np.array(_lower_hull(list(zip(grid, np.clip(values, 0.0, grid), strict=True))))
-    for law, fails in (
-        ("f(x) <= x", values > grid + _NOISE),
-        ("f(x) >= 0", values < -_NOISE),
-        ("f nondecreasing", values < np.maximum.accumulate(values) - _NOISE),
-        ("f convex", values > np.interp(grid, hull[:, 0], hull[:, 1]) + _NOISE),
-    ):
-        if fails.any():
-            raise InputError(f"not a tradeoff function: {law} fails at alpha = {grid[int(np.argmax(fails))]:.6g}")
-    exact_hull = _lower_hull([(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()])
-    return _through(_below_chords(exact_hull))
-
-
-def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None:
-    if len(alphas) != len(values) or len(alphas) < 2 or alphas[0] != 0 or alphas[-1] != 1:
-        raise InputError("a piecewise linear curve needs as many values as alphas, from alpha = 0 to alpha = 1")
-    if any(low >= high for low, high in itertools.pairwise(alphas)):
-        raise InputError("the alphas of a piecewise linear curve must increase")
-
-    def refuse(what: str, alpha: Fraction) -> None:
-        raise InputError(f"not a tradeoff function: {what} fails at alpha = {plain(alpha)}")
-
-    for alpha, value in zip(alphas, values, strict=True):
-        if value > alpha:
-            refuse("f(x) <= x", alpha)
-        if value < 0:
-            refuse("f(x) >= 0", alpha)
-    slopes = [
-        (v1 - v0) / (a1 - a0)
-        for (a0, a1), (v0, v1) in zip(itertools.pairwise(alphas), itertools.pairwise(values), strict=True)
-    ]
-    for slope, alpha in zip(slopes, alphas[1:], strict=True):
-        if slope < 0:
-            refuse("f nondecreasing", alpha)
-    for (before, after), alpha in zip(itertools.pairwise(slopes), alphas[1:], strict=False):
-        if before > after:
-            refuse("f convex", alpha)
-
-
-def _straightened(corners: list[Corner]) -> list[Corner]:
-    """Drop corners that lie on the straight line between their neighbours."""
-    kept: list[Corner] = []
-    for corner in corners:
-        while len(kept) > 1 and _turn(kept[-2], kept[-1], corner) == 0:
-            kept.pop()
-        kept.append(corner)
-    return kept
-
-
-def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
-    return (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
-
-
-def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    hull: list[tuple[Any, Any]] = []
-    for point in points:
-        while len(hull) > 1 and _turn(hull[-2], hull[-1], point) <= 0:
-            hull.pop()
-        hull.append(point)
-    return hull
-
-
-def _below_chords(corners: list[Corner]) -> list[Corner]:
-    """Return corners of a polygon that lies below every convex function through the given points.
-
-    Between two points a convex function is above both neighbouring chords, extended. At the two ends only one
-    neighbour exists; the other bound is that f does not fall.
-    """
-    if len(corners) < 3:
-        return [corners[0], (Fraction(1), Fraction(0))] if corners[-1][1] == 0 else corners
-    slopes = [(v1 - v0) / (a1 - a0) for (a0, v0), (a1, v1) in itertools.pairwise(corners)]
-    result = [corners[0]]
-    for i, ((a0, v0), (a1, v1)) in enumerate(itertools.pairwise(corners)):
-        left = slopes[i - 1] if i else Fraction(0)  # f is nondecreasing
-        if i + 1 == len(slopes):  # beyond the last chord the curve may rise at once, at alpha = 1
-            result.append((a1, v0 + left * (a1 - a0)))
-            continue
-        right = slopes[i + 1]
-        meeting = a0 + (v1 - v0 - right * (a1 - a0)) / (left - right) if left != right else a1
-        result += [(meeting, v0 + left * (meeting - a0)), (a1, v1)]
-    return _lower_hull([corner for i, corner in enumerate(result) if i == 0 or corner[0] > result[i - 1][0]])
-
-
-def _lowest(lines: list[Corner]) -> list[Corner]:
-    """Return the corners (size, power) of the lowest of the given lines (slope, power at 0), and 1."""
-    lines = [*lines, (Fraction(0), Fraction(1))]
-    sizes = {Fraction(0), Fraction(1)}
-    best: list[Corner] = []
-    for line in sorted(lines, reverse=True):
-        while best and line[1] <= best[-1][1]:
-            best.pop()
-        while len(best) > 1 and _cross(best[-1], line) <= _cross(best[-2], best[-1]):
-            best.pop()
-        best.append(line)
-    sizes |= {size for pair in itertools.pairwise(best) if (size := _cross(*pair)) < 1}
-    return [(size, min(slope * size + power for slope, power in best)) for size in sorted(sizes)]
-
-
-def _cross(steep: Corner, flat: Corner) -> Fraction:
-    return (flat[1] - steep[1]) / (steep[0] - flat[0])
-
-
-def _interpolate(x: Fraction, xs: Sequence[Fraction], ys: Sequence[Fraction]) -> Fraction:
-    i = min(max(bisect_left(xs, x), 1), len(xs) - 1)
-    return ys[i - 1] + (ys[i] - ys[i - 1]) * (x - xs[i - 1]) / (xs[i] - xs[i - 1])
-
-
-def _ceiling(x: Ball) -> Fraction:
-    """Return a fraction with denominator 2^200 that is at least the number in the ball."""
-    mantissa, exponent = x.upper().man_exp()
-    value = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
-    return Fraction(math.ceil(value * _GRID), _GRID)
-
-
-def _through(corners: list[Corner]) -> PiecewiseLinear:
-    return PiecewiseLinear(tuple(alpha for alpha, _ in corners), tuple(value for _, value in corners))
