@@ -130,7 +130,7 @@ def fitted(
     if kind is FitKind.none:
         return measurement.projected, Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
     fit = fit_table(
-        measurement.projected, dataspace, kind="real" if kind is FitKind.real else "integer", progress=progress
+        measurement.noisy, dataspace, kind="real" if kind is FitKind.real else "integer", progress=progress
     )
     table = fit.values if fit.counts is None else fit.counts
     assert table is not None
