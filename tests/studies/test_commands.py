@@ -1,0 +1,82 @@
+"""`semidp reproduce` and `semidp census`: files, columns, refusals and numbers."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from semidp.cli import run
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_reproduce_writes_a_table_and_a_picture_for_each_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "studies"
+    assert run(["reproduce", "gaussian", "adjacency", "--out", str(out), "--replicates", "3", "--seed", "4"]) == 0
+    assert sorted(file.name for file in out.iterdir()) == [
+        "adjacency.csv",
+        "adjacency.png",
+        "gaussian.csv",
+        "gaussian.png",
+    ]
+    assert capsys.readouterr().out.split() == [
+        str(out / name) for name in ("gaussian.csv", "gaussian.png", "adjacency.csv", "adjacency.png")
+    ]
+    assert (out / "gaussian.png").read_bytes().startswith(b"\x89PNG")
+    rows = _rows(out / "gaussian.csv")
+    assert list(rows[0]) == ["model", "k", "mu", "mechanism", "variant", "truncated", "mean_l2", "se", "replicates"]
+    assert {row["model"] for row in rows} == {"I", "II"}
+    assert {row["variant"] for row in rows} == {"as-published", "correct"}
+    assert {row["truncated"] for row in rows} == {"true", "false"}
+    assert {row["replicates"] for row in rows} == {"3"}
+
+
+def test_reproduce_replaces_only_with_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "studies"
+    out.mkdir()
+    (out / "mine.txt").write_text("kept")
+    assert run(["reproduce", "adjacency", "--out", str(out)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (out / "mine.txt").read_text() == "kept"
+    assert run(["reproduce", "adjacency", "--out", str(out), "--force", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == ["adjacency.csv", "adjacency.png"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"), [(["knrom"], "knorm"), (["adjacency", "--replicates", "1"], "2 replicates")]
+)
+def test_reproduce_refuses_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], hint: str
+) -> None:
+    assert run(["reproduce", *words, "--out", str(tmp_path / "x")]) == 2
+    assert hint in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_census_prints_the_papers_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["census"]) == 0
+    text = capsys.readouterr().out
+    for number in ("17.91528", "40.95057", "10.2400", "2.5562", "0.0749"):
+        assert number in text
+    for word in ("block group", "Housing units", "group quarters"):
+        assert word in " ".join(text.split())
+
+
+def test_census_for_machines_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "census"
+    assert run(["census", "--format", "json", "--out", str(out)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema_version"] == 1
+    assert document["a"] == 2
+    rows = {(row["tables"], row["setting"], row["level"], row["a"]): row for row in document["rows"]}
+    assert rows["persons", "rounded", "all", 2]["rho"] == 10.24
+    assert rows["persons", "production", "all", 1]["rho_exact"] == "293764/114921"
+    assert round(rows["persons", "rounded", "all", 2]["epsilon_paper"], 5) == 40.95057
+    assert {file.name for file in out.iterdir()} == {"census.csv", "census.png"}
+    assert len(_rows(out / "census.csv")) == 30
