@@ -4,7 +4,23 @@
 """
 
 from semidp._version import __version__
-from semidp.accounting import Ledger, zcdp_epsilon_paper
+from semidp.accounting import (
+    Account,
+    Charge,
+    Ledger,
+    Renyi,
+    approximate_group,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_group,
+    gdp_to_zcdp,
+    pure_to_gdp,
+    pure_to_zcdp,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_epsilon_paper,
+    zcdp_group,
+)
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import (
     AdjacencyUnknown,
@@ -75,15 +91,18 @@ from semidp.tradeoff import (
     gaussian,
     laplace,
     piecewise,
+    tradeoff_from_json,
     zcdp,
 )
 
 __all__ = [
+    "Account",
     "Adjacency",
     "AdjacencyUnknown",
     "Alternative",
     "Budget",
     "BudgetExceeded",
+    "Charge",
     "ContinuousGaussianMechanism",
     "DataError",
     "Dataspace",
@@ -123,6 +142,7 @@ __all__ = [
     "Reading",
     "Refused",
     "Release",
+    "Renyi",
     "RoundedGaussian",
     "RoundedGaussianMechanism",
     "Schema",
@@ -143,6 +163,7 @@ __all__ = [
     "Witness",
     "__version__",
     "approximate",
+    "approximate_group",
     "available",
     "calibrated",
     "canonical_noise",
@@ -152,6 +173,10 @@ __all__ = [
     "from_function",
     "from_profile",
     "gaussian",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_group",
+    "gdp_to_zcdp",
     "knorm_noise",
     "laplace",
     "odds_ratio_test",
@@ -160,11 +185,17 @@ __all__ = [
     "power",
     "power_curves",
     "published_noise",
+    "pure_to_gdp",
+    "pure_to_zcdp",
     "run",
     "sample_size",
     "semi_adjacency",
     "sensitivity_space",
     "survey",
+    "tradeoff_from_json",
     "zcdp",
+    "zcdp_delta",
+    "zcdp_epsilon",
     "zcdp_epsilon_paper",
+    "zcdp_group",
 ]

@@ -13,6 +13,7 @@ import typer
 
 from semidp._version import __version__
 from semidp.cli.analyze import analyze
+from semidp.cli.audit import audit
 from semidp.cli.census import census
 from semidp.cli.guarantee import guarantee
 from semidp.cli.ledger import ledger
@@ -44,9 +45,20 @@ def semidp(
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
 
 
-for command in (analyze, release, guarantee, ledger, show, demo, census, reproduce):
-    app.command()(command)
-app.command("test")(odds_ratio)
+COMMANDS = {
+    analyze: "what publishing these totals exactly would mean",
+    release: "publish exact totals and a noisy table, with a report",
+    odds_ratio: "a private test of association in a 2x2 table",
+    guarantee: "what an existing release really guarantees",
+    audit: "attack a release, and see whether its claim survives",
+    ledger: "open a ledger, or see what one has spent",
+    show: "what a release holds and guarantees",
+    census: "what the 2020 Census products guarantee",
+    reproduce: "the paper's figures, as published and corrected",
+    demo: "a full release of an embedded real table",
+}
+for command, answer in COMMANDS.items():
+    app.command("test" if command is odds_ratio else None, short_help=answer)(command)
 app.command("odds-ratio", hidden=True)(odds_ratio)
 
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from semidp.accounting import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json
 from semidp.engines import open_source
@@ -73,7 +72,7 @@ def odds_ratio(
     budget, report_delta = o.budget_of(epsilon, rho, mu, delta)
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")
-    book = Ledger(ledger) if ledger is not None else None
+    book = o.ledger_of(ledger, budget)
     plan = o.plan_of(
         f"{rows},{columns}",
         [rows, columns, *(invariant or ())],
