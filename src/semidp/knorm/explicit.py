@@ -6,7 +6,7 @@ Algorithm 3). For few dimensions; tables with published margins have faster ball
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.random import Generator
@@ -124,9 +124,7 @@ class ExplicitBall:
 
     @cached_property
     def _covariance(self) -> Floats:
-        size = 200 + _PILOT // self.dimension
-        points = self.uniform(size, pilot()).reshape(size, -1) @ self.basis.T
-        return np.asarray(points.T @ points / size)
+        return _pilot_covariance(self._distinct.tobytes(), self._distinct.shape)
 
     @cached_property
     def _program(self) -> Program:
@@ -207,3 +205,12 @@ class ExplicitBall:
 
         point = [Fraction(x) for x in coordinates.tolist()]
         return inside(point, vertices[self._start].tolist(), steepest)
+
+
+@lru_cache(maxsize=64)
+def _pilot_covariance(vectors: bytes, shape: tuple[int, ...]) -> Floats:
+    """Return the covariance of a uniform point in coordinates of the basis; kept, since a choice asks for it often."""
+    ball = ExplicitBall(np.frombuffer(vectors).reshape(shape))
+    size = 200 + _PILOT // ball.dimension
+    points = ball.uniform(size, pilot()) @ ball.basis.T
+    return np.asarray(points.T @ points / size)

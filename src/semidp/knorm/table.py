@@ -12,15 +12,14 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.knorm.closed import Floats, half_l1, pilot, root_directions
+from semidp.knorm.closed import Floats, half_l1, root_directions
 from semidp.knorm.facets import facets
-from semidp.knorm.moments import known_moment
+from semidp.knorm.moments import table_moment
 from semidp.knorm.polar import MARGIN, TablePolar
 from semidp.progress import Progress, silent
 
 MOST_FREE_CELLS = 121  # beyond it a point takes long: 12 x 12 takes a tenth of a second, 3 x 61 a few seconds
 _BATCH = 1 << 18  # numbers in a batch of proposals
-_PILOT = 4200  # divided by the dimension: so many uniform points in a pilot give one percent
 
 
 @dataclass(frozen=True)
@@ -111,15 +110,11 @@ class TableBall:
     def _polar(self) -> TablePolar:
         return TablePolar(self.rows, self.columns, self.a)
 
-    @cached_property
+    @property
     def _second_moment(self) -> float:
-        """``E ||U||²``: a known constant, else a pilot."""
+        """``E ||U||²``, within one percent."""
         s = self.dimension
-        known = known_moment(self.rows, self.columns, self.a)
-        if known is not None:
-            return known / ((s + 1) * (s + 2))
-        size = 30 + _PILOT // s
-        return float((self.uniform(size, pilot()) ** 2).sum() / size)
+        return table_moment(self.rows, self.columns, self.a) / ((s + 1) * (s + 2))
 
     def _formula(self, points: Floats) -> Floats | None:
         if self.rows == 3:

@@ -35,8 +35,8 @@ CLAIMS: dict[Claim, str] = {
 KINDS = {
     "zcdp": "discrete gaussian or lattice gaussian",
     "gdp": "rounded gaussian",
-    "pure": "laplace or l2",
-    "approximate": "rounded gaussian, discrete gaussian, lattice gaussian, laplace or l2",
+    "pure": "laplace, k-norm or l2",
+    "approximate": "rounded gaussian, discrete gaussian, lattice gaussian, laplace, k-norm or l2",
 }
 """The mechanisms that can satisfy each kind of budget, for messages."""
 

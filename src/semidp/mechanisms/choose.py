@@ -11,6 +11,7 @@ from semidp.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     RoundedGaussianMechanism,
 )
+from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
@@ -22,6 +23,7 @@ FOR_RELEASES: tuple[type[Mechanism], ...] = (
     RoundedGaussianMechanism,
     DiscreteGaussianMechanism,
     LaplaceMechanism,
+    KNormMechanism,
     L2Mechanism,
     LatticeGaussianMechanism,
 )
@@ -40,6 +42,7 @@ FOR_STUDIES: tuple[type[Mechanism], ...] = (
 NAMES: dict[str, tuple[type[Mechanism], ...]] = {
     "gaussian": (RoundedGaussianMechanism, DiscreteGaussianMechanism),
     "laplace": (LaplaceMechanism,),
+    "knorm": (KNormMechanism,),
     "l2": (L2Mechanism,),
     "lattice": (LatticeGaussianMechanism,),
     "naive-l1": (NaiveL1,),
