@@ -7,6 +7,7 @@ else an exception says is printed, because messages of drivers and parsers quote
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -24,7 +25,6 @@ from semidp.errors import SemidpError
 
 app = typer.Typer(
     name="semidp",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -45,7 +45,7 @@ def semidp(
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
 
 
-COMMANDS = {
+COMMANDS: dict[Callable[..., None], str] = {
     analyze: "what publishing these totals exactly would mean",
     release: "publish exact totals and a noisy table, with a report",
     odds_ratio: "a private test of association in a 2x2 table",
@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> int:
     0
     """
     try:
-        result = app(args=arguments, prog_name="semidp", standalone_mode=False)
+        result = app(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except SemidpError as error:
         return _complain(str(error))
