@@ -71,7 +71,7 @@ def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "") -> "
         axes.set_yticks(ticks, [f"{tick:.0%}" for tick in ticks])
         axes.set_xlabel("false alarms: P(says the other table | it was this one)")
         axes.set_ylabel("misses: P(says this table | it was the other one)")
-        axes.legend(loc="upper right", fontsize=9.5)
+        axes.legend(loc="lower left", fontsize=9.5)
     return figure
 
 

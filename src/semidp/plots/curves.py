@@ -28,7 +28,7 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "") -> "Figure":
     1
     """
     alpha = 1 - np.concatenate([np.linspace(0, 0.02, 60), np.linspace(0.02, 1, 200)])
-    with drawing(5.4, 4.2) as (figure, axes):
+    with drawing(4.2, 3.9) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
         for (label, curve), color, style in zip(curves.items(), CYCLE, _STYLES, strict=False):
             axes.plot(1 - alpha, np.asarray(curve(alpha)), color=color, linestyle=style, linewidth=2, label=label)
@@ -36,8 +36,11 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "") -> "Figure":
             values = np.asarray(next(iter(curves.values()))(alpha))
             axes.fill_between(1 - alpha, values, 1 - (1 - alpha), color=BLUE, alpha=0.08, linewidth=0)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=title)
-        axes.set_xlabel("false alarms: P(says it was not you | it was)")
-        axes.set_ylabel("misses: P(says it was you | it was not)")
+        ticks = (0, 0.25, 0.5, 0.75, 1)
+        axes.set_xticks(ticks, [f"{tick:.0%}" for tick in ticks])
+        axes.set_yticks(ticks, [f"{tick:.0%}" for tick in ticks])
+        axes.set_xlabel("false alarms")
+        axes.set_ylabel("misses")
         axes.legend(loc="upper right", fontsize=9.5)
     return figure
 
@@ -50,7 +53,7 @@ def loss_plot(losses: Mapping[str, float], title: str = "") -> "Figure":
     [17.1, 34.0]
     """
     names, values = list(losses), list(losses.values())
-    with drawing(5.4, 0.9 + 0.45 * len(names)) as (figure, axes):
+    with drawing(4.2, 0.9 + 0.45 * len(names)) as (figure, axes):
         bars = axes.barh(names, values, color=[BLUE] + [GREY] * (len(names) - 1), height=0.6)
         axes.bar_label(bars, [f"{value:,.1f}" for value in values], padding=4, fontsize=10)
         axes.invert_yaxis()

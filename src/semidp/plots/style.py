@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY = (
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: Any = {
     "font.size": 11,
     "axes.titlesize": 12,
     "axes.spines.top": False,
@@ -30,7 +31,8 @@ _SETTINGS: dict[str, Any] = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
     "svg.hashsalt": "semidp",  # the same picture gives the same file
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",  # real text: it can be read aloud, searched, and drawn in any script
+    "text.parse_math": False,  # a level may be called "$5 to $10"
 }
 
 
@@ -52,7 +54,8 @@ def svg(figure: "Figure") -> str:
     from matplotlib import rc_context
 
     text = io.StringIO()
-    with rc_context(_SETTINGS):
+    with rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw the text, whatever its script
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     body = text.getvalue()
     return re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)

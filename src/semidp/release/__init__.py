@@ -1,6 +1,6 @@
 """From a plan to a release: what to publish (`plan`), what the data say (`survey`), doing it (`run`), `values`."""
 
-from semidp.release.plan import FitKind, Plan, Reading, TableRequest, adjacency_from, budget_from
+from semidp.release.plan import FitKind, Plan, Reading, TableRequest, adjacency_from, budget_from, file_names
 from semidp.release.run import mechanism_for, read, run, together
 from semidp.release.survey import Scope, Survey, survey
 from semidp.release.values import Fitted, Noise, Published, Release
@@ -18,6 +18,7 @@ __all__ = [
     "TableRequest",
     "adjacency_from",
     "budget_from",
+    "file_names",
     "mechanism_for",
     "read",
     "run",

@@ -142,9 +142,9 @@ class Plan:
         if not 0 < delta < 1:
             raise InputError(f"the reporting delta must lie between 0 and 1, not {plain(delta)}")
         object.__setattr__(self, "report_delta", delta)
-        names = [table.name for table in self.tables]
+        names = [file.casefold() for table in self.tables for file in file_names(table.name)]
         if len(set(names)) < len(names):
-            raise InputError("two tables of the plan have the same name: give each its own")
+            raise InputError("two tables of the plan have the same name, or their files would: give each its own")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -209,6 +209,15 @@ class Plan:
             return cls.from_json(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"the plan is not valid TOML: {error}") from None
+
+
+def file_names(table: str) -> tuple[str, str]:
+    """Return what the files of a table are called: its published counts, and its measurements.
+
+    >>> file_names("table"), file_names("income")
+    (('table.csv', 'measurements.csv'), ('income.csv', 'income-measurements.csv'))
+    """
+    return f"{table}.csv", "measurements.csv" if table == "table" else f"{table}-measurements.csv"
 
 
 def adjacency_from(choice: Reading | int | str) -> Reading | int:

@@ -129,9 +129,7 @@ def fitted(
     """Return the table to publish and how it was made."""
     if kind is FitKind.none:
         return measurement.projected, Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
-    fit = fit_table(
-        measurement.noisy, dataspace, kind="real" if kind is FitKind.real else "integer", progress=progress
-    )
+    fit = fit_table(measurement.noisy, dataspace, kind="real" if kind is FitKind.real else "integer", progress=progress)
     table = fit.values if fit.counts is None else fit.counts
     assert table is not None
     return table, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)

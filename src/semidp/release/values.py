@@ -22,7 +22,7 @@ from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import plain
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Dataspace, semi_adjacency
-from semidp.release.plan import Plan
+from semidp.release.plan import Plan, file_names
 from semidp.release.survey import Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import Tradeoff, tradeoff_from_json
@@ -190,8 +190,9 @@ class Release:
     def _files(self) -> dict[str, bytes]:
         files = {}
         for table in self.tables:
-            files[_counts_file(table.name)] = _csv(table, count=table.counts, standard_error=table.standard_errors)
-            files[_noisy_file(table.name)] = _csv(table, noisy_count=table.noisy, projected=table.projected)
+            counts, measurements = file_names(table.name)
+            files[counts] = _csv(table, count=table.counts, standard_error=table.standard_errors)
+            files[measurements] = _csv(table, noisy_count=table.noisy, projected=table.projected)
         return files
 
 
@@ -208,14 +209,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _counts_file(name: str) -> str:
-    return f"{name}.csv"
-
-
-def _noisy_file(name: str) -> str:
-    return "measurements.csv" if name == "table" else f"{name}-measurements.csv"
 
 
 def _csv(table: Published, **columns: NDArray[Any]) -> bytes:
@@ -256,8 +249,9 @@ def _table_json(table: Published) -> dict[str, Any]:
 def _table_from_json(entry: Mapping[str, Any], scope: Scope, files: Mapping[str, bytes]) -> Published:
     assert scope.dataspace.schema is not None
     schema = scope.dataspace.schema.restrict(entry["features"])
-    counts, errors = _read_csv(files[_counts_file(entry["name"])], schema)
-    noisy, projected = _read_csv(files[_noisy_file(entry["name"])], schema)
+    published, measurements = file_names(entry["name"])
+    counts, errors = _read_csv(files[published], schema)
+    noisy, projected = _read_csv(files[measurements], schema)
     whole = counts.dtype.kind == "i" and entry["fit"]["kind"] != "none"
     if whole and not scope.published(tuple(entry["features"])).contains(Table(schema, counts)):
         raise InputError(f"the table {entry['name']!r} contradicts the exact totals of its own release")

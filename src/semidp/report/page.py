@@ -3,16 +3,20 @@
 from importlib.resources import files
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from semidp.exact import plain
 from semidp.invariants import Dataspace
-from semidp.plots import heatmap, loss_plot, moves_plot, svg, tradeoff_plot
-from semidp.release import Published, Release
+from semidp.plots import heatmap, loss_plot, svg, tradeoff_plot
+from semidp.release import Published, Release, file_names
 from semidp.report import words
+from semidp.report.cells import error_text, grid
+from semidp.tradeoff import Tradeoff
 
 _SHOWN_TOTALS = 40
+_SHOWN_MOVES = 12
 
 
 def html(release: Release, title: str | None = None) -> str:
@@ -26,12 +30,10 @@ def html(release: Release, title: str | None = None) -> str:
         The heading; by default it names the tables.
     """
     from jinja2 import Environment, select_autoescape
-    from markupsafe import Markup
 
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
-    picture = {name: Markup(svg(figure)) if figure else None for name, figure in _figures(release).items()}
-    scope = release.scope
+    scope, advertised, moves = release.scope, _advertised(release), _moves(release)
     return template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
@@ -42,20 +44,25 @@ def html(release: Release, title: str | None = None) -> str:
         strength=words.strength(release.guarantee.tradeoff, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
         explanation=release.guarantee.explain().split("\n\n")[:2],
-        curve=picture["curve"],
-        advertised=len(_curves(release)) > 1,
-        a=scope.adjacency.a,
+        curve=_picture(tradeoff_plot(_curves(release, advertised))),
+        advertised=advertised is not None,
+        advertised_name=words.name_of(advertised) if advertised else None,
+        adjacency_heading=words.why_heading(scope),
         adjacency=words.why_together(scope),
-        witness=picture["witness"],
-        witness_caption=(
-            "An example that follows from the published totals alone: the person in question (orange) becomes somebody "
-            "else, and the others (blue) change so that every published total stays the same."
-        ),
-        tables=[_table(table, picture) for table in release.tables],
+        moves=moves[:_SHOWN_MOVES],
+        more_moves=max(len(moves) - _SHOWN_MOVES, 0),
+        tables=[_table(table) for table in release.tables],
         limits=words.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
-    )
+        files=[(name, quote(name), what) for name, what in words.files(release)],
+    ).lstrip()
+
+
+def _picture(figure: Any) -> Any:
+    from markupsafe import Markup
+
+    return Markup(svg(figure))
 
 
 def _listed(release: Release) -> str:
@@ -64,55 +71,66 @@ def _listed(release: Release) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _curves(release: Release) -> dict[str, Any]:
-    a = release.scope.adjacency.a
-    curves = {f"this release, {a} record{'s' if a != 1 else ''} together": release.guarantee.tradeoff}
+def _advertised(release: Release) -> Tradeoff | None:
+    """Return what all noise together would be said to give for one record, where that is known and differs."""
     known = [table.advertised for table in release.tables]
-    if all(curve is not None for curve in known) and release.scope.dataspace.margins:
-        first, *others = [curve for curve in known if curve is not None]
-        curves["as if no total were public"] = first.compose(*others) if others else first
-    return curves
+    if not release.scope.dataspace.margins or any(curve is None for curve in known):
+        return None
+    first, *others = [curve for curve in known if curve is not None]
+    return first.compose(*others) if others else first
 
 
-def _figures(release: Release) -> dict[str, Any]:
-    figures: dict[str, Any] = {"curve": tradeoff_plot(_curves(release)), "witness": _witness(release)}
-    for table in release.tables:
-        figures[f"heatmap {table.name}"] = heatmap(table.schema, table.counts, table.standard_errors)
-        figures[f"loss {table.name}"] = None
-        if table.noise.naive_l2 is not None:
-            losses = {"this release": table.noise.expected_l2, "ordinary DP,\nsame guarantee": table.noise.naive_l2}
-            figures[f"loss {table.name}"] = loss_plot(losses)
-    return figures
+def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff]:
+    a = release.scope.adjacency.a
+    curves = {f"this release (a = {a})": release.guarantee.tradeoff}
+    return curves if advertised is None else {**curves, "if the totals were forgotten": advertised}
 
 
-def _witness(release: Release) -> Any:
+def _moves(release: Release) -> list[dict[str, Any]]:
+    """Return the witness of a(t), one entry a record."""
     semi = release.scope.semi_adjacency
     if semi is None or semi.witness is None or not semi.witness.others:
-        return None
-    moves = [(semi.witness.record, semi.witness.wants), *semi.witness.others]
-    names = ["the person", *(f"record {position}" for position in range(2, len(moves) + 1))]
-    before, after = ([" · ".join(record) for record in side] for side in zip(*moves, strict=True))
-    return moves_plot(before, after, names)
+        return []
+    witness = semi.witness
+    moves = [(witness.record, witness.wants), *witness.others]
+    return [
+        {
+            "who": "the person" if position == 1 else f"record {position}",
+            "levels": list(zip(witness.features, before, after, strict=True)),
+        }
+        for position, (before, after) in enumerate(moves, start=1)
+    ]
 
 
-def _table(table: Published, picture: dict[str, Any]) -> dict[str, Any]:
-    errors = table.standard_errors
+def _table(table: Published) -> dict[str, Any]:
+    cells, file = grid(table), file_names(table.name)[0]
+    picture = None if cells else heatmap(table.schema, table.counts)
     return {
         "heading": f"Published counts: {' by '.join(table.schema.names)}",
         "summary": words.table_summary(table),
-        "heatmap": picture[f"heatmap {table.name}"],
-        "caption": (
-            "Published counts, and below each the standard error of its measurement. The error belongs to the "
-            f"measurement before fitting; the largest is {float(np.max(errors, initial=0)):.3g}."
-        ),
+        "grid": cells,
+        "heatmap": picture and _picture(picture),
+        "caption": words.errors_caption(table, error_text(_largest(table)), cells is not None),
         "cells": f"{table.schema.size:,}",
-        "file": f"{table.name}.csv",
-        "loss": picture[f"loss {table.name}"],
+        "file": file,
+        "link": quote(file),
+        "loss": _loss(table),
         "loss_caption": (
             "Root mean squared distance between the measurement and the true table, known before any noise was drawn, "
             "next to ordinary differential privacy pushed to the same guarantee by group privacy."
         ),
     }
+
+
+def _largest(table: Published) -> float:
+    return float(np.max(table.standard_errors, initial=0))
+
+
+def _loss(table: Published) -> Any:
+    if table.noise.naive_l2 is None:
+        return None
+    losses = {"this release": table.noise.expected_l2, "ordinary DP,\nsame guarantee": table.noise.naive_l2}
+    return _picture(loss_plot(losses))
 
 
 def _details(release: Release) -> list[tuple[str, str]]:
@@ -128,7 +146,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         name = " by ".join(table.schema.names)
         rows += [
             (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {table.noise.scale:.6g}"),
-            ("Kind of claim", words.CLAIMS[table.noise.claim]),
+            ("Kind of claim", words.claim(table)),
             ("Guarantee", words.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
         ]
@@ -150,5 +168,5 @@ def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:
         )
         rows = list(islice(cells, _SHOWN_TOTALS))
         more = total.counts.size - len(rows)
-        tables.append({"columns": total.schema.names, "rows": rows, "more": f"{more:,}" if more else ""})
+        tables.append({"columns": (*total.schema.names, "count"), "rows": rows, "more": f"{more:,}" if more else ""})
     return tables

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.invariants import Dataspace
-from semidp.release import Published, Release, Scope
+from semidp.release import Published, Release, Scope, file_names
 from semidp.tradeoff import Tradeoff
 
 FALSE_ALARMS = Fraction(1, 20)
@@ -82,6 +82,16 @@ def together_text(scope: Scope) -> str:
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
 
 
+def why_heading(scope: Scope) -> str:
+    """Return the heading of the part on records that move together."""
+    a, semi = scope.adjacency.a, scope.semi_adjacency
+    if semi is not None and semi.bound == 0:
+        return "Why nothing is left to protect"
+    if not scope.dataspace.margins:
+        return "Why one record changes alone" if a == 1 else f"Why {a} records change together"
+    return "Why records move together" if a == 1 else f"Why {a} records move together"
+
+
 def why_together(scope: Scope) -> list[str]:
     """Say why records must move together, and how many."""
     a, semi = scope.adjacency.a, scope.semi_adjacency
@@ -108,15 +118,46 @@ def table_summary(table: Published) -> str:
     """Say how one table was made."""
     if table.noise.mechanism == "no noise":
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
-    made = {
-        "integer": "Each count is a whole number, none is negative, and every exact total is met.",
-        "real": "No count is negative and every exact total is met; counts need not be whole.",
-        "none": "This is the measurement itself: every exact total is met, but counts may be negative.",
-    }[table.fitted.kind]
+    how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
+    if table.fitted.kind == "none":
+        return (
+            f"{how}. This is the measurement itself: counts may be negative, and exact totals are met up to rounding."
+        )
+    if table.counts.dtype.kind == "i":
+        made = "Each count is a whole number, none is negative, and every exact total is met."
+    else:
+        made = "No count is negative, but counts need not be whole."
+        made += " Every exact total is met up to rounding." if table.fitted.optimal else ""
+    return f"{how} and fitted to the exact totals. {made} {table.fitted.note}".strip()
+
+
+def errors_caption(table: Published, largest: str, shown: bool) -> str:
+    """Say how far the measurements may be off; `shown` says that each error stands below its count."""
+    if table.noise.mechanism == "no noise":
+        return "Published counts, which follow from the exact totals: there is no noise and no error."
+    below = ", and below each the standard error of its measurement" if shown else ""
     return (
-        f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g}) and fitted to the exact "
-        f"totals. {made} {table.fitted.note}".strip()
+        f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
+        f"count; the largest is {largest}."
     )
+
+
+def claim(table: Published) -> str:
+    """Say whether the claim is about the numbers that were drawn."""
+    if table.noisy.dtype.kind != "i":
+        return "for studies: the proof is for real-valued noise, and floating-point numbers are published as drawn"
+    return CLAIMS[table.noise.claim]
+
+
+def files(release: Release) -> list[tuple[str, str]]:
+    """Name the files of a release and say what they hold."""
+    found = []
+    for table in release.tables:
+        counts, measurements = file_names(table.name)
+        what = " by ".join(table.schema.names)
+        found.append((counts, f"the published counts of {what}, one row a cell"))
+        found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
+    return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
 def limits(release: Release) -> list[str]:
