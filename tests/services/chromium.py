@@ -66,9 +66,7 @@ class Chromium:
 
     def open(self, address: str, width: int, height: int = 800, *, phone: bool = False) -> None:
         """Load a page in a window of this size and wait until everything in it has loaded."""
-        self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
-        )
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         self._loaded = False
         answer = self.ask("Page.navigate", url=address)
         assert "errorText" not in answer, answer

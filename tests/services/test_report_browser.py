@@ -1,0 +1,146 @@
+"""The report in a real Chromium: silent, alone, and readable at any width.
+
+The pictures of the first report are left in build/, to be looked at.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semidp import Budget, Feature, Margin, Plan, Release, SeededRandomness, TableRequest, run
+from semidp.report import html
+from tests.services.chromium import Chromium
+
+pytestmark = pytest.mark.services
+DATA = files("semidp") / "data"
+PICTURES = Path("build") / "report"
+PHONE, DESK = 390, 1280
+LARGEST_PICTURE = 600_000
+
+
+def occupations() -> Release:
+    plan = Plan(
+        [TableRequest(["origin", "destination"], Budget.gdp(1))],
+        [Margin("origin"), Margin("destination")],
+        count="count",
+    )
+    return run(plan, DATA / "occupational_status.csv")
+
+
+def four_features() -> Release:
+    plan = Plan(
+        [
+            TableRequest(["class", "sex", "age", "survived"], Budget.zcdp("1/4")),
+            TableRequest(["sex", "survived"], Budget.zcdp("1/4"), fit="real", name="women and men"),
+        ],
+        [Margin("class", "sex"), Margin("age"), Margin("survived")],
+        count="count",
+        adjacency=2,
+    )
+    return run(plan, DATA / "titanic.csv", randomness=SeededRandomness(1))
+
+
+def hard_names() -> Release:
+    random = np.random.default_rng(1)
+    odd = ["$5 to $10 <b>and</b> more", "中文水平", "a" * 70, "--></svg><script>alert(1)</script>", "Ä & Ö / 'x' \"y\""]
+    towns = [f"Gemeinde mit einem langen Namen {number}" for number in range(15)]
+    people = {"Tätigkeit <i>heute</i>": random.choice(odd, 500), "ort": random.choice(towns, 500)}
+    plan = Plan([TableRequest(list(people), Budget.pure(1), fit="none")], [Margin("ort")], levels_from_data=True)
+    return run(plan, people)
+
+
+def many_cells() -> Release:
+    random = np.random.default_rng(2)
+    people = {"row": random.integers(0, 120, 30_000), "column": random.integers(0, 90, 30_000)}
+    return run(Plan([TableRequest(["row", "column"], Budget.zcdp(1))], [Margin("row"), Margin("column")]), people)
+
+
+def all_exact() -> Release:
+    plan = Plan(
+        [TableRequest(["hair"], Budget.pure(1))], [Margin("hair", "eye")], [Feature("hair", ["Black", "Brown"])],
+        count="count", where="hair in ('Black', 'Brown')",
+    )  # fmt: skip
+    return run(plan, DATA / "hair_eye_color.csv")
+
+
+REPORTS = [occupations, four_features, hard_names, many_cells, all_exact]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    binary = os.environ.get("CHROMIUM")
+    if not binary:
+        pytest.fail("no Chromium was found for this test: run tests/services/run")
+    with Chromium(binary, tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture(autouse=True)
+def clean(browser: Chromium) -> None:
+    browser.requests.clear()
+    browser.complaints.clear()
+
+
+@pytest.mark.parametrize("make", REPORTS)
+def test_it_is_silent_alone_and_no_wider_than_the_screen(
+    browser: Chromium, tmp_path: Path, make: Callable[[], Release]
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(html(make()), encoding="utf-8")
+    for width, phone in ((320, True), (PHONE, True), (768, False), (DESK, False)):
+        browser.open(page.as_uri(), width, phone=phone)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        assert browser.evaluate("document.querySelector('main').scrollWidth") <= width
+        too_wide = """[...document.querySelectorAll('main *')].filter(
+            e => !e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 1).length"""
+        assert browser.evaluate(too_wide) == 0
+    assert browser.complaints == []
+    assert [url for url in browser.requests if url != page.as_uri() and not url.startswith("data:")] == []
+    assert browser.evaluate("document.scripts.length") == 0
+
+
+def test_what_it_says_can_be_found_without_seeing_it(browser: Chromium, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(html(four_features()), encoding="utf-8")
+    browser.open(page.as_uri(), DESK)
+    text = browser.evaluate("document.body.innerText")
+    for expected in ("Not private", "lies below the worst case", "Published exactly", "What is not protected"):
+        assert expected in text
+    unnamed = "[...document.querySelectorAll('[role=img]')].filter(e => !e.getAttribute('aria-label')).length"
+    assert browser.evaluate(unnamed) == 0
+    assert browser.evaluate("document.querySelectorAll('.heat').length") == 2
+    assert browser.evaluate("document.querySelectorAll('.heat tbody td').length") == 32 + 4
+    assert browser.evaluate("document.querySelectorAll('.heat tbody tr th[scope]').length") == 8 + 4 + 2 + 2
+    assert browser.evaluate("document.documentElement.lang") == "en"
+
+
+def test_pictures_of_it_are_small_and_it_prints(browser: Chromium, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(html(occupations()), encoding="utf-8")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for width in (PHONE, DESK):
+        browser.open(page.as_uri(), width, phone=width == PHONE)
+        picture = browser.screenshot()
+        assert picture.startswith(b"\x89PNG")
+        assert len(picture) < LARGEST_PICTURE
+        (PICTURES / f"report-{width}.png").write_bytes(picture)
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF")
+    assert 2 <= printed.count(b"/Type /Page\n") <= 5
+    assert len(printed) < LARGEST_PICTURE
+    (PICTURES / "report.pdf").write_bytes(printed)
+
+
+def test_the_checks_would_notice(browser: Chromium, tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<script>console.error('x')</script><img src='http://127.0.0.1:9/x.png'><main style='width:900px'>x</main>"
+    )
+    browser.open(page.as_uri(), PHONE, phone=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") > PHONE
+    assert "console.error" in browser.complaints
+    assert "http://127.0.0.1:9/x.png" in browser.requests
