@@ -30,8 +30,11 @@ ERROR = 1e-3
 SHRINKAGE = 0.8
 """The power is stated for the same mechanism with this share of its noise."""
 
+GRID = 2.0**-20
+"""Real-valued outputs are read in multiples of this; what floating point leaks in lower digits is not audited."""
+
 _CHUNK = 1 << 17  # numbers of outputs held at a time: they and their features stay near the processor
-_MOST_TO_FIT, _MOST_TO_CHOOSE = 50_000, 100_000
+_MOST_TO_FIT, _MOST_TO_CHOOSE = 50_000, 200_000
 _FEWEST = 1_000
 _SIZES = (0.002, 0.01, 0.03, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)  # of the attacks that draw the curve
 _TAIL = np.geomspace(1e-4, 0.1, 40)
@@ -160,14 +163,15 @@ def audit_mechanism(
     ----------
     mechanism
         Gives outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a mechanism of this
-        package it is its `measure_many`; `one_by_one` turns any other callable into one.
+        package it is its `measure_many`; `one_by_one` turns any other callable into one. Real-valued outputs are read
+        on a grid of 2^-20: what floating point leaks in lower digits is not audited.
     pair
         The two tables, as `worst_pair` finds them.
     claim
         The tradeoff curve to be tested; it holds for both orders of the pair.
     samples
-        Outputs drawn for each table: a fifth (at most 50,000) to learn, a fifth (at most 100,000) to choose, the rest
-        to count.
+        Outputs drawn for each table: a fifth (at most 50,000) to learn, three tenths (at most 200,000) to choose, the
+        rest to count.
     error
         The largest probability of convicting a mechanism whose claim is true.
     randomness
@@ -194,14 +198,14 @@ def audit_mechanism(
     _check(samples, error)
     words = SystemRandomness() if randomness is None else randomness
     trial = _Trial(mechanism, pair, claim.symmetric(), error / 2, words, _Count(progress, 2 * samples))
-    fit, choose = min(samples // 5, _MOST_TO_FIT), min(samples // 5, _MOST_TO_CHOOSE)
+    fit, choose = min(samples // 5, _MOST_TO_FIT), min(samples * 3 // 10, _MOST_TO_CHOOSE)
     count = samples - fit - choose
     scores = trial.learn(fit)
     chosen = trial.choose(scores, choose, count)
     hits = trial.count(scores, chosen, count)
     errors = [error / 2] + [error / 2 / max(1, len(chosen.curve))] * len(chosen.curve)
     points = tuple(
-        Point.counted(scores.drawn.names[event.column], event.order(*found), count, share, trial.claim)
+        Point.counted(scores.drawn.names[event.row], event.order(*found), count, share, trial.claim)
         for event, found, share in zip((chosen.drawn, *chosen.curve), hits[:-1], errors, strict=True)
     )
     power = trial.chance(chosen.shrunk.order(*hits[-1]), count)
@@ -226,7 +230,7 @@ def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generat
 class _Event:
     """A score of at least `threshold`: more likely under the alternative than under the null, table 0 or 1."""
 
-    column: int
+    row: int
     threshold: float
     null: int
 
@@ -281,8 +285,7 @@ class _Trial:
         for which, table in enumerate((self.pair.first, self.pair.second)):
             for start in range(0, count, step):
                 size = min(step, count - start)
-                found = np.asarray(self.mechanism(table, size, self.randomness))
-                _check_outputs(found, (size, *table.shape))
+                found = _read(self.mechanism(table, size, self.randomness), (size, *table.shape))
                 yield which, found, shrunk(found, table, dither)
                 self.counter.add(size)
 
@@ -308,21 +311,20 @@ class _Trial:
         for which, outputs, smaller in self.outputs(count):
             parts[0][which].append(drawn(outputs))
             parts[1][which].append(less(smaller))
-        one, other = ((np.concatenate(view[0]), np.concatenate(view[1])) for view in parts)
+        one, other = ((np.hstack(view[0]), np.hstack(view[1])) for view in parts)
         return one, other
 
     def best(self, first: Floats, second: Floats, trials: int) -> _Event:
         """Return the event that is most likely to convict, by the counts that it is expected to have."""
-        first, second = np.sort(first, axis=0), np.sort(second, axis=0)
+        first, second = np.sort(first), np.sort(second)
         found: list[tuple[float, _Event]] = []
-        for column in range(first.shape[1]):
-            one, other = first[:, column], second[:, column]
+        for row, (one, other) in enumerate(zip(first, second, strict=True)):
             thresholds = np.unique(np.quantile(np.concatenate([one, other]), _LEVELS, method="higher"))
             shares = [1 - np.searchsorted(x, thresholds) / len(x) for x in (one, other)]
             for null in (0, 1):
                 promise = self.promise(shares[null], shares[1 - null], trials)
                 place = int(promise.argmax())
-                found.append((float(promise[place]), _Event(column, float(thresholds[place]), null)))
+                found.append((float(promise[place]), _Event(row, float(thresholds[place]), null)))
         return max(found, key=lambda pair: pair[0])[1]
 
     def promise(self, size: Floats, power: Floats, trials: int) -> Floats:
@@ -337,12 +339,12 @@ class _Trial:
 
     def count(self, scores: _Both, chosen: _Chosen, count: int) -> list[tuple[int, int]]:
         """Return the hits of each event under the two tables, the one for less noise last."""
-        plain = (chosen.drawn, *chosen.curve)
-        hits = np.zeros((len(plain) + 1, 2), dtype=np.int64)
+        events = (chosen.drawn, *chosen.curve)
+        hits = np.zeros((len(events) + 1, 2), dtype=np.int64)
         for which, drawn, less in self.outputs(count):
             rows = scores.drawn(drawn)
-            hits[:-1, which] += [int((rows[:, event.column] >= event.threshold).sum()) for event in plain]
-            hits[-1, which] += int((scores.shrunk(less)[:, chosen.shrunk.column] >= chosen.shrunk.threshold).sum())
+            hits[:-1, which] += [int((rows[event.row] >= event.threshold).sum()) for event in events]
+            hits[-1, which] += int((scores.shrunk(less)[chosen.shrunk.row] >= chosen.shrunk.threshold).sum())
         return [(int(first), int(second)) for first, second in hits]
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
@@ -355,11 +357,10 @@ class _Trial:
 
 def _curve(first: Floats, second: Floats, signed: int) -> tuple[_Event, ...]:
     """Return events along the curve of the score that separates the two tables best."""
-    first = np.sort(first, axis=0)
-    order = [_separation(first[:, column], second[:, column]) for column in range(signed)]
-    column = int(np.argmax(order))
-    places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
-    return tuple(_Event(column, threshold, 0) for threshold in sorted({float(first[i, column]) for i in places}))
+    first = np.sort(first)
+    row = int(np.argmax([_separation(one, other) for one, other in zip(first[:signed], second[:signed], strict=True)]))
+    places = [min(first.shape[1] - 1, math.ceil((1 - size) * first.shape[1])) for size in _SIZES]
+    return tuple(_Event(row, threshold, 0) for threshold in sorted({float(first[row, i]) for i in places}))
 
 
 def _separation(first: Floats, second: Floats) -> float:
@@ -368,13 +369,16 @@ def _separation(first: Floats, second: Floats) -> float:
     return float((below + upto).mean() / (2 * len(first)))
 
 
-def _check_outputs(found: Outputs, shape: tuple[int, ...]) -> None:
+def _read(outputs: Outputs, shape: tuple[int, ...]) -> Outputs:
+    """Return the outputs, real ones on a grid: the claim is for real numbers, and floats leak in their last digits."""
+    found = np.asarray(outputs)
     if found.shape != shape:
         raise InputError(
             f"asked for {shape[0]} outputs, the mechanism must give an array of shape {shape}, not {found.shape}"
         )
     if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
         raise InputError("the outputs of a mechanism on trial must be finite numbers")
+    return np.rint(found / GRID) * GRID if found.dtype.kind == "f" else found
 
 
 def _check(samples: int, error: float) -> None:

@@ -13,7 +13,7 @@ from semidp.audit.pairs import Pair
 
 Floats = NDArray[np.float64]
 
-_RIDGE = 1e-6  # of the average curvature: enough for features that are multiples of each other
+_RIDGE = 1e-6  # of the number of outputs: enough for features that are multiples of each other
 _STEPS = 30
 
 
@@ -27,7 +27,7 @@ class Features:
 
     >>> features = Features(Pair([2, 0], [1, 1]))
     >>> signed, _ = features(np.array([[2, 0], [1, 1]]))
-    >>> [(name, value) for name, value in zip(features.names, signed[1].round(3).tolist())][:2]
+    >>> list(zip(features.names, signed[:, 1].round(3).tolist()))[:2]
     [('projection on the move', 0.707), ('l1 distances', 2.0)]
     """
 
@@ -46,14 +46,17 @@ class Features:
         return ("l1", "l2", "l∞", *lines, *(("longest line",) if lines else ()))
 
     def __call__(self, outputs: NDArray[np.generic]) -> tuple[Floats, Floats]:
-        """Return the signed features, and the distances to the first table and then to the second, a row an output."""
-        y = np.asarray(outputs, dtype=np.float64)
-        to_first, to_second = y - self.pair.first, y - self.pair.second
+        """Return a row for each signed feature, and one for each distance to the first table and then to the second.
+
+        Outputs run along the last axis, so that sums over cells are sums of long rows.
+        """
+        y = np.ascontiguousarray(np.moveaxis(outputs, 0, -1), dtype=np.float64)
+        to_first, to_second = y - self.pair.first[..., None], y - self.pair.second[..., None]
         near, far = _distances(to_first), _distances(to_second)
         move = self.pair.move.ravel() / np.linalg.norm(self.pair.move)
-        projection = ((to_first + to_second).reshape(len(y), -1) @ move) / 2
-        logs = np.log1p(near[:, 1]) - np.log1p(far[:, 1])
-        return np.column_stack([projection, near - far, logs]), np.column_stack([near, far])
+        projection = move @ (to_first + to_second).reshape(len(move), -1) / 2
+        logs = np.log1p(near[1]) - np.log1p(far[1])
+        return np.vstack([projection, near - far, logs]), np.vstack([near, far])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,46 +71,42 @@ class Scores:
     @classmethod
     def learned(cls, features: Features, first: Floats, second: Floats) -> "Scores":
         """Fit a logistic regression of "which table?" on the signed features and products of them."""
-        rows = np.concatenate([first, second])
-        centre, spread = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-12)
-        answers = np.repeat([0.0, 1.0], [len(first), len(second)])
+        rows = np.hstack([first, second])
+        centre = rows.mean(axis=1, keepdims=True)
+        spread = np.maximum(rows.std(axis=1, keepdims=True), 1e-12)
+        answers = np.repeat([0.0, 1.0], [first.shape[1], second.shape[1]])
         return cls(features, centre, spread, logistic(_expanded((rows - centre) / spread), answers))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the scores are called, in the order of the columns."""
-        near = (f"{name} distance to the {which} table" for which in ("first", "second") for name in self.distances)
+        """What the scores are called, in the order of the rows."""
+        distances = self.features.distances
+        near = (f"{name} distance to the {which} table" for which in ("first", "second") for name in distances)
         return (*self.features.names, "learned score", *near)
 
-    @property
-    def distances(self) -> tuple[str, ...]:
-        """What the distances are called."""
-        return self.features.distances
-
     def __call__(self, outputs: NDArray[np.generic]) -> Floats:
-        """Return a row of scores for each output."""
+        """Return a row for each score, with an entry for each output."""
         signed, distances = self.features(outputs)
-        learned = _expanded((signed - self.centre) / self.spread) @ self.weights
-        return np.column_stack([signed, learned, -distances])
+        learned = self.weights @ _expanded((signed - self.centre) / self.spread)
+        return np.vstack([signed, learned, -distances])
 
 
 def logistic(design: Floats, answers: Floats) -> Floats:
-    """Return the weights of a logistic regression, by Newton's method with a slight ridge.
+    """Return the weights of a logistic regression on the rows of `design`, by Newton's method with a slight ridge.
 
-    >>> design = np.column_stack([np.ones(4), [0.0, 1.0, 2.0, 3.0]])
-    >>> weights = logistic(design, np.array([0.0, 1.0, 0.0, 1.0]))
+    >>> weights = logistic(np.array([[1.0, 1, 1, 1], [0, 1, 2, 3]]), np.array([0.0, 1, 0, 1]))
     >>> bool(weights[1] > 0)
     True
     """
     from scipy.linalg import solve
     from scipy.special import expit
 
-    weights = np.zeros(design.shape[1])
-    ridge = _RIDGE * len(design) * np.eye(len(weights))
+    weights = np.zeros(len(design))
+    ridge = _RIDGE * design.shape[1] * np.eye(len(weights))
     for _ in range(_STEPS):
-        guess = expit(design @ weights)
-        curvature = (design * (guess * (1 - guess))[:, None]).T @ design + ridge
-        step = solve(curvature, design.T @ (answers - guess) - ridge @ weights, assume_a="pos")
+        guess = expit(weights @ design)
+        curvature = (design * (guess * (1 - guess))) @ design.T + ridge
+        step = solve(curvature, design @ (answers - guess) - ridge @ weights, assume_a="pos")
         weights += step * min(1.0, 10.0 / max(float(np.abs(step).max()), 1e-12))
         if np.abs(step).max() < 1e-6:
             break
@@ -116,16 +115,15 @@ def logistic(design: Floats, answers: Floats) -> Floats:
 
 def _expanded(signed: Floats) -> Floats:
     """The features and ``z_i |z_j|``: products that keep the sign of the first."""
-    one, other = np.triu_indices(signed.shape[1])
-    return np.column_stack([np.ones(len(signed)), signed, signed[:, one] * np.abs(signed[:, other])])
+    one, other = np.triu_indices(len(signed))
+    return np.vstack([np.ones((1, signed.shape[1])), signed, signed[one] * np.abs(signed)[other]])
 
 
 def _distances(differences: Floats) -> Floats:
     size = np.abs(differences)
-    flat = size.reshape(len(size), -1)
-    columns = [flat.sum(axis=1), np.sqrt((flat**2).sum(axis=1)), flat.max(axis=1)]
-    if size.ndim > 2:
-        axes = range(1, size.ndim)
-        lines = [size.sum(axis=tuple(other for other in axes if other != axis)).max(axis=1) for axis in axes]
-        columns += [*lines, np.max(lines, axis=0)]
-    return np.column_stack(columns)
+    cells = tuple(range(size.ndim - 1))
+    rows = [size.sum(axis=cells), np.sqrt((size**2).sum(axis=cells)), size.max(axis=cells)]
+    if len(cells) > 1:
+        lines = [size.sum(axis=tuple(other for other in cells if other != axis)).max(axis=0) for axis in cells]
+        rows += [*lines, np.max(lines, axis=0)]
+    return np.stack(rows)

@@ -15,7 +15,7 @@ from semidp.release import Plan, Release, Scope, mechanism_for
 from semidp.release.run import together
 from semidp.tradeoff import Order, Tradeoff
 
-MOST_SAMPLES = 400_000
+MOST_SAMPLES = 1_000_000
 """Outputs for each table, unless asked for more or limited by time."""
 
 _SECONDS = 45.0
@@ -81,13 +81,15 @@ def of_release(release: Release) -> tuple[Subject, ...]:
 
 
 def affordable_samples(mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS) -> int:
-    """Return how many samples of each table take about so long, at most 400,000: by drawing and scoring a few.
+    """Return how many samples of each table take about so long, at most a million: by drawing and scoring a few.
 
     >>> import numpy as np
     >>> from semidp.noise import SeededRandomness
     >>> pair = Pair([1, 0], [0, 1])
-    >>> affordable_samples(lambda values, count, words: np.tile(values, (count, 1)), pair, SeededRandomness(1))
-    400000
+    >>> def silent(values, count, words):
+    ...     return np.tile(values, (count, 1))
+    >>> affordable_samples(silent, pair, SeededRandomness(1), seconds=3600)
+    1000000
     """
     features, rate = Features(pair), 0.0
     for count in _PILOT:

@@ -1,0 +1,46 @@
+"""Spaces, pairs and noise that the audits' tests share."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semidp.audit import Draws, Pair, worst_pair
+from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.knorm import Ball, knorm_noise
+from semidp.noise import generator
+from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.tables import Feature, Schema, Table
+
+
+def a_space(counts: Sequence[Any], margins: Sequence[str], a: int, released: str | None = None) -> SensitivitySpace:
+    """Return the space of a table with features A, B, C, … of which margins such as "AB" are published."""
+    array = np.array(counts)
+    schema = Schema(
+        tuple(Feature(name, tuple(map(str, range(k)))) for name, k in zip("ABCD", array.shape, strict=False))
+    )
+    dataspace = Dataspace.of(Table(schema, array), [Margin(*names) for names in margins])
+    return sensitivity_space(dataspace, Adjacency(a), None if released is None else tuple(released))
+
+
+def knorm_draws(ball: Ball, epsilon: Fraction, law: Any = knorm_noise) -> Draws:
+    """Return K-norm noise of a ball, or another law of its radius, added to a table without rounding."""
+
+    def draws(values: Any, count: int, randomness: Any) -> Any:
+        return values + law(ball, epsilon, count, generator(randomness))
+
+    return draws
+
+
+@pytest.fixture(scope="session")
+def square() -> SensitivitySpace:
+    """Return a 3x3 table with both margins public under A_3: the smallest with a three-cycle."""
+    return a_space([[10, 20, 30], [15, 25, 35], [3, 4, 5]], ["A", "B"], 3)
+
+
+@pytest.fixture(scope="session")
+def cycle(square: SensitivitySpace) -> Pair:
+    """Return the pair that a three-cycle separates."""
+    return worst_pair(square)

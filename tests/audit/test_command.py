@@ -1,0 +1,150 @@
+"""``semidp audit``: what it reads, what it prints, and the code it leaves with."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from semidp.audit import of_release
+from semidp.cli.audit import audit
+from semidp.errors import InputError
+from semidp.invariants import Margin
+from semidp.mechanisms import RoundedGaussianMechanism
+from semidp.release import Plan, Release, TableRequest, run
+from semidp.tables import Feature
+from semidp.tradeoff import Budget, Gaussian
+
+FEATURES = (Feature("age", ("young", "old", "older")), Feature("region", ("n", "s", "w")))
+PLAN = Plan([TableRequest(["age", "region"], Budget.gdp(1))], [Margin("age"), Margin("region")], FEATURES)
+
+
+def people() -> dict[str, list[str]]:
+    rng = np.random.default_rng(3)
+    return {feature.name: [feature.levels[i] for i in rng.integers(3, size=120)] for feature in FEATURES}
+
+
+def released(plan: Plan, folder: Path) -> Release:
+    done = run(plan, people())
+    folder.mkdir()
+    done.save(folder)
+    return done
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    released(PLAN, tmp_path / "release")
+    return tmp_path / "release"
+
+
+def called(*words: object) -> Result:
+    app = typer.Typer()
+    app.command()(audit)
+    return CliRunner().invoke(app, [*map(str, words), "--seed", "1", "--quiet"])
+
+
+def test_a_release_survives(folder: Path, tmp_path: Path) -> None:
+    found = called(folder, "--samples", 40_000, "--out", tmp_path / "audit.png")
+    assert found.exit_code == 0, found.output
+    for word in ("rounded gaussian", "3 records (6 cells)", "mu is at most 1", "less noise", "verdict    survives"):
+        assert word in found.output
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_says_the_same(folder: Path) -> None:
+    found = called(folder, "--samples", 40_000, "--format", "json")
+    document = json.loads(found.output)
+    assert document["schema_version"] == 1
+    assert document["verdict"] == document["tables"][0]["audit"]["verdict"] == "survives"
+    bound = document["tables"][0]["audit"]["bound"]
+    assert bound["unit"] == "mu"
+    assert 0.7 < bound["measured"] < bound["claimed"] == 1
+
+
+def test_a_claim_that_was_changed_is_convicted(folder: Path) -> None:
+    document = json.loads((folder / "release.json").read_text())
+    for place in (document, document["tables"][0]):
+        place["guarantee"] = Gaussian(1).to_json() | {"mu_squared": "0.25"}
+    (folder / "release.json").write_text(json.dumps(document))
+    found = called(folder, "--samples", 20_000)
+    assert found.exit_code == 1
+    assert "convicted: an attacker" in found.output
+    assert "claims more privacy for this table than its plan gives" in found.output
+
+
+def test_a_recorded_scale_that_is_too_small_is_convicted(folder: Path) -> None:
+    document = json.loads((folder / "release.json").read_text())
+    document["tables"][0]["noise"]["scale"] *= 0.8
+    (folder / "release.json").write_text(json.dumps(document))
+    found = called(folder, "--samples", 2_000, "--format", "json")
+    assert found.exit_code == 1
+    assert "records noise of scale" in json.loads(found.output)["tables"][0]["faults"][0]
+
+
+def test_a_mechanism_that_draws_too_little_is_convicted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = RoundedGaussianMechanism.noises
+    monkeypatch.setattr(
+        RoundedGaussianMechanism, "noises", lambda self, count, words: whole(replace(self, sigma2=4), count, words)
+    )
+    found = called(folder, "--samples", 60_000)
+    assert found.exit_code == 1
+    assert "convicted: an attacker" in found.output
+
+
+def test_a_guarantee_of_the_whole_that_is_too_good_is_a_fault(tmp_path: Path) -> None:
+    done = released(PLAN, tmp_path / "release")
+    better = replace(done, guarantee=replace(done.guarantee, tradeoff=Gaussian(0)))
+    assert of_release(better)[0].faults == ("it claims more privacy than its tables give together",)
+    assert of_release(done)[0].faults == ()
+
+
+def test_a_plan_reads_the_public_totals_of_its_data(tmp_path: Path) -> None:
+    table = people()
+    rows = [",".join(table), *(",".join(row) for row in zip(*table.values(), strict=True))]
+    (tmp_path / "people.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "plan.toml").write_text(PLAN.to_toml())
+    found = called(tmp_path / "plan.toml", "--data", tmp_path / "people.csv", "--samples", 20_000)
+    assert found.exit_code == 0, found.output
+    assert "survives" in found.output
+
+
+def test_a_table_that_is_published_exactly_has_nothing_to_attack(tmp_path: Path) -> None:
+    released(Plan([TableRequest(["age"], Budget.gdp(1))], [Margin("age")], FEATURES[:1]), tmp_path / "release")
+    found = called(tmp_path / "release")
+    assert found.exit_code == 0
+    assert "published exactly" in found.output
+
+
+def test_several_tables_share_the_error(tmp_path: Path) -> None:
+    requests = [TableRequest([name], Budget.zcdp("1/4"), name=name) for name in ("age", "region")]
+    released(Plan(requests, (), FEATURES), tmp_path / "release")
+    found = called(tmp_path / "release", "--samples", 5_000, "--format", "json", "--out", tmp_path / "audit.png")
+    document = json.loads(found.output)
+    assert [table["audit"]["error"] for table in document["tables"]] == [5e-4, 5e-4]
+    assert [Path(picture).name for picture in document["pictures"]] == ["audit-age.png", "audit-region.png"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere"], "neither a release folder nor a plan file"),
+        (["plan.toml"], "a plan holds no totals"),
+        (["release", "--data", "people.csv"], "leave --data"),
+        (["release", "--out", "audit.pdf"], "PNG picture"),
+        (["release", "--samples", "10"], "at least 1,000 samples"),
+    ],
+)
+def test_what_cannot_be_audited_is_said(words: list[str], sentence: str, folder: Path) -> None:
+    (folder.parent / "plan.toml").write_text(PLAN.to_toml())
+    found = called(folder.parent / words[0], *words[1:])
+    assert isinstance(found.exception, InputError)
+    assert sentence in str(found.exception)
+
+
+def test_how_many_samples_is_left_to_the_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semidp.audit.subjects.MOST_SAMPLES", 3_000)
+    found = called(folder, "--format", "json")
+    assert json.loads(found.output)["tables"][0]["audit"]["samples"] == 3_000
