@@ -169,7 +169,7 @@ def _attack(found: Audit) -> list[tuple[str, str]]:
             f"{found.pair.records} records ({cells} cells)",
         ),
         ("claim", f"{bound.unit} is at most {bound.claimed:.6g}"),
-        ("measured", f"{bound.unit} is at least {bound.measured:.4g}, with confidence {confidence:.4%}"),
+        ("measured", f"{bound.unit} is at least {bound.measured:.4g}, with confidence {100 * confidence:.6g}%"),
         ("also", f"epsilon of at least {found.epsilon:.4g} at delta 0, mu of at least {found.mu:.4g}"),
         (
             "power",
