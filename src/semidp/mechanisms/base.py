@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -194,6 +194,42 @@ class Mechanism(ABC):
             shared = [name for name in margin.names if name in table.schema.names]
             if shared and table.margin(shared) != dataspace.value(margin).margin(shared):
                 raise DataError(f"the table contradicts the published {margin}: build the space from its totals")
+
+
+class Sampler(Protocol):
+    """A distribution of whole numbers, as in `semidp.noise`."""
+
+    @property
+    def variance(self) -> float:
+        """The variance of one number."""
+        ...
+
+    def sample(self, size: int | tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
+        """Draw independent numbers."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class CellByCell(Mechanism):
+    """A mechanism that adds an independent whole number to every cell, all from one distribution."""
+
+    @property
+    @abstractmethod
+    def sampler(self) -> Sampler:
+        """The distribution of the noise in one cell."""
+
+    @property
+    def variance(self) -> float:
+        """The variance of one cell's noise."""
+        return self.sampler.variance
+
+    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw one number a cell."""
+        return self.sampler.sample(self.space.shape, randomness)
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw for many measurements at once, with the same sampler."""
+        return self.sampler.sample((count, *self.space.shape), randomness)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,14 +13,73 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.mechanisms.base import Claim, Mechanism, check_request, check_scale, epsilon_of, largest, root_up
+from semidp.mechanisms.base import (
+    CellByCell,
+    Claim,
+    Mechanism,
+    check_request,
+    check_scale,
+    epsilon_of,
+    largest,
+    root_up,
+)
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian, generator
 from semidp.sensitivity import SensitivitySpace
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 
 @dataclass(frozen=True, eq=False)
-class DiscreteGaussianMechanism(Mechanism):
+class ConcentratedNoise(Mechanism):
+    """Noise of scale σ that satisfies zCDP with ``ρ = Δ2²/(2σ²)``."""
+
+    sigma2: Fraction
+
+    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``σ² = Δ2²/(2ρ)``."""
+        check_request(cls, space, budget)
+        return cls(space, check_scale(Fraction(space.l2_squared) / (2 * rho_within(budget))))
+
+    @property
+    def scale(self) -> float:
+        """σ, rounded up."""
+        return root_up(self.sigma2)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """zCDP with ``ρ = Δ2²/(2σ²)``, exact."""
+        return ZCDP(Fraction(self.space.l2_squared) / (2 * self.sigma2))
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianNoise(Mechanism):
+    """Noise of scale σ that satisfies μ-GDP with ``μ = Δ2/σ``."""
+
+    sigma2: Fraction
+
+    kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
+
+    @classmethod
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``σ² = Δ2²/μ²``."""
+        check_request(cls, space, budget)
+        return cls(space, check_scale(Fraction(space.l2_squared) / mu_within(budget) ** 2))
+
+    @property
+    def scale(self) -> float:
+        """σ (before rounding, where the noise is rounded), rounded up."""
+        return root_up(self.sigma2)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """μ-GDP with ``μ = Δ2/σ``, kept by its exact square."""
+        return Gaussian(Fraction(self.space.l2_squared) / self.sigma2)
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
     """Exact discrete Gaussian noise in every cell, then projection: zCDP with ``ρ = Δ2²/(2σ²)``.
 
     Shifted by whole numbers, discrete Gaussians are no further apart than continuous ones (Canonne, Kamath and
@@ -44,48 +103,16 @@ class DiscreteGaussianMechanism(Mechanism):
     Measurement(mechanism='discrete gaussian', claim='exact', private=True)
     """
 
-    sigma2: Fraction
-
     name: ClassVar[str] = "discrete gaussian"
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
-
-    @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
-        """Return the mechanism with ``σ² = Δ2²/(2ρ)``."""
-        check_request(cls, space, budget)
-        return cls(space, check_scale(Fraction(space.l2_squared) / (2 * rho_within(budget))))
 
     @cached_property
     def sampler(self) -> DiscreteGaussian:
         """The distribution of the noise in one cell."""
         return DiscreteGaussian(self.sigma2)
 
-    @property
-    def scale(self) -> float:
-        """σ, rounded up."""
-        return root_up(self.sigma2)
-
-    @property
-    def variance(self) -> float:
-        """The variance of one cell's noise: σ², or a little less for small σ."""
-        return self.sampler.variance
-
-    @property
-    def tradeoff(self) -> Tradeoff:
-        """zCDP with ``ρ = Δ2²/(2σ²)``, exact."""
-        return ZCDP(Fraction(self.space.l2_squared) / (2 * self.sigma2))
-
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw independent discrete Gaussians."""
-        return self.sampler.sample(self.space.shape, randomness)
-
-    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw for many measurements at once, with the same sampler."""
-        return self.sampler.sample((count, *self.space.shape), randomness)
-
 
 @dataclass(frozen=True, eq=False)
-class ContinuousGaussianMechanism(Mechanism):
+class ContinuousGaussianMechanism(GaussianNoise):
     """The paper's mechanism, ``N(0, (Δ2/μ)² P)`` in floating point. For studies: its output is marked not private.
 
     Parameters
@@ -106,23 +133,9 @@ class ContinuousGaussianMechanism(Mechanism):
     False
     """
 
-    sigma2: Fraction
-
     name: ClassVar[str] = "continuous gaussian"
-    kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
     claim: ClassVar[Claim] = "ideal"
     for_studies: ClassVar[bool] = True
-
-    @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
-        """Return the mechanism with ``σ² = Δ2²/μ²``."""
-        check_request(cls, space, budget)
-        return cls(space, check_scale(Fraction(space.l2_squared) / mu_within(budget) ** 2))
-
-    @property
-    def scale(self) -> float:
-        """σ, rounded up."""
-        return root_up(self.sigma2)
 
     @property
     def variance(self) -> float:
@@ -135,18 +148,13 @@ class ContinuousGaussianMechanism(Mechanism):
         half = self.space.dimension / 2
         return math.sqrt(2 * self.variance) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
 
-    @property
-    def tradeoff(self) -> Tradeoff:
-        """μ-GDP with ``μ = Δ2/σ``, kept by its exact square."""
-        return Gaussian(Fraction(self.space.l2_squared) / self.sigma2)
-
     def noise(self, randomness: Randomness) -> NDArray[np.float64]:
         """Draw independent normals."""
         return self.scale * generator(randomness).standard_normal(self.space.shape)
 
 
 @dataclass(frozen=True, eq=False)
-class RoundedGaussianMechanism(Mechanism):
+class RoundedGaussianMechanism(CellByCell, GaussianNoise):
     """Gaussian noise rounded to whole numbers in every cell, then projection: μ-GDP with ``μ = Δ2/σ``.
 
     Counts are whole numbers, so that rounding the noise is rounding the output of the continuous Gaussian mechanism:
@@ -172,44 +180,12 @@ class RoundedGaussianMechanism(Mechanism):
     (2.32, 0.0)
     """
 
-    sigma2: Fraction
-
     name: ClassVar[str] = "rounded gaussian"
-    kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
-
-    @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
-        """Return the mechanism with ``σ² = Δ2²/μ²``."""
-        check_request(cls, space, budget)
-        return cls(space, check_scale(Fraction(space.l2_squared) / mu_within(budget) ** 2))
 
     @cached_property
     def sampler(self) -> RoundedGaussian:
         """The distribution of the noise in one cell."""
         return RoundedGaussian(self.sigma2)
-
-    @property
-    def scale(self) -> float:
-        """σ before rounding, rounded up."""
-        return root_up(self.sigma2)
-
-    @property
-    def variance(self) -> float:
-        """The variance of one cell's noise, about σ² + 1/12."""
-        return self.sampler.variance
-
-    @property
-    def tradeoff(self) -> Tradeoff:
-        """μ-GDP with ``μ = Δ2/σ``, kept by its exact square."""
-        return Gaussian(Fraction(self.space.l2_squared) / self.sigma2)
-
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw independent rounded Gaussians."""
-        return self.sampler.sample(self.space.shape, randomness)
-
-    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw for many measurements at once, with the same sampler."""
-        return self.sampler.sample((count, *self.space.shape), randomness)
 
 
 def rho_within(budget: Budget) -> Fraction:

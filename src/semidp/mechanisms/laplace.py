@@ -9,18 +9,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from semidp.exact import up
-from semidp.mechanisms.base import Mechanism, check_request, check_scale, epsilon_of
-from semidp.noise import DiscreteLaplace, Randomness
+from semidp.mechanisms.base import CellByCell, check_request, check_scale, epsilon_of
+from semidp.noise import DiscreteLaplace
 from semidp.sensitivity import SensitivitySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate
 
 
 @dataclass(frozen=True, eq=False)
-class LaplaceMechanism(Mechanism):
+class LaplaceMechanism(CellByCell):
     """Discrete Laplace noise ``P(k) ∝ exp(-|k|/b)`` in every cell, then projection: pure ε with ``ε = Δ1/b``.
 
     Parameters
@@ -67,19 +64,6 @@ class LaplaceMechanism(Mechanism):
         return up(self.b)
 
     @property
-    def variance(self) -> float:
-        """The variance of one cell's noise, about 2b²."""
-        return self.sampler.variance
-
-    @property
     def tradeoff(self) -> Tradeoff:
         """Pure ε with ``ε = Δ1/b``, exact."""
         return approximate(Fraction(self.space.l1) / self.b)
-
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw independent discrete Laplace numbers."""
-        return self.sampler.sample(self.space.shape, randomness)
-
-    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw for many measurements at once, with the same sampler."""
-        return self.sampler.sample((count, *self.space.shape), randomness)

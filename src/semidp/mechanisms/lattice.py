@@ -6,7 +6,6 @@ the mechanisms that project.
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -14,16 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.mechanisms.base import Mechanism, check_request, check_scale, root_up
-from semidp.mechanisms.gaussian import rho_within
+from semidp.mechanisms.gaussian import ConcentratedNoise
 from semidp.noise import LatticeGaussian, OneSidedLatticeGaussian, Randomness
 from semidp.sensitivity import SensitivitySpace
 from semidp.sensitivity.space import MatrixForm
-from semidp.tradeoff import ZCDP, Budget, Tradeoff
+from semidp.tradeoff import Budget
 
 
 @dataclass(frozen=True, eq=False)
-class LatticeGaussianMechanism(Mechanism):
+class LatticeGaussianMechanism(ConcentratedNoise):
     """Noise ``P(v) ∝ exp(-‖v‖²/2σ²)`` over whole-number tables with zero margins: zCDP with ``ρ = Δ2²/(2σ²)``.
 
     A shift by an element of the lattice costs what it costs the discrete Gaussian. The measurement consists of whole
@@ -50,16 +48,12 @@ class LatticeGaussianMechanism(Mechanism):
     np.True_
     """
 
-    sigma2: Fraction
-
     name: ClassVar[str] = "lattice gaussian"
-    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
 
     @classmethod
     def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/(2ρ)``; refuse other invariants, and a σ too small for the sampler."""
-        check_request(cls, space, budget)
-        mechanism = cls(space, check_scale(Fraction(space.l2_squared) / (2 * rho_within(budget))))
+        mechanism = super().calibrate(space, budget)
         mechanism.sampler  # noqa: B018  (built now, so that it refuses now)
         return mechanism
 
@@ -71,19 +65,9 @@ class LatticeGaussianMechanism(Mechanism):
         return law(rows, columns, self.sigma2)
 
     @property
-    def scale(self) -> float:
-        """σ, rounded up."""
-        return root_up(self.sigma2)
-
-    @property
     def variance(self) -> float:
         """σ², an upper bound: the covariance is σ²P less a positive semidefinite matrix."""
         return float(self.sigma2)
-
-    @property
-    def tradeoff(self) -> Tradeoff:
-        """zCDP with ``ρ = Δ2²/(2σ²)``, exact."""
-        return ZCDP(Fraction(self.space.l2_squared) / (2 * self.sigma2))
 
     def noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Draw a table of whole numbers with zero margins."""
