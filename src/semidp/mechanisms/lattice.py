@@ -26,7 +26,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
 
     A shift by an element of the lattice costs what it costs the discrete Gaussian. The measurement consists of whole
     numbers with every published total exact, and it is unbiased. Its errors are stated by their upper bound ``σ²P``,
-    which is met to one part in a million from σ = 2 on.
+    which is met to about one part in 10^5 from σ = 2 on.
 
     Parameters
     ----------

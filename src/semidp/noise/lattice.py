@@ -87,7 +87,7 @@ class LatticeGaussian:
         """An upper bound of every cell's variance, σ²(1 - 1/rows)(1 - 1/columns).
 
         The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the projection on tables with
-        zero margins; so the same holds for every weighted sum of cells. From σ = 2 on the bound is met to 10^-6.
+        zero margins; so the same holds for every weighted sum of cells. From σ = 2 on the bound is met to about 10^-5.
         """
         return float(self.sigma2 * (1 - Fraction(1, self.rows)) * (1 - Fraction(1, self.columns)))
 
