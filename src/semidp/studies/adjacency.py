@@ -115,5 +115,5 @@ def plot(table: Tidy) -> "Figure":
         axes.invert_yaxis()
         axes.set(xlim=(-0.3, 5.6), xticks=range(6), xlabel="a(t): how many records move together")
         figure.suptitle("The semi-adjacent parameter: examples, and what is published exactly")
-        figure.legend(loc="outside lower center", ncols=2)
+        figure.legend(loc="outside lower center", ncols=2, labelspacing=1.0)
     return figure

@@ -124,11 +124,11 @@ def _panel(axes: Any, part: Tidy) -> None:
     axes.grid(visible=False, which="major")
     axes.grid(visible=True, which="minor")
     axes.tick_params(which="both", length=0)
+    length = {4: "2"}.get(first["l2_squared"], f"√{first['l2_squared']}")
     missing = "in the paper's list" if first["records"] == 2 else "missing in the paper's list"
     axes.set_title(
         f"{first['move']} of {first['records']} records ({missing})\n"
-        f"lengths: l1 {first['l1']}, l2 √{first['l2_squared']}, l∞ {first['linf']}, "
-        f"in the paper's K-norm {first['four_cell_norm']:g}",
+        f"l1 = {first['l1']}, l2 = {length}, l∞ = {first['linf']}; in the paper's K-norm {first['four_cell_norm']:g}",
         fontsize=10.5,
     )
 

@@ -1,0 +1,70 @@
+"""docs/tutorial.md, executed: its commands and its Python in an empty folder, and what it says they print."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```$", TUTORIAL, flags=re.MULTILINE | re.DOTALL)
+
+
+def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    beside_python = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": f"{beside_python}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def _matches(line: str, output: str) -> bool:
+    pattern = ".*".join(re.escape(part) for part in line.split("…"))
+    return any(re.fullmatch(pattern, printed.rstrip()) for printed in output.splitlines())
+
+
+def test_the_tutorial_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    output = ""
+    for language, note, code in BLOCKS:
+        if language == "text":
+            for line in code.splitlines():
+                assert _matches(line, output), f"not printed: {line}\n{output}"
+            continue
+        words = ["bash", "-e", "-c", code] if language == "sh" else [sys.executable, "-W", "error", "-c", code]
+        done = _run(words, tmp_path)
+        assert done.returncode == (2 if "refused" in note else 0), done.stdout + done.stderr
+        output = done.stdout + done.stderr
+    assert {"release", "rates.png", "audit.png", "privacy.json"} <= {file.name for file in tmp_path.iterdir()}
+    assert not (tmp_path / "again").exists()
+
+
+def test_the_tutorial_has_commands_python_and_output() -> None:
+    assert {language for language, _, _ in BLOCKS} == {"python", "sh", "text"}
+    for command in ("analyze", "ledger", "release", "test", "audit"):
+        assert f"semidp {command} " in TUTORIAL
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_links_and_pictures_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    headings = {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("http"):
+            continue
+        if target.startswith("#"):
+            assert target[1:] in headings, f"{page.name}: no heading for {target}"
+        else:
+            assert (DOCS / target.split("#")[0]).exists(), f"{page.name}: {target} is missing"
+
+
+def test_every_figure_is_used() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in [*DOCS.glob("*.md"), DOCS.parent / "README.md"])
+    unused = [figure.name for figure in (DOCS / "figures").glob("*.png") if f"figures/{figure.name}" not in text]
+    assert not unused
+
+
+def _anchor(heading: str) -> str:
+    """The name that a heading gets on the web."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
