@@ -283,13 +283,13 @@ class BlockTable:
                                 best[done + s] = (squares, [*best[done][1], (pattern, place)])
         squares, chosen = max(best.values(), key=lambda entry: entry[0])
         norms = Norms(2 * max(best), squares, tallest)
-        return norms, self.table(chosen) if chosen else None
+        return norms, self.table(chosen, a) if chosen else None
 
-    def table(self, chosen: Sequence[tuple[Pattern, int]]) -> NDArray[np.int64]:
-        """Write patterns, each at one level of the common part, as a table."""
+    def table(self, chosen: Sequence[tuple[Pattern, int]], a: int) -> NDArray[np.int64]:
+        """Write patterns of `slices(a)`, each at one level of the common part, as a table."""
         result = np.zeros(self.shape, dtype=np.int64)
         for pattern, place in chosen:
-            order = sorted(range(len(self.matrices)), key=lambda i: self._key(i, place))
+            order = sorted(range(len(self.matrices)), key=lambda i: self._key(i, place, a))
             for sign, counts, side in ((1, pattern.appear, 0), (-1, pattern.vanish, 1)):
                 for part, count in enumerate(counts):
                     cell = [0] * len(self.shape)
@@ -313,8 +313,9 @@ class BlockTable:
         for axis, level in zip(self.free, choices[-side] if len(choices) else [0] * len(self.free), strict=True):
             cell[axis] = int(level)
 
-    def _key(self, i: int, place: int) -> tuple[int, ...]:
-        return tuple(int(x) for x in -np.sort(-self.matrices[i][place]) if x)
+    def _key(self, i: int, place: int, a: int) -> tuple[int, ...]:
+        """Return the counts of a block as `slices` cuts and orders them, so that both put the blocks in one order."""
+        return tuple(int(x) for x in np.minimum(-np.sort(-self.matrices[i][place])[:a], a) if x)
 
     def _set(self, cell: list[int], axes: Axes, flat: int) -> None:
         if axes:
