@@ -229,3 +229,12 @@ def test_progress_is_reported() -> None:
     )
     mechanism.apply(table, SeededRandomness(7))
     assert seen[-1] == ("drawing uniform points", 1, 1)
+
+
+def test_noise_that_does_not_fit_is_refused() -> None:
+    space = space_of(filled(3, 3), "A B")
+    with pytest.raises(Refused, match="larger budget"):
+        KNormMechanism.calibrate(space, Budget.pure("1e-20"))
+    large = KNormMechanism.calibrate(space_of(filled(2, 4000), "A B"), Budget.pure(Fraction(1, 2**48)))
+    with pytest.raises(Refused, match="63 bits: use a larger budget"):
+        large.noise(SeededRandomness(8))

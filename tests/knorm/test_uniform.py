@@ -208,8 +208,9 @@ def test_at_the_origin_only_the_right_radius_keeps_the_promise(ball: Ball, windo
         here, there = (hits(ball, wrong - at, window) for at in (0 * shift, shift))
         ratios.append(here / there)
         assert np.log(here / there) > 1 + DEVIATIONS * np.sqrt(1 / here + 1 / there)
-    assert ratios == sorted(ratios)
-    assert ratios[-1] > 1.15 * ratios[0]
+    if ball.dimension == 1:  # in one dimension the windows are small enough to see the ratio grow without bound
+        assert ratios == sorted(ratios)
+        assert ratios[-1] > 2 * ratios[0]
 
 
 # ---------------------------------------------------------------------- speed, progress, repetition
@@ -240,3 +241,23 @@ def test_progress_ends_at_the_end_and_a_seed_repeats(ball: Ball) -> None:
     assert seen[-1] == (7, 7)
     np.testing.assert_array_equal(one, ball.uniform(7, np.random.default_rng(24)))
     assert ball.uniform(0, np.random.default_rng(25)).shape == (0, *ball.shape)
+
+
+@pytest.mark.parametrize(
+    ("ball", "size"),
+    [
+        (TableBall(3, 3, 2), 50_000),
+        (TableBall(3, 3, 3), 50_000),
+        (TableBall(4, 4, 2), 50_000),
+        (TableBall(4, 4, 3), 20_000),
+        (TableBall(3, 12, 2), 10_000),
+        (TableBall(3, 12, 3), 10_000),
+        (TableBall(5, 6, 2), 400),
+        (TableBall(5, 5, 3), 200),
+        (TableBall(9, 9, 2), 40),
+    ],
+)
+def test_the_announced_second_moment_is_within_one_percent(ball: TableBall, size: int) -> None:
+    squares = (ball.uniform(size, np.random.default_rng(26)) ** 2).sum(axis=(1, 2))
+    error = DEVIATIONS * squares.std() / np.sqrt(size)
+    assert abs(squares.mean() - second_moment(ball)) < 0.01 * squares.mean() + error

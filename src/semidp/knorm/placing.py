@@ -25,6 +25,7 @@ Whole = NDArray[np.int64]
 
 MOST_DIMENSIONS = 8  # of a list of moves: rejection from a cube keeps one proposal in some thousands
 MOST_MOVES = 20_000
+_LARGEST = 2.0**52  # beyond it floats are whole numbers anyway, and their sums no longer exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +76,11 @@ class PlacedMatrix(PlacedBall):
             sums = np.cumsum(sums, axis=0)
             sums[-1] = 0.0
         sums[:, -1] = 0.0
-        whole = np.diff(np.rint(sums), axis=1, prepend=0)
-        return (np.diff(whole, axis=0, prepend=0) if self.both_sides else whole).astype(np.int64)
+        whole = _whole(sums)
+        whole[:, 1:] -= whole[:, :-1].copy()
+        if self.both_sides:
+            whole[1:] -= whole[:-1].copy()
+        return whole
 
     def rounding_coefficients(self, weights: Floats) -> Floats:
         """Return the differences of neighbouring weights."""
@@ -95,8 +99,7 @@ class PlacedList(PlacedBall):
 
     def rounded(self, point: Floats) -> Whole:
         """Round the coordinates in the lattice basis."""
-        coordinates = np.rint(self._inverse @ point.ravel()).astype(np.int64)
-        return (coordinates @ self.lattice).reshape(point.shape)
+        return (_whole(self._inverse @ point.ravel()) @ self.lattice).reshape(point.shape)
 
     def rounding_coefficients(self, weights: Floats) -> Floats:
         """Return the products with the lattice basis."""
@@ -188,6 +191,13 @@ def _check_reach(space: SensitivitySpace, ball: ExplicitBall, cells: NDArray[np.
         f"the moves of a = {space.adjacency.a} records do not connect all tables with these margins, so that k-norm "
         "would publish exactly what separates them: use laplace, or give a larger a"
     )
+
+
+def _whole(values: Floats) -> Whole:
+    """Round to 64-bit integers; refuse what sums of a few of them could overflow."""
+    if np.abs(values).max() >= _LARGEST:
+        raise Refused("the noise does not fit in 63 bits: use a larger budget")
+    return np.rint(values).astype(np.int64)
 
 
 def whole_points(vectors: Whole) -> Whole:
