@@ -21,6 +21,7 @@ from semidp.accounting import (
     zcdp_epsilon_paper,
     zcdp_group,
 )
+from semidp.audit import Audit, Bound, Pair, Point, audit_mechanism, one_by_one, worst_pair
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import (
     AdjacencyUnknown,
@@ -100,6 +101,8 @@ __all__ = [
     "Adjacency",
     "AdjacencyUnknown",
     "Alternative",
+    "Audit",
+    "Bound",
     "Budget",
     "BudgetExceeded",
     "Charge",
@@ -135,7 +138,9 @@ __all__ = [
     "OneSidedLatticeGaussian",
     "Order",
     "Outcome",
+    "Pair",
     "Plan",
+    "Point",
     "PowerCurves",
     "Published",
     "Randomness",
@@ -164,6 +169,7 @@ __all__ = [
     "__version__",
     "approximate",
     "approximate_group",
+    "audit_mechanism",
     "available",
     "calibrated",
     "canonical_noise",
@@ -180,6 +186,7 @@ __all__ = [
     "knorm_noise",
     "laplace",
     "odds_ratio_test",
+    "one_by_one",
     "open_source",
     "piecewise",
     "power",
@@ -193,6 +200,7 @@ __all__ = [
     "sensitivity_space",
     "survey",
     "tradeoff_from_json",
+    "worst_pair",
     "zcdp",
     "zcdp_delta",
     "zcdp_epsilon",

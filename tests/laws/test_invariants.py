@@ -365,3 +365,13 @@ def test_the_witness_depends_on_t_only() -> None:
     other = space_of([[4, 4], [5, 8]], "A", "B")
     assert one == other
     assert semi_adjacency(one) == semi_adjacency(other)
+
+
+def test_a_dataspace_does_not_depend_on_the_order_of_its_features() -> None:
+    counts = np.arange(12).reshape(2, 3, 2)
+    one = Schema((Feature("x", ("a", "b")), Feature("y", ("c", "d", "e")), Feature("z", ("f", "g"))))
+    other = Schema((one.features[2], one.features[0], one.features[1]))
+    margins = [Margin("x", "y"), Margin("z")]
+    space = Dataspace.of(Table(one, counts), margins)
+    assert space == Dataspace.of(Table(other, counts.transpose(2, 0, 1)), margins[::-1])
+    assert space != Dataspace.of(Table(other, counts[:, ::-1].transpose(2, 0, 1)), margins[::-1])

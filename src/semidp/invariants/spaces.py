@@ -209,8 +209,18 @@ class Dataspace:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that is published: two spaces are equal when their digests are."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+        """A hash of everything that is published: two spaces are equal when their digests are.
+
+        The order in which features and margins are listed does not matter: the datasets are the same.
+        """
+        document = self.to_json()
+        if self.schema is not None:
+            document["schema"] = {part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()}
+            document["margins"] = sorted(
+                (sorted(margin.names), np.transpose(total.counts, np.argsort(margin.names)).ravel().tolist())
+                for margin, total in zip(self.margins, self.totals, strict=True)
+            )
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Dataspace) and self.digest == other.digest
