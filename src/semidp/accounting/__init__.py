@@ -1,4 +1,4 @@
-"""Accounting: conversions between ways of stating a guarantee, Rényi curves, and the ledger.
+"""Accounting: conversions between ways of stating a guarantee, Rényi curves, training runs, and the ledger.
 
 Everything here adds up or restates guarantees; the curves themselves are in tradeoff, and what datasets they are about
 in guarantees.
@@ -19,6 +19,7 @@ from semidp.accounting.conversions import (
     zcdp_epsilon_paper,
     zcdp_group,
 )
+from semidp.accounting.events import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
 from semidp.accounting.ledger import Account, Charge, Ledger, fits
 from semidp.accounting.renyi import Renyi
 
@@ -28,7 +29,11 @@ __all__ = [
     "Ledger",
     "Renyi",
     "approximate_group",
+    "dp_sgd",
+    "event_guarantee",
+    "event_tradeoff",
     "fits",
+    "functional_tradeoff",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_group",

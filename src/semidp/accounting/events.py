@@ -1,0 +1,399 @@
+"""What a training run, or any dp-accounting event, guarantees when several records move together.
+
+DP-SGD is a composition of Poisson-sampled Gaussian mechanisms. For a group of records its losses are known exactly
+(mixtures of Gaussians), which beats applying the one-record curve again and again. Curves live in `tradeoff`.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp, ndtr
+
+from semidp.accounting.renyi import Renyi
+from semidp.errors import InputError, Refused
+from semidp.exact import exact
+from semidp.guarantees import Guarantee
+from semidp.invariants import Adjacency, Dataspace
+from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, from_profile
+from semidp.tradeoff.base import ROUNDOFF, Floats, group_size
+from semidp.tradeoff.losses import Losses, convolve_all
+
+_CELLS = 1 << 19  # of the grid of privacy losses of one mechanism, at most
+_POINTS = 400  # pairs (epsilon, delta) that the returned curve goes through
+_SMALLEST_DELTA = 1e-15
+_TAILS = 1e-12  # of all repetitions together, moved to an infinite loss
+_FARTHEST = 300.0  # the largest epsilon looked at
+
+
+def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
+    """Return DP-SGD as a dp-accounting event, from the settings of Opacus or JAX-privacy.
+
+    Parameters
+    ----------
+    noise_multiplier
+        The standard deviation of the noise, in units of the clipping norm.
+    sample_rate
+        The probability with which a record enters a batch (Poisson sampling).
+    steps
+        The number of batches.
+
+    Examples
+    --------
+    >>> dp_sgd(1.1, 0.01, 500).count
+    500
+    """
+    from dp_accounting import dp_event
+
+    if not noise_multiplier > 0 or not 0 <= sample_rate <= 1 or steps < 0:
+        raise InputError("DP-SGD needs a noise multiplier above 0, a sample rate between 0 and 1, and 0 or more steps")
+    step = dp_event.PoissonSampledDpEvent(sample_rate, dp_event.GaussianDpEvent(noise_multiplier))
+    return dp_event.SelfComposedDpEvent(step, steps)
+
+
+def event_guarantee(event: Any, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
+    """Return what a dp-accounting event guarantees beside exact statistics: (D_t, A_a, f).
+
+    >>> training = dp_sgd(noise_multiplier=2.0, sample_rate=1.0, steps=4)
+    >>> event_guarantee(training, Dataspace.described("enrolment by school"), Adjacency(2)).tradeoff
+    Gaussian(mu_squared=Fraction(16, 1))
+    """
+    if adjacency.a == 0:
+        return Guarantee(dataspace, adjacency, Gaussian(Fraction(0)))
+    return Guarantee(dataspace, adjacency, event_tradeoff(event, adjacency.a))
+
+
+def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
+    """Return the tradeoff function of a dp-accounting event for groups of `a` records.
+
+    Where every part is a Gaussian mechanism, Poisson-sampled or not, or a mixture of Gaussians, the group's own losses
+    are composed; otherwise the event's one-record curve is applied `a` times (`functional_tradeoff`).
+
+    *Why mixtures suffice.* Let a records contribute vectors v_i of length at most c to a batch, each with probability
+    q, and v_i' in the other dataset. With the noise's density taken out, the two outputs are ``Σ_S w_S exp(<v_S, x> -
+    |v_S|²/2)`` and the same with v', S being who was sampled. The hockey-stick divergence is the mean of a convex
+    function of such a sum, so by Kahane's inequality (kahane1985chaos) it grows with ``<v_S, v_T>`` and ``<v_S',
+    v_T'>`` and falls with ``<v_S, v_T'>``. All are extreme at once where the v_i are one vector of length c and the
+    v_i' its negative: two mixtures of Gaussians on a line, at ``±kc`` with binomial weights. Where records are removed
+    and not replaced, v' = 0 (ganesh2024tight).
+
+    Parameters
+    ----------
+    event
+        A `dp_accounting.DpEvent`; `dp_sgd` builds the usual one.
+    a
+        How many records move together.
+    relation
+        How two datasets differ in one record, as dp-accounting names it. ``REPLACE_ONE``, the default, is the relation
+        of every guarantee here; ``ADD_OR_REMOVE_ONE`` is what Opacus and JAX-privacy report, for comparison.
+
+    Examples
+    --------
+    >>> from dp_accounting import NeighboringRelation
+    >>> training = dp_sgd(noise_multiplier=4.0, sample_rate=0.1, steps=4)
+    >>> removed = event_tradeoff(training, 2, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    >>> removed.epsilon("1e-5") < event_tradeoff(training, 2).epsilon("1e-5")
+    True
+    """
+    from dp_accounting import NeighboringRelation, dp_event
+
+    size = group_size(a)
+    replaced = _relation(event, relation) is NeighboringRelation.REPLACE_ONE
+    square, rho = Fraction(0), Fraction(0)  # of the Gaussian parts, and of those known by their zCDP
+    mixtures = []
+    for leaf, count in _leaves(event, 1):
+        inverse, mixture = _precision(leaf), Mixture.of(leaf, size, replaced)
+        if isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
+            rho += exact(float(leaf.rho)) * count
+        elif inverse is not None:
+            square += inverse * count * (2 * size if replaced else size) ** 2
+        elif mixture is not None:
+            mixtures.append((mixture, count))
+        else:
+            return functional_tradeoff(event, size, relation)
+    found = _composed(mixtures, square)
+    return found.compose(ZCDP(rho).group(size)) if rho else found
+
+
+def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
+    """Return the one-record curve of a dp-accounting event, applied `a` times: ``f∘…∘f``.
+
+    The curve comes from dp-accounting's privacy-loss distributions, or from its Rényi accountant where those do not
+    know the event.
+
+    >>> functional_tradeoff(dp_sgd(4.0, 0.1, 4), 1).epsilon("1e-5") > 0
+    True
+    """
+    from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
+
+    size = group_size(a)
+    known = _relation(event, relation)
+    losses = PLDAccountant(known)
+    if losses.supports(event):
+        losses.compose(event)
+        return _through(lambda epsilons: np.array([losses.get_delta(float(e)) for e in epsilons])).group(size)
+    renyi = RdpAccountant(neighboring_relation=known)
+    if renyi.supports(event):
+        renyi.compose(event)
+        kept = np.isfinite(renyi.rdp)
+        if not kept.any():
+            raise Refused("the event has a part without any privacy: there is nothing to guarantee")
+        orders = tuple(exact(float(order)) for order in renyi.orders[kept])
+        curve = Renyi(orders, tuple(Fraction(value) for value in np.maximum(renyi.rdp[kept], 0.0).tolist()))
+        return _through(lambda epsilons: np.array([curve.delta(float(e)) for e in epsilons])).group(size)
+    raise Refused(
+        f"dp-accounting knows no bound for this event ({type(event).__name__}) under {known.name}: state its guarantee "
+        "as a tradeoff function, and use its group()"
+    )
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Gaussian noise of unit variance around a random centre: the worst pair of outputs for a group of records.
+
+    Under the one dataset the centre is ``centres[k]`` with probability ``weights[k]``, under the other its negative
+    where records are replaced, and 0 where they are removed.
+
+    Examples
+    --------
+    >>> from dp_accounting import dp_event
+    >>> sampled = dp_event.PoissonSampledDpEvent(0.5, dp_event.GaussianDpEvent(2.0))
+    >>> Mixture.of(sampled, 2, replaced=True)
+    Mixture(centres=(0.0, 0.5..., 1.0...), weights=(0.25, 0.5, 0.25), replaced=True)
+    """
+
+    centres: tuple[float, ...]
+    weights: tuple[float, ...]
+    replaced: bool
+
+    @classmethod
+    def of(cls, event: Any, a: int, replaced: bool) -> "Mixture | None":
+        """Return the mixture of an event for groups of `a` records, or None where it is not one."""
+        from dp_accounting import dp_event
+
+        one: dict[float, float] = {}
+        if isinstance(event, dp_event.MixtureOfGaussiansDpEvent):
+            for centre, weight in zip(event.sensitivities, event.sampling_probs, strict=True):
+                place = _up(float(centre) / float(event.standard_deviation))
+                one[place] = one.get(place, 0.0) + float(weight)
+        elif isinstance(event, dp_event.PoissonSampledDpEvent):
+            inverse, rate = _precision(event.event), float(event.sampling_probability)
+            if inverse is None:
+                return None
+            one = {0.0: 1 - rate, _up(math.sqrt(inverse)): rate}
+        else:
+            return None
+        total = functools.reduce(_added, itertools.repeat(one, a - 1), one)
+        kept = sorted((centre, weight) for centre, weight in total.items() if weight > 0)
+        return cls(tuple(centre for centre, _ in kept), tuple(weight for _, weight in kept), replaced)
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether the centre is always 0: nothing of the records enters."""
+        return self.centres == (0.0,)
+
+    def losses(self, step: float, back: bool) -> Losses:
+        """Return the distribution of the privacy loss on a grid, rounded towards more loss.
+
+        Positive losses follow from the divergence of the first output from the second, negative ones from that of the
+        second from the first, and what is left has the loss 0. `back` exchanges the two.
+        """
+        one, other = (Losses.of(functools.partial(self.deltas, back=b), step, self.reach) for b in (back, not back))
+        top = -one.lowest
+        upper, lower = one.masses[top + 1 :], other.masses[:top]
+        middle = max(1 - one.infinite - float(upper.sum()) - float(lower.sum()), 0.0)
+        middle += 64 * ROUNDOFF  # pairwise sums of numbers below 1
+        return Losses(step, one.lowest, np.concatenate([lower, [middle], upper]), one.infinite)
+
+    def deltas(self, epsilons: Floats, back: bool) -> Floats:
+        """Return the hockey-stick divergence at each epsilon >= 0 of the first output from the second, or `back`.
+
+        The loss L increases in the output x, so the best test at epsilon asks whether ``L(x) > epsilon``, or for the
+        other direction whether ``L(x) < -epsilon``.
+        """
+        x = self._where(-epsilons if back else epsilons)
+        first, second = (
+            (self._below(x, False), self._below(x, True)) if back else (self._above(x, False), self._above(x, True))
+        )
+        gain, cost = (second, first) if back else (first, second)
+        with np.errstate(over="ignore", invalid="ignore"):
+            price = np.where(cost > 0, np.exp(epsilons) * cost, 0.0)
+        slack = 32 * ROUNDOFF * (gain + price)  # of two tail probabilities and an exponential
+        deltas: Floats = np.clip(gain - price + slack, 0.0, 1.0)
+        return np.where(gain > 0, deltas, 0.0)
+
+    @property
+    def reach(self) -> float:
+        """A loss that is exceeded with next to no probability, in either direction."""
+        far = max(self.centres) + 9.5
+        return float(self._loss(np.array([far]))[0])
+
+    @property
+    def spread(self) -> float:
+        """Roughly the standard deviation of the loss."""
+        mean = sum(c * w for c, w in zip(self.centres, self.weights, strict=True))
+        return mean * (2 if self.replaced else 1)
+
+    def _log_moment(self, x: Floats) -> Floats:
+        """log Σ w_k exp(c_k x - c_k²/2)."""
+        c, w = np.array(self.centres), np.array(self.weights)
+        result: Floats = logsumexp(np.multiply.outer(x, c) - c * c / 2, axis=-1, b=w)
+        return result
+
+    def _mean_centre(self, x: Floats) -> Floats:
+        """The derivative of `_log_moment`."""
+        c, w = np.array(self.centres), np.array(self.weights)
+        terms = np.multiply.outer(x, c) - c * c / 2 + np.log(w)
+        terms = np.exp(terms - terms.max(axis=-1, keepdims=True))
+        result: Floats = (terms @ c) / terms.sum(axis=-1)
+        return result
+
+    def _loss(self, x: Floats) -> Floats:
+        return self._log_moment(x) - self._log_moment(-x) if self.replaced else self._log_moment(x)
+
+    def _where(self, losses: Floats) -> Floats:
+        """Return the output at which the loss has given values: interpolation, then Newton's method; ±inf beyond."""
+        reach = max(self.centres) + 12.0
+        grid = np.linspace(-reach - 40.0, reach + 40.0, 1 << 14)
+        known = self._loss(grid)
+        x = np.interp(losses, known, grid)
+        for _ in range(4):
+            slope = self._mean_centre(x) + (self._mean_centre(-x) if self.replaced else 0.0)
+            step = (losses - self._loss(x)) / np.maximum(slope, 1e-12)
+            x = x + np.clip(step, -0.5, 0.5)
+        x = np.where(losses > known[-1], np.inf, x)
+        return np.where(losses < known[0], -np.inf, x)
+
+    def _above(self, x: Floats, second: bool) -> Floats:
+        """The probability of an output above x, under the first or the second dataset."""
+        return self._tail(-x, -1.0 if second else 1.0, second)
+
+    def _below(self, x: Floats, second: bool) -> Floats:
+        """The probability of an output below x, under the first or the second dataset."""
+        return self._tail(x, 1.0 if second else -1.0, second)
+
+    def _tail(self, x: Floats, sign: float, second: bool) -> Floats:
+        if second and not self.replaced:
+            return np.asarray(ndtr(x))
+        c, w = np.array(self.centres), np.array(self.weights)
+        return np.asarray(np.exp(logsumexp(log_ndtr(np.add.outer(x, sign * c)), axis=-1, b=w)))
+
+
+def _composed(parts: Sequence[tuple[Mixture, int]], square: Fraction) -> Tradeoff:
+    """Return the curve of all mixtures and of one Gaussian with ``mu² = square`` together."""
+    mixed = [(mixture, count) for mixture, count in parts if count and not mixture.is_trivial]
+    if not mixed:
+        return Gaussian(square)
+    reach = max(mixture.reach for mixture, _ in mixed)
+    finest = min(mixture.spread for mixture, _ in mixed) / 64
+    step = 2.0 ** max(math.floor(math.log2(finest)), math.ceil(math.log2(reach / _CELLS)))
+    curves = []
+    for back in (False,) if all(mixture.replaced for mixture, _ in mixed) else (False, True):
+        losses = [_repeated(mixture.losses(step, back), count) for mixture, count in mixed]
+        if square:
+            normal = Gaussian(square)
+            losses.append(Losses.of(normal._deltas, step, float(normal._landmarks()[-1])))
+        curves.append(convolve_all(losses).power_curve())
+
+    def deltas(epsilons: Floats) -> Floats:
+        factors = np.exp(epsilons) * (1 - 8 * ROUNDOFF)
+        best = [max(float(np.max(powers - factor * sizes)) for sizes, powers in curves) for factor in factors]
+        return np.clip(np.array(best) * (1 + 8 * ROUNDOFF) + 4 * ROUNDOFF, 0.0, 1.0)
+
+    return _through(deltas)
+
+
+def _through(deltas: Any) -> Tradeoff:
+    """Return the curve through delta(epsilon) at many epsilons, the last where delta is tiny or stays as it is."""
+    reach = 1.0
+    floor = float(deltas(np.array([_FARTHEST]))[0])
+    if floor >= 1:
+        raise Refused("the event has a part without any privacy: there is nothing to guarantee")
+    while reach < _FARTHEST and float(deltas(np.array([reach]))[0]) > max(_SMALLEST_DELTA, floor * (1 + 1e-6)):
+        reach *= 1.25
+    epsilons = np.linspace(0.0, reach, _POINTS)
+    values = np.minimum.accumulate(np.asarray(deltas(epsilons), dtype=np.float64))
+    pairs = zip(epsilons.tolist(), values.tolist(), strict=True)
+    return from_profile([(Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs])
+
+
+def _repeated(losses: Losses, count: int) -> Losses:
+    """Return the losses of `count` repetitions, by squaring; tails that matter less than rounding become infinite."""
+    total: Losses | None = None
+    allowed = _TAILS / count
+    while count:
+        if count % 2:
+            total = losses if total is None else _shortened(total.convolve(losses), allowed)
+        count //= 2
+        if count:
+            twice = losses.convolve(losses)
+            allowed *= 2
+            losses = _shortened(twice, max(allowed, twice.infinite - 2 * losses.infinite))
+    assert total is not None
+    return total
+
+
+def _shortened(losses: Losses, mass: float) -> Losses:
+    """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss kept."""
+    masses = losses.masses
+    left = int(np.searchsorted(np.cumsum(masses), mass))
+    right = len(masses) - int(np.searchsorted(np.cumsum(masses[::-1]), mass))
+    left = min(left, len(masses) - 1)
+    right = max(right, left + 1)
+    kept = masses[left:right].copy()
+    kept[0] += masses[:left].sum()
+    infinite = losses.infinite + float(masses[right:].sum()) * (1 + len(masses) * ROUNDOFF)
+    return Losses(losses.step, losses.lowest + left, kept, infinite)
+
+
+def _added(one: dict[float, float], other: dict[float, float]) -> dict[float, float]:
+    """Return the distribution of the sum of two independent centres."""
+    total: dict[float, float] = {}
+    for (x, p), (y, q) in itertools.product(one.items(), other.items()):
+        total[x + y] = total.get(x + y, 0.0) + p * q
+    return total
+
+
+def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
+    """Yield the parts of a composed event and how often each is repeated."""
+    from dp_accounting import dp_event
+
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        yield from _leaves(event.event, count * event.count)
+    elif isinstance(event, dp_event.ComposedDpEvent):
+        yield from itertools.chain.from_iterable(_leaves(part, count) for part in event.events)
+    elif not isinstance(event, dp_event.NoOpDpEvent):
+        yield event, count
+
+
+def _precision(event: Any) -> Fraction | None:
+    """Return 1/σ² of one Gaussian mechanism, or of several on the same sample, exactly; None for any other event."""
+    from dp_accounting import dp_event
+
+    if isinstance(event, dp_event.PoissonSampledDpEvent) and event.sampling_probability == 1:
+        return _precision(event.event)
+    parts = list(_leaves(event, 1))
+    gaussian = all(isinstance(leaf, dp_event.GaussianDpEvent) and leaf.noise_multiplier > 0 for leaf, _ in parts)
+    if not parts or not gaussian:
+        return None
+    return sum((count / exact(float(leaf.noise_multiplier)) ** 2 for leaf, count in parts), Fraction(0))
+
+
+def _up(centre: float) -> float:
+    """A centre computed with a few roundings, moved away from 0 by as many."""
+    return centre * (1 + 4 * ROUNDOFF)
+
+
+def _relation(event: Any, relation: Any) -> Any:
+    """Return the relation, replacement of a record unless given; refuse what is not an event."""
+    from dp_accounting import NeighboringRelation, dp_event
+
+    if not isinstance(event, dp_event.DpEvent):
+        raise InputError("give a dp_accounting.DpEvent; dp_sgd(noise_multiplier, sample_rate, steps) builds one")
+    return relation or NeighboringRelation.REPLACE_ONE
