@@ -163,7 +163,7 @@ def _listed(space: SensitivitySpace) -> PlacedBall:
     if space.dimension > MOST_DIMENSIONS:
         raise Refused(
             f"k-norm serves these margins for at most {MOST_DIMENSIONS} free cells and the table has "
-            f"{space.dimension}: use laplace, which costs about a quarter more where both are known"
+            f"{space.dimension}: use laplace"
         )
     moves = np.array(list(itertools.islice(space.moves(), MOST_MOVES + 1))).reshape(-1, math.prod(space.shape))
     if len(moves) > MOST_MOVES:
