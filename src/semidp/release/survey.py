@@ -73,7 +73,7 @@ def survey(plan: Plan, source: Source) -> Survey:
     """Read what `plan` needs from `source`, which must have been opened the way the plan says."""
     if (source.count, source.where, source.id) != (plan.count, plan.where, plan.id):
         raise InputError(
-            "the source was opened with another count, where or id than the plan names: open it with its own"
+            "the source was opened with another count, where or id than the plan has: open it as the plan says"
         )
     schema, disclosures = _schema(plan, source)
     counts = _Counts(schema, source)

@@ -1,0 +1,125 @@
+"""A release folder reads back the same, and one that was changed is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semidp import Budget, InputError, Margin, Plan, Release, TableRequest, run
+from semidp.report import html
+from tests.release.conftest import Example
+
+EXAMPLE = Example.named("hair_eye_color")
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    tables = [
+        TableRequest(["hair", "eye"], Budget.zcdp("1/2")),
+        TableRequest(["hair", "sex"], Budget.pure(1), fit="real", name="real"),
+        TableRequest(["eye", "sex"], Budget.gdp("1/3"), fit="none", name="raw"),
+        TableRequest(["hair", "eye", "sex"], Budget.approximate(1, "1e-7"), mechanism="naive-l1", name="study"),
+    ]
+    return run(Plan(tables, [Margin(name) for name in EXAMPLE.features], count="count"), EXAMPLE.path)
+
+
+@pytest.fixture
+def folder(release: Release, tmp_path: Path) -> Path:
+    release.save(tmp_path)
+    return tmp_path
+
+
+def test_it_reads_back_the_same(release: Release, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    again = Release.load(folder)
+    assert again.plan == release.plan
+    assert again.guarantee == release.guarantee
+    assert again.scope == release.scope
+    assert again.to_json() == release.to_json()
+    for ours, theirs in zip(again.tables, release.tables, strict=True):
+        assert ours.schema == theirs.schema
+        for name in ("counts", "noisy", "projected", "standard_errors"):
+            mine, other = getattr(ours, name), getattr(theirs, name)
+            assert mine.dtype == other.dtype
+            assert np.array_equal(mine, other), name
+    assert html(again) == html(release)
+    copy = tmp_path_factory.mktemp("copy")
+    again.save(copy)
+    for file in folder.iterdir():
+        assert (copy / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("file", ["table.csv", "measurements.csv", "real.csv", "raw-measurements.csv"])
+def test_a_changed_table_is_refused(folder: Path, file: str) -> None:
+    path = folder / file
+    text = path.read_text()
+    digit = text.rindex(next(character for character in reversed(text) if character.isdigit()))
+    path.write_text(f"{text[:digit]}{(int(text[digit]) + 1) % 10}{text[digit + 1 :]}")
+    with pytest.raises(InputError, match=rf"{file} was changed"):
+        Release.load(folder)
+
+
+def test_a_missing_table_is_refused(folder: Path) -> None:
+    (folder / "table.csv").unlink()
+    with pytest.raises(InputError, match="not a release"):
+        Release.load(folder)
+
+
+def changed(folder: Path, change: Callable[[dict], None]) -> None:
+    document = json.loads((folder / "release.json").read_text())
+    change(document)
+    (folder / "release.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda d: d.update(schema_version=2), "another version"),
+        (lambda d: d.pop("guarantee"), "damaged"),
+        (lambda d: d.pop("files"), "not a release"),
+        (lambda d: d.update(files=[]), "not a release"),
+        (lambda d: d["tables"][0].pop("noise"), "damaged"),
+        (lambda d: d["tables"][0].update(features=["hair"]), "damaged"),
+        (lambda d: d["a"].update(used=-1), "adjacency|damaged"),
+        (lambda d: d.update(guarantee={"kind": "magic"}), "tradeoff|damaged"),
+        (lambda d: d.update(dataspace=None), "damaged"),
+        (lambda d: d.update(tables="all"), "damaged"),
+    ],
+)
+def test_a_damaged_release_is_refused(folder: Path, change: Callable[[dict], None], expected: str) -> None:
+    changed(folder, change)
+    with pytest.raises(InputError, match=expected):
+        Release.load(folder)
+
+
+def test_totals_that_contradict_the_table_are_refused(folder: Path) -> None:
+    def one_more(document: dict) -> None:
+        text = json.dumps(document["dataspace"])
+        assert "[108, 127, 286, 71]" in text
+        document["dataspace"] = json.loads(text.replace("[108, 127, 286, 71]", "[109, 127, 285, 71]"))
+
+    changed(folder, one_more)
+    with pytest.raises(InputError, match="'table' does not add up"):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "null", "1", '{"schema_version": 1, "files": {"../x": ""}}'])
+def test_what_is_not_a_release_is_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "release.json").write_text(content)
+    with pytest.raises(InputError, match="not a release"):
+        Release.load(tmp_path)
+    with pytest.raises(InputError, match="not a release"):
+        Release.load(tmp_path / "nowhere")
+
+
+def test_a_copy_elsewhere_is_as_good(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    copy = tmp_path_factory.mktemp("elsewhere") / "copy"
+    shutil.copytree(folder, copy)
+    assert Release.load(str(copy)).to_json() == Release.load(folder).to_json()
+
+
+def test_its_repr_holds_no_counts(release: Release) -> None:
+    assert "array" not in repr(release.tables)
