@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from semidp.plots.style import CYCLE, GREY, MARKERS, drawing
+from semidp.plots.style import CYCLE, GREY, MARKERS, drawing, plain_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ def power_plot(
                 label=label,
             )
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        plain_numbers(axes.xaxis)
         axes.set(ylim=(0, 1.02), title=title, xlabel="odds ratio", ylabel="power: P(the test rejects)")
         axes.legend(loc="best", fontsize=9)
     return figure

@@ -49,6 +49,15 @@ def drawing(width: float = 5.4, height: float = 3.6, columns: int = 1, rows: int
         yield figure, figure.subplots(rows, columns)
 
 
+def plain_numbers(*axes: Any) -> None:
+    """Label the ticks of logarithmic axes with plain numbers, the powers only."""
+    from matplotlib.ticker import NullFormatter
+
+    for axis in axes:
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(NullFormatter())
+
+
 def svg(figure: "Figure") -> str:
     """Return a figure as an SVG element to put into a page."""
     from matplotlib import rc_context

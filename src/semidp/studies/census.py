@@ -23,7 +23,7 @@ from semidp import (
     zcdp,
     zcdp_epsilon_paper,
 )
-from semidp.plots.style import BLUE, GREY, ORANGE, drawing
+from semidp.plots.style import BLUE, GREY, ORANGE, drawing, plain_numbers
 from semidp.studies.base import PAPER, Settings, Tidy
 
 if TYPE_CHECKING:
@@ -127,11 +127,13 @@ def _curves(axes: Any) -> None:
     axes.plot(false_alarms, 1 - false_alarms, color=GREY, linewidth=1, label="guessing (perfect privacy)")
     for a, colour, style, label in ((1, BLUE, "-", "announced"), (2, ORANGE, "--", "effective, a = 2")):
         curve = guarantee(a).tradeoff
-        text = f"{label}: ρ = {float(ROUNDED['persons'] * a**2):g}, ε = {curve.epsilon(DELTA):.2f} at δ = 1e-10"
+        text = f"{label}: ρ = {float(ROUNDED['persons'] * a**2):g}, ε = {curve.epsilon(DELTA):.4f} at δ = 1e-10"
         misses = np.asarray(curve(1 - false_alarms))
         axes.plot(false_alarms, misses, color=colour, linestyle=style, linewidth=2, label=text)
     axes.set(xscale="log", yscale="log", xlim=(1e-8, 1), ylim=(1e-8, 2), xlabel="false alarms (type I error)")
     axes.set_ylabel("misses (type II error)")
+    plain_numbers(axes.xaxis, axes.yaxis)
+    axes.set_xticks([1e-8, 1e-6, 1e-4, 1e-2, 1])
     axes.legend(loc="lower left", fontsize=8.5)
 
 

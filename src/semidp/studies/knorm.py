@@ -28,7 +28,7 @@ from semidp import (
     published_noise,
     sensitivity_space,
 )
-from semidp.plots.style import CYCLE, MARKERS, drawing
+from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
 from semidp.studies.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
 
 if TYPE_CHECKING:
@@ -161,14 +161,14 @@ def _by_epsilon(axes: Any, part: Tidy) -> None:
     axes.set(xscale="log", yscale="log", xlabel="ε")
     axes.set_xticks([float(epsilon) for epsilon in EPSILONS], [f"{float(epsilon):g}" for epsilon in EPSILONS])
     axes.minorticks_off()
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    plain_numbers(axes.yaxis)
 
 
 def _by_size(axes: Any, part: Tidy) -> None:
     for name in LABELS:
         _curve(axes, part.where(mechanism=name), "k", name, hollow=False)
     axes.set(yscale="log", xlabel="table size k (k × k cells)", xticks=part.distinct("k"))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    plain_numbers(axes.yaxis)
 
 
 def _curve(axes: Any, part: Tidy, x: str, name: str, hollow: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semidp import Budget, SeededRandomness, TwoByTwo, power_curves
-from semidp.plots.style import CYCLE, GREY, MARKERS, drawing
+from semidp.plots.style import CYCLE, GREY, MARKERS, drawing, plain_numbers
 from semidp.studies.base import PAPER, RECORDS, Settings, Tidy
 
 if TYPE_CHECKING:
@@ -75,5 +75,5 @@ def _panel(axes: Any, part: Tidy) -> None:
             curve["odds_ratio"], curve["power"], color=color, marker=marker, markersize=4, markevery=2, label=test
         )
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    plain_numbers(axes.xaxis)
     axes.set(ylim=(0, 1.02), xlabel="odds ratio")
