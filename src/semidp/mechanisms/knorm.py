@@ -69,12 +69,13 @@ class KNormMechanism(Mechanism):
         assert budget.epsilon is not None
         check_scale(1 / budget.epsilon**2)
         mechanism = cls(space, budget.epsilon, progress)
-        laplace = LaplaceMechanism.calibrate(space, budget)
         try:
             ball = mechanism.placed.ball
         except Refused as refusal:
+            laplace = LaplaceMechanism.calibrate(space, budget)
             raise Refused(f"{refusal} (laplace has an expected loss of {laplace.expected_l2:.4g} here)") from None
         if isinstance(ball, TableBall) and ball.dimension > MOST_FREE_CELLS:
+            laplace = LaplaceMechanism.calibrate(space, budget)
             raise Refused(
                 f"k-norm draws two-way tables of at most {MOST_FREE_CELLS} free cells and this one has "
                 f"{ball.dimension}: use laplace, with an expected loss of {laplace.expected_l2:.4g} where k-norm would "
