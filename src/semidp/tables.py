@@ -302,7 +302,7 @@ class Table:
     def __post_init__(self) -> None:
         if self.schema.size > MAX_CELLS:
             raise SchemaError(
-                f"the table would have {self.schema.size:,} cells, past the {MAX_CELLS:,} handled here: use fewer features"
+                f"the table would have {self.schema.size:,} cells, and {MAX_CELLS:,} are handled: use fewer features"
             )
         counts = np.asarray(self.counts)
         if counts.dtype.kind not in "iu":
