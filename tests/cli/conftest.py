@@ -1,4 +1,4 @@
-"""Run the command the way a user does: another process, its own folder, nothing shared."""
+"""Run a command: `semidp` as a user does, in another process; `here` in this one, which takes no second to start."""
 
 import json
 import os
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from semidp.cli import run as command
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,20 @@ def semidp(tmp_path: Path) -> Semidp:
             timeout=300,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Semidp:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*words: str | Path) -> Done:
+        capfd.readouterr()
+        code = command([str(word) for word in words])
+        said = capfd.readouterr()
+        return Done(code, said.out, said.err)
 
     return run
 

@@ -87,6 +87,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # what it says is about the system; a file name in it is not repeated
+        return _complain(f"the operating system refused: {(error.strerror or type(error).__name__).lower()}")
     except MemoryError:
         return _complain("not enough memory for this table: use fewer features or coarser levels")
     except Exception as error:
