@@ -141,4 +141,4 @@ def _nearest(x: Fraction) -> float:
     try:
         return x.numerator / x.denominator
     except OverflowError:
-        return math.copysign(math.inf, x)
+        return math.inf if x > 0 else -math.inf

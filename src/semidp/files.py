@@ -39,6 +39,7 @@ def replace_file(path: str | Path, content: bytes | str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(scrap, path)
+            _sync_entry(path)
         finally:
             scrap.unlink(missing_ok=True)
 
@@ -143,6 +144,16 @@ def _alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _sync_entry(path: Path) -> None:
+    """Make a move into place outlast a power failure, where the system can open folders."""
+    if hasattr(os, "O_DIRECTORY"):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _sync(folder: Path) -> None:

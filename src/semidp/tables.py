@@ -4,6 +4,7 @@ A `Schema` declares features, their levels and the combinations that cannot occu
 integer counts on a schema. Files and databases live in `engines`; which margins are public lives in `invariants`.
 """
 
+import contextlib
 import itertools
 import math
 import tomllib
@@ -99,10 +100,11 @@ class Feature:
 
     def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
         assert self.bins is not None
-        try:
+        numbers = None
+        with contextlib.suppress(TypeError, ValueError):  # not raised from here: what is suppressed quotes a value
             numbers = values.astype(float)
-        except (TypeError, ValueError):
-            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers") from None
+        if numbers is None:
+            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers")
         edges = np.array([float(edge) for edge in self.bins])
         return np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(_bin_labels(self.bins)) - 1)
 
@@ -170,8 +172,10 @@ class Schema:
                 for level in levels:
                     self.feature(name)
                     if level not in self.feature(name).levels:
+                        there = ", ".join(self.feature(name).levels[:12])
                         raise SchemaError(
-                            f"a structural zero names the level {level!r}, which feature {name!r} does not have"
+                            f"a structural zero names the level {level!r}, which feature {name!r} does not have; it "
+                            f"has {there}{', …' if len(self.feature(name).levels) > 12 else ''}"
                         )
 
     @cached_property

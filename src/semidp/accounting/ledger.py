@@ -134,11 +134,12 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        # A link to a ledger is that ledger: it must share its lock, and a charge must not replace the link by a copy.
+        self.path = Path(path).resolve()
         if not self.path.exists():
             raise InputError(
-                f"there is no ledger at {self.path}: create it once with its budget, for example "
-                f"`semidp ledger {self.path} --rho 1` or Ledger.create(path, budget)"
+                f"there is no ledger at {path}: create it once with its budget, for example "
+                f"`semidp ledger {path} --rho 1` or Ledger.create(path, budget)"
             )
 
     @classmethod
@@ -160,7 +161,7 @@ class Ledger:
         dataspace, adjacency
             Under which invariant; both, or neither to take those of the first charge.
         """
-        path = Path(path)
+        path = Path(path).resolve()
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
         with _locked(path):

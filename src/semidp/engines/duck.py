@@ -237,13 +237,15 @@ def _filter(connection: Any, where: str, sniffed: str | None) -> None:
     )
     quietly(lambda: _single_condition(connection, where), failure)
     if _is_condition(connection, "source", where):
-        connection.execute(f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{where}\n)")
+        view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{where}\n)"
+        quietly(lambda: connection.execute(view), failure)  # refuses an aggregate, which depends on other records
         return
     if sniffed is not None:
         columns = quietly(lambda: connection.execute(f"DESCRIBE SELECT * FROM {sniffed}").fetchall(), failure)
         typed, back = _typed(columns)
         if _is_condition(connection, typed, where):
-            connection.execute(f"CREATE TEMP VIEW records AS SELECT {back} FROM {typed} WHERE (\n{where}\n)")
+            view = f"CREATE TEMP VIEW records AS SELECT {back} FROM {typed} WHERE (\n{where}\n)"
+            quietly(lambda: connection.execute(view), failure)
             return
     raise failure
 

@@ -206,6 +206,13 @@ class Design:
                 f"the moments of this design are not public, since the counts of {named} are not published: publish "
                 f"them with {options}, or leave the columns that need them out"
             )
+        # Rows are matched with published counts by position: another order of features would pair the wrong ones.
+        known = dataspace.schema
+        if known is not None and self.features and known.restrict(self.features) != self.schema.restrict(self.features):
+            raise InputError(
+                f"the design and the published counts must declare {', '.join(self.features)} alike, in the same order "
+                "and with the same levels and structural zeros: build the design on the schema of the counts"
+            )
 
     def gram(self, dataspace: Dataspace) -> NDArray[np.object_]:
         """Return ``multiplier² X'X`` from the published counts, in exact whole numbers; refuse a collinear design.

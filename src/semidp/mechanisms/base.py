@@ -179,7 +179,7 @@ class Mechanism(ABC):
             raise Refused("the noise does not fit in 63 bits: use a larger budget")
         if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
             raise InputError("the query does not fit in 62 bits, which exact arithmetic here does not cover")
-        return np.asarray(values + whole.astype(np.int64))
+        return np.asarray(values.astype(np.int64) + whole.astype(np.int64))
 
     def _check(self, table: Table) -> None:
         schema, dataspace = self.space.schema, self.space.dataspace

@@ -35,12 +35,13 @@ class GaussianLaw:
         """Return F(first), …, F(last): sums over a tail, divided by the sum over all integers."""
         from flint import arb, ctx
 
-        tails = gaussian_tails(self.sigma2, ctx.prec)
+        bits = ctx.prec  # read once: flint keeps one precision for all threads, and the bound below must fit the list
+        tails = gaussian_tails(self.sigma2, bits)
         total = tails[0] + tails[1]
         for k in range(first, last + 1):
             beyond = -k if k < 0 else k + 1
             # Beyond the list all that is known, and all that is needed, is that the tail is below 2^-precision.
-            tail = tails[beyond] / total if beyond < len(tails) else arb(0, 2.0**-60) * arb(2) ** (60 - ctx.prec)
+            tail = tails[beyond] / total if beyond < len(tails) else arb(0, 2.0**-60) * arb(2) ** (60 - bits)
             yield tail if k < 0 else 1 - tail
 
 

@@ -41,7 +41,9 @@ class ExplicitSpace:
         stacked = np.stack(arrays)
         if stacked.dtype.kind not in "iuf" or not np.isfinite(stacked).all():
             raise InputError("the vectors of a sensitivity space must be finite numbers")
-        self.vectors: NDArray[Any] = stacked
+        if stacked.dtype.kind == "u" and stacked.max(initial=0) >= 2**63:
+            raise InputError("the whole numbers of a sensitivity space must fit in 64 bits")
+        self.vectors: NDArray[Any] = stacked if stacked.dtype.kind == "f" else stacked.astype(np.int64)
         self.vectors.setflags(write=False)
         self.shape: tuple[int, ...] = arrays[0].shape
 
@@ -53,12 +55,12 @@ class ExplicitSpace:
     @cached_property
     def l1(self) -> float:
         """Δ1, the largest sum of absolute values."""
-        return self._number(np.abs(self._flat).sum(axis=1).max())
+        return self._number(np.abs(self._exact).sum(axis=1).max())
 
     @cached_property
     def l2_squared(self) -> float:
         """Δ2², the largest sum of squares."""
-        return self._number((self._flat**2).sum(axis=1).max())
+        return self._number((self._exact**2).sum(axis=1).max())
 
     @property
     def l2(self) -> float:
@@ -68,7 +70,7 @@ class ExplicitSpace:
     @cached_property
     def linf(self) -> float:
         """Δ∞, the largest absolute value."""
-        return self._number(np.abs(self._flat).max())
+        return self._number(np.abs(self._exact).max())
 
     @property
     def dimension(self) -> int:
@@ -105,11 +107,16 @@ class ExplicitSpace:
 
     def worst_move(self) -> NDArray[Any] | None:
         """Return a vector that attains Δ2, or None where S = {0}."""
-        return None if self.is_zero else self.vectors[int((self._flat**2).sum(axis=1).argmax())]
+        return None if self.is_zero else self.vectors[int((self._exact**2).sum(axis=1).argmax())]
 
     @property
     def _flat(self) -> NDArray[Any]:
         return self.vectors.reshape(len(self.vectors), -1)
+
+    @cached_property
+    def _exact(self) -> NDArray[Any]:
+        """The vectors, whole numbers without a limit: squares of 64-bit integers would wrap and look small."""
+        return self._flat if self.vectors.dtype.kind == "f" else self._flat.astype(object)
 
     def _number(self, value: Any) -> float:
         return int(value) if self.vectors.dtype.kind in "iu" else float(value)

@@ -150,7 +150,7 @@ def find_norms(question: Question, a: int) -> Found:
     blocks = question.blocks
     if blocks is not None and a <= LARGEST_A:
         norms, move = blocks.norms(a)
-        if question.lifts and (question.possible is None or not blocks.free):
+        if question.lifts and not (structure.schema.structural_zeros and blocks.free):
             return Found(norms, True, "record patterns", move)
         upper = upper.least(norms)
     listing = Listing.of(question.dataspace, question.released)
@@ -177,7 +177,8 @@ def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
     common part of the margins, or with all features.
     """
     structure = question.structure
-    more = range(len(structure.schema.shape)) if structure.common is None else structure.common
+    everything = structure.common is None or bool(structure.schema.structural_zeros)
+    more = range(len(structure.schema.shape)) if everything else structure.common or ()
     whole = Question.of(question.dataspace, tuple(sorted({*question.released, *more})))
     hidden = tuple(place for place, axis in enumerate(whole.released) if axis not in question.released)
     best, widest = Norms(0, 0, 0), None

@@ -1,0 +1,65 @@
+"""What errors remember, and what a ledger counts: findings of a review that stay fixed."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semidp.accounting import Ledger
+from semidp.engines import open_source
+from semidp.errors import BudgetExceeded, DataError, InputError
+from semidp.files import replace_file
+from semidp.guarantees import Guarantee
+from semidp.invariants import Adjacency, Dataspace
+from semidp.tables import Feature
+from semidp.tradeoff import Budget, zcdp
+
+SECRET = "a secret name"
+
+
+def test_an_error_about_bins_does_not_remember_the_value() -> None:
+    with pytest.raises(DataError) as caught:
+        Feature("age", bins=[0, 18]).codes(np.array(["17", SECRET], dtype=object))
+    assert caught.value.__context__ is None
+    assert SECRET not in repr(caught.value)
+
+
+@pytest.mark.parametrize("where", ["count(*) > 2", "sum(age) > 2 AND name = 'x'"])
+def test_a_where_that_looks_at_other_records_is_refused_in_our_words(where: str) -> None:
+    with pytest.raises(InputError, match="one condition on the columns of a record") as caught:
+        open_source({"age": np.array([1, 2, 3]), "name": np.array(["x", "y", SECRET])}, where=where)
+    assert caught.value.__context__ is None
+
+
+def test_a_link_to_a_ledger_is_that_ledger(tmp_path: Path) -> None:
+    # A charge used to replace the link by a file of its own, and left the ledger behind it uncharged.
+    book = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(1))
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.json"
+    link.symlink_to(book.path)
+    guarantee = Guarantee(Dataspace.described("totals"), Adjacency(2), zcdp("0.6"))
+    Ledger(link).charge(guarantee, "first")
+    assert link.is_symlink()
+    assert len(book.account().charges) == 1
+    with pytest.raises(BudgetExceeded):
+        book.charge(guarantee, "second")
+
+
+def test_a_file_is_moved_into_place_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # After the content, the folder must reach the disk: else a power failure takes a charge back.
+    steps: list[str] = []
+    sync, move = os.fsync, os.replace
+
+    def fsync(handle: int) -> None:
+        steps.append("folder" if os.path.isdir(f"/proc/self/fd/{handle}") else "file")
+        sync(handle)
+
+    def replace(*names: Path) -> None:
+        steps.append("move")
+        move(*names)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    replace_file(tmp_path / "ledger.json", "spent")
+    assert steps == ["file", "move", "folder"]
