@@ -37,7 +37,7 @@ def run() -> list[dict[str, object]]:
 
 
 def _row(name: str, ratio: float, target: float) -> dict[str, object]:
-    return {"name": name, "ratio": ratio, "target": target, "ok": ratio >= target}
+    return {"name": name, "ratio": ratio, "target": f"≥ {target:g}", "ok": ratio >= target}
 
 
 def _seconds_per_point(draw: Callable[[int], object], size: int) -> float:

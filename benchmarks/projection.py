@@ -63,4 +63,4 @@ def _memory(counts: np.ndarray, space: SensitivitySpace) -> float:
 
 
 def _row(name: str, ratio: float, target: int) -> dict[str, Any]:
-    return {"name": name, "ratio": ratio, "target": target, "ok": ratio <= target}
+    return {"name": name, "ratio": ratio, "target": f"≤ {target}", "ok": ratio <= target}
