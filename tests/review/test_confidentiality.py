@@ -8,11 +8,12 @@ import pytest
 
 from semidp.accounting import Ledger
 from semidp.engines import open_source
-from semidp.errors import BudgetExceeded, DataError, InputError
+from semidp.errors import BudgetExceeded, DataError, InputError, SchemaError
 from semidp.files import replace_file
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace
-from semidp.tables import Feature
+from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.release import Plan, TableRequest
+from semidp.tables import Feature, StructuralZero
 from semidp.tradeoff import Budget, zcdp
 
 SECRET = "a secret name"
@@ -63,3 +64,14 @@ def test_a_file_is_moved_into_place_for_good(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "replace", replace)
     replace_file(tmp_path / "ledger.json", "spent")
     assert steps == ["file", "move", "folder"]
+
+
+def test_structural_zeros_of_undeclared_features_are_refused_before_the_data_are_read() -> None:
+    # The levels would come from the data, and the message about a level that is not there lists those that are.
+    with pytest.raises(SchemaError, match="declare their levels"):
+        Plan(
+            [TableRequest(["sex", "name"], Budget.zcdp(1))],
+            [Margin("sex")],
+            structural_zeros=[StructuralZero.of({"name": "nobody"})],
+            levels_from_data=True,
+        )

@@ -138,6 +138,9 @@ class Plan:
         for name in ("tables", "invariants", "features", "structural_zeros"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "adjacency", adjacency_from(self.adjacency))
+        declared = {feature.name for feature in self.features}
+        if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
+            raise SchemaError("structural zeros need the features that they name: declare their levels")
         delta = exact(self.report_delta, "the reporting delta")
         if not 0 < delta < 1:
             raise InputError(f"the reporting delta must lie between 0 and 1, not {plain(delta)}")
