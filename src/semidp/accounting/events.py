@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp, ndtr
+import scipy
 
 from semidp.accounting.renyi import Renyi
 from semidp.errors import InputError, Refused
@@ -243,7 +243,7 @@ class Mixture:
     def _log_moment(self, x: Floats) -> Floats:
         """log Σ w_k exp(c_k x - c_k²/2)."""
         c, w = np.array(self.centres), np.array(self.weights)
-        result: Floats = logsumexp(np.multiply.outer(x, c) - c * c / 2, axis=-1, b=w)
+        result: Floats = scipy.special.logsumexp(np.multiply.outer(x, c) - c * c / 2, axis=-1, b=w)
         return result
 
     def _mean_centre(self, x: Floats) -> Floats:
@@ -280,9 +280,11 @@ class Mixture:
 
     def _tail(self, x: Floats, sign: float, second: bool) -> Floats:
         if second and not self.replaced:
-            return np.asarray(ndtr(x))
+            return np.asarray(scipy.special.ndtr(x))
         c, w = np.array(self.centres), np.array(self.weights)
-        return np.asarray(np.exp(logsumexp(log_ndtr(np.add.outer(x, sign * c)), axis=-1, b=w)))
+        return np.asarray(
+            np.exp(scipy.special.logsumexp(scipy.special.log_ndtr(np.add.outer(x, sign * c)), axis=-1, b=w))
+        )
 
 
 def _composed(parts: Sequence[tuple[Mixture, int]], square: Fraction) -> Tradeoff:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from semidp.errors import InputError
 from semidp.exact import down, up
@@ -25,7 +25,7 @@ def at_least(hits: ArrayLike, trials: int, error: float) -> Floats:
     (0.0, 0.9333)
     """
     k = np.asarray(hits, dtype=np.float64)
-    found = special.betaincinv(np.maximum(k, 1.0), trials - k + 1, error)
+    found = scipy.special.betaincinv(np.maximum(k, 1.0), trials - k + 1, error)
     return np.asarray(np.where(k > 0, found, 0.0))
 
 
@@ -96,7 +96,7 @@ class Point:
         """A lower bound of mu: a mu-GDP mechanism has ``power <= Phi(Phi^-1(size) + mu)``."""
         if self.power_low <= 0 or self.size_high >= 1:
             return 0.0
-        return max(0.0, float(special.ndtri(self.power_low) - special.ndtri(self.size_high)))
+        return max(0.0, float(scipy.special.ndtri(self.power_low) - scipy.special.ndtri(self.size_high)))
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Return a lower bound of epsilon at a delta: ``power <= e^epsilon size + delta``, and for the complement.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.grouped import SumSpace
 from semidp.invariants import Dataspace
 from semidp.release import Scope
 from semidp.sensitivity import SensitivitySpace
@@ -71,6 +72,11 @@ def worst_pair(space: SensitivitySpace) -> Pair:
     """
     if space.is_zero:
         raise Refused("the published totals fix this table, so that there is no second table to compare it with")
+    if isinstance(space, SumSpace):  # every outcome at its lower bound, then a few at their upper one
+        move = space.worst_move()
+        if move is None:
+            raise Refused("these sums overlap, and no worst pair is known: audit the mechanism with a pair of your own")
+        return Pair(np.zeros_like(move), move)
     public = Scope(space.dataspace, None, space.adjacency).published(space.schema.names)
     for move in _candidates(space):
         first = _table_below(move, space, public)

@@ -11,7 +11,7 @@ from semidp.audit.pairs import Pair
 from semidp.audit.scores import Features
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness
-from semidp.release import Plan, Release, Scope, mechanism_for
+from semidp.release import Plan, Published, PublishedGroups, Release, Scope, mechanism_for
 from semidp.release.run import together
 from semidp.tradeoff import Order, Tradeoff
 
@@ -52,15 +52,16 @@ class Subject:
 
 
 def of_plan(plan: Plan, scope: Scope) -> tuple[Subject, ...]:
-    """Return the tables of a plan under published totals."""
-    mechanisms = ((request.name, mechanism_for(request, scope)) for request in plan.tables)
+    """Return the tables and groups of a plan under published totals."""
+    mechanisms = ((request.name, mechanism_for(request, scope)) for request in plan.requests)
     return tuple(Subject(name, mechanism, mechanism.tradeoff) for name, mechanism in mechanisms)
 
 
 def of_release(release: Release) -> tuple[Subject, ...]:
-    """Return the tables of a release, calibrated again from its plan and totals, with the claims that it records."""
+    """Return what a release measured, calibrated again from its plan and totals, with the claims that it records."""
     subjects = []
-    for again, table in zip(of_plan(release.plan, release.scope), release.tables, strict=True):
+    parts: tuple[Published | PublishedGroups, ...] = (*release.tables, *release.groups)
+    for again, table in zip(of_plan(release.plan, release.scope), parts, strict=True):
         claim, mechanism = table.guarantee.tradeoff, again.mechanism
         faults = []
         if table.noise.mechanism != mechanism.name:
@@ -72,7 +73,7 @@ def of_release(release: Release) -> tuple[Subject, ...]:
         if claim.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
         subjects.append(Subject(again.name, mechanism, claim, tuple(faults)))
-    whole = together([table.guarantee for table in release.tables]).tradeoff
+    whole = together([table.guarantee for table in parts]).tradeoff
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
         first = subjects[0]
         fault = "it claims more privacy than its tables give together"

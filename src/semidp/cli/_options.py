@@ -1,6 +1,7 @@
 """Options that several commands share, and what turns them into values of the library."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,18 @@ from semidp.cli._output import Format, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
 from semidp.invariants import Margin
-from semidp.release import Plan, TableRequest, adjacency_from, budget_from
+from semidp.release import (
+    GRID,
+    GroupRequest,
+    Plan,
+    Statistic,
+    TableRequest,
+    adjacency_from,
+    budget_from,
+    outcome_from,
+    proportion_of,
+    shared,
+)
 from semidp.tables import Feature, Schema
 from semidp.tradeoff import Budget
 
@@ -61,6 +73,30 @@ Delta = Annotated[
     typer.Option(
         "--delta", help="Beside --epsilon: budget. Beside --rho or --mu: the reporting target.", metavar="NUMBER"
     ),
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group", help="Groups whose counts are published exactly, for --mean and the like.", metavar="A[,B]"
+    ),
+]
+Means = Annotated[
+    list[str] | None, typer.Option("--mean", help="A private column: its mean by group.", metavar="COLUMN")
+]
+Sums = Annotated[list[str] | None, typer.Option("--sum", help="A private column: its sum by group.", metavar="COLUMN")]
+Proportions = Annotated[
+    list[str] | None,
+    typer.Option("--proportion", help="A private column of zeros and ones: its proportion of ones.", metavar="COLUMN"),
+]
+Bounds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bounds", help="The bounds a private column is clipped to: declared, never read.", metavar="COLUMN=0,100"
+    ),
+]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option("--grid", help="How many steps lie between the bounds (default 1000).", metavar="COLUMN=STEPS"),
 ]
 Ledger = Annotated[
     Path | None,
@@ -146,6 +182,36 @@ def read_text(path: Path, option: str) -> str:
         raise InputError(f"cannot read the file {path} that {option} names") from None
 
 
+def groups_of(
+    groups: Sequence[str] | None,
+    columns: Mapping[Statistic, Sequence[str] | None],
+    bounds: Sequence[str] | None,
+    grid: Sequence[str] | None,
+) -> tuple[GroupRequest, ...]:
+    """Return the statistics by group that the options ask for, still without a budget."""
+    by = tuple(Margin(*names_of(text)) for text in groups or ())
+    limits = {name: names_of(text) for name, text in (_assignment("--bounds", entry) for entry in bounds or ())}
+    steps = dict(_assignment("--grid", entry) for entry in grid or ())
+    wanted = [(statistic, column) for statistic, named in columns.items() for column in named or ()]
+    if by and not wanted:
+        raise InputError("say what to publish of the groups: --mean, --sum or --proportion, with a column")
+    if wanted and not by:
+        raise InputError(f"say by which groups to publish the {wanted[0][0]} of {wanted[0][1]}: --group FEATURE")
+    unused = [name for name in {**limits, **steps} if name not in {column for _, column in wanted}]
+    if unused:
+        raise InputError(f"--bounds or --grid name {unused[0]!r}, of which nothing is published by group")
+    return tuple(
+        GroupRequest(
+            statistic,
+            proportion_of(column)
+            if statistic is Statistic.proportion
+            else outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            by,
+        )
+        for statistic, column in wanted
+    )
+
+
 def plan_of(
     table: str | None,
     invariants: Sequence[str] | None,
@@ -160,10 +226,18 @@ def plan_of(
     report_delta: Fraction | None = None,
     mechanism: str = "auto",
     fit: str = "integer",
+    groups: Sequence[GroupRequest] = (),
 ) -> Plan:
-    """Return the plan that the options of a command describe."""
+    """Return the plan that the options of a command describe; several measurements share its budget.
+
+    Groups have exact counts, so each set of groups that no invariant covers is published too.
+    """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
+    sets = dict.fromkeys(margin for group in groups for margin in group.by)
+    margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
     features = names_of(table) if table else ()
+    if budget is not None:
+        budget = shared(budget, len(groups) + bool(features))
     requests = (TableRequest(features, budget, mechanism, fit),) if features else ()  # type: ignore[arg-type]
     extra = {} if report_delta is None else {"report_delta": report_delta}
     return Plan(
@@ -176,6 +250,7 @@ def plan_of(
         where=where,
         id=identity,
         levels_from_data=levels_from_data,
+        groups=tuple(replace(group, budget=budget) for group in groups),
         **extra,
     )
 

@@ -91,7 +91,7 @@ def _subjects(what: Path, data: str | None, from_table: str | None) -> tuple[Sub
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = Plan.from_toml(o.read_text(what, "the plan"))
-    if not plan.tables:
+    if not plan.requests:
         raise InputError("the plan releases nothing: there is nothing to audit")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")

@@ -17,7 +17,7 @@ from semidp.engines import Source, open_source
 from semidp.errors import InputError
 from semidp.files import new_folder
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import Plan, Release, mechanism_for, read, run, together
+from semidp.release import GroupRequest, Plan, Release, Statistic, mechanism_for, read, run, together
 from semidp.report import html, strength, summary, together_text
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
@@ -37,6 +37,12 @@ def release(
     table: o.TableOption = None,
     invariant: o.Invariants = None,
     out: Out = None,
+    group: o.Groups = None,
+    mean: o.Means = None,
+    sum: o.Sums = None,
+    proportion: o.Proportions = None,
+    bounds: o.Bounds = None,
+    grid: o.Grid = None,
     epsilon: o.Epsilon = None,
     rho: o.Rho = None,
     mu: o.Mu = None,
@@ -74,6 +80,12 @@ def release(
         adjacency=(adjacency, a),
         reading=(count, where, identity),
         levels_from_data=levels_from_data,
+        groups=o.groups_of(
+            group,
+            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
+            bounds,
+            grid,
+        ),
     )
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
@@ -88,7 +100,7 @@ def release(
             _rehearse(wanted, source, format, quiet)
             return
         assert out is not None
-        book = o.ledger_of(ledger, wanted.tables[0].budget if len(wanted.tables) == 1 else None)
+        book = o.ledger_of(ledger, wanted.requests[0].budget if len(wanted.requests) == 1 else None)
         with _honest_about(book), new_folder(out, force=force) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
             write(done, folder)
@@ -158,9 +170,10 @@ def _plan(
     adjacency: tuple[str | None, str | None],
     reading: tuple[str | None, str | None, str | None],
     levels_from_data: bool,
+    groups: tuple[GroupRequest, ...],
 ) -> Plan:
     if path is not None:
-        others = (table, invariant, declared, *reading, *adjacency, levels_from_data)
+        others = (table, invariant, declared, *reading, *adjacency, levels_from_data, groups)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
@@ -168,12 +181,12 @@ def _plan(
         wanted = Plan.from_toml(o.read_text(path, "--plan"))
         if not any(budget):
             return wanted
-        if all(request.budget for request in wanted.tables):
+        if all(request.budget for request in wanted.requests):
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return replace(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if table is None:
-        raise InputError("say which table to release: --table a,b (or --plan FILE)")
+    if table is None and not groups:
+        raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
     spend, report_delta = o.budget_of(*budget)
     count, where, identity = reading
     return o.plan_of(
@@ -189,13 +202,15 @@ def _plan(
         report_delta=report_delta,
         mechanism=mechanism,
         fit=fit,
+        groups=groups,
     )
 
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     scope = read(plan, source).scope
     chosen = [mechanism_for(request, scope) for request in plan.tables]
-    guarantee = together([mechanism.guarantee for mechanism in chosen])
+    sums = [mechanism_for(request, scope) for request in plan.groups]
+    guarantee = together([mechanism.guarantee for mechanism in (*chosen, *sums)])
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         tables = [
@@ -211,6 +226,15 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
                 "guarantee": guarantee.tradeoff.to_json(),
                 "report_delta": plan.report_delta,
                 "tables": tables,
+                "groups": [
+                    {
+                        "name": request.name,
+                        "budget": request.budget and request.budget.to_json(),
+                        "noise": mechanism.to_json(),
+                        "unit": float(request.outcome.width),
+                    }
+                    for request, mechanism in zip(plan.groups, sums, strict=True)
+                ],
                 "disclosures": scope.disclosures,
                 "warnings": scope.warnings,
             }
@@ -221,6 +245,12 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         typer.echo(
             f"would use  {mechanism.name} for {' by '.join(request.features)}: scale {mechanism.scale:.4g}, "
             f"expected distance from the truth {mechanism.expected_l2:,.1f}, {mechanism.claim} claim"
+        )
+    for group, mechanism in zip(plan.groups, sums, strict=True):
+        scale = mechanism.scale * float(group.outcome.width)
+        typer.echo(
+            f"would use  {mechanism.name} for the sums behind {group.name}: scale {scale:.4g} in each, "
+            f"{mechanism.claim} claim"
         )
     typer.echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(guarantee.tradeoff, plan.report_delta):

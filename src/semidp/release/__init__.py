@@ -1,27 +1,50 @@
 """From a plan to a release: what to publish (`plan`), what the data say (`survey`), doing it (`run`), `values`."""
 
-from semidp.release.plan import FitKind, Plan, Reading, TableRequest, adjacency_from, budget_from, file_names
+from semidp.release.groups import PublishedGroups
+from semidp.release.measured import Noise
+from semidp.release.plan import (
+    GRID,
+    FitKind,
+    GroupRequest,
+    Plan,
+    Reading,
+    Statistic,
+    TableRequest,
+    adjacency_from,
+    budget_from,
+    file_names,
+    outcome_from,
+    proportion_of,
+    shared,
+)
 from semidp.release.run import mechanism_for, read, run, together
 from semidp.release.survey import Scope, Survey, survey
-from semidp.release.values import Fitted, Noise, Published, Release
+from semidp.release.values import Fitted, Published, Release
 
 __all__ = [
+    "GRID",
     "FitKind",
     "Fitted",
+    "GroupRequest",
     "Noise",
     "Plan",
     "Published",
+    "PublishedGroups",
     "Reading",
     "Release",
     "Scope",
+    "Statistic",
     "Survey",
     "TableRequest",
     "adjacency_from",
     "budget_from",
     "file_names",
     "mechanism_for",
+    "outcome_from",
+    "proportion_of",
     "read",
     "run",
+    "shared",
     "survey",
     "together",
 ]

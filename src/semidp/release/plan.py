@@ -5,14 +5,15 @@ kept and reused. What it does to data is in `run`.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from semidp.engines import Outcome
 from semidp.errors import InputError, SchemaError
-from semidp.exact import exact, plain
+from semidp.exact import exact, plain, sqrt_down
 from semidp.files import toml_text
 from semidp.invariants import Margin
 from semidp.mechanisms import NAMES
@@ -21,6 +22,9 @@ from semidp.tradeoff import Budget
 
 AUTO = "auto"
 """The mechanism that a plan names to leave the choice to the expected loss."""
+
+GRID = 1000
+"""The steps between an outcome's bounds, unless declared."""
 
 _BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 
@@ -63,8 +67,7 @@ class TableRequest:
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
         if self.mechanism != AUTO and self.mechanism not in NAMES:
             raise InputError(f"there is no mechanism {self.mechanism!r}; there are {AUTO}, {', '.join(NAMES)}")
-        if not self.name or set(self.name) & set("/\\\0") or self.name.startswith("."):
-            raise InputError(f"{self.name!r} cannot name a table: its files are called after it")
+        _check_name(self.name)
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""
@@ -92,6 +95,96 @@ class TableRequest:
         )
 
 
+class Statistic(StrEnum):
+    """What is published of an outcome in each group."""
+
+    mean = "mean"
+    sum = "sum"
+    proportion = "proportion"
+
+
+@dataclass(frozen=True)
+class GroupRequest:
+    """Sums, means or proportions of a private outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    statistic
+        What is published.
+    outcome
+        The private column, its declared bounds and its grid; zeros and ones in one step for a proportion.
+    by
+        The groups, each a set of features; several sets are measured together. An invariant must publish the counts of
+        each.
+    budget, mechanism, name
+        As for a table. The name is that of the statistic and the column unless given.
+
+    Examples
+    --------
+    >>> GroupRequest(Statistic.mean, Outcome("score", 0, 100, steps=100), [["school"]], Budget.gdp(1)).name
+    'mean-score'
+    """
+
+    statistic: Statistic
+    outcome: Outcome
+    by: tuple[Margin, ...]
+    budget: Budget | None = None
+    mechanism: str = AUTO
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statistic", _member(Statistic, self.statistic, "the statistic"))
+        groups = tuple(group if isinstance(group, Margin) else Margin(*group) for group in self.by)
+        object.__setattr__(self, "by", groups)
+        object.__setattr__(self, "name", self.name or f"{self.statistic}-{self.outcome.column}")
+        if not groups or not all(group.names for group in groups):
+            raise InputError("a statistic of groups needs the features that form them: name them with --group a")
+        if len(set(groups)) < len(groups):
+            raise InputError("the same groups are named twice: name them once")
+        column = self.outcome.column
+        if any(column in group.names for group in groups):
+            raise InputError(f"{column!r} forms the groups, so its {self.statistic} in them is no secret: name another")
+        if self.statistic is Statistic.proportion and self.outcome != proportion_of(column):
+            raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
+        _check_name(self.name)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups."""
+        if len(self.by) == 1:
+            return (f"{self.name}.csv",)
+        return tuple(f"{self.name}-by-{'-'.join(group.names)}.csv" for group in self.by)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values."""
+        bounds = {"bounds": [plain(self.outcome.lower), plain(self.outcome.upper)], "grid": self.outcome.steps}
+        return {
+            "name": self.name,
+            "statistic": str(self.statistic),
+            "column": self.outcome.column,
+            **({} if self.statistic is Statistic.proportion else bounds),
+            "by": [list(group.names) for group in self.by],
+            **_budget_json(self.budget),
+            "mechanism": self.mechanism,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "GroupRequest":
+        """Read what `to_json` wrote, or one ``[[group]]`` of a plan file."""
+        known = {"name", "statistic", "column", "bounds", "grid", "by", "mechanism", *_BUDGET_KEYS}
+        _only(value, known, "a group of a plan")
+        statistic = value.get("statistic", Statistic.mean)
+        if "column" not in value or "by" not in value or not isinstance(value["by"], list):
+            raise InputError('a group of a plan needs column = "…" and by = [["…"], …]')
+        if "bounds" not in value and statistic == Statistic.proportion:
+            outcome = proportion_of(value["column"])
+        else:
+            outcome = outcome_from(value["column"], value.get("bounds"), value.get("grid", GRID))
+        groups = tuple(Margin(group) if isinstance(group, str) else Margin(*group) for group in value["by"])
+        mechanism, name = value.get("mechanism", AUTO), value.get("name", "")
+        return cls(statistic, outcome, groups, budget_from(value), mechanism, name)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to publish exactly, what to publish with noise, and how the data are to be read.
@@ -115,6 +208,8 @@ class Plan:
         Read undeclared levels of unpublished features from the data; the report then says that this is a disclosure.
     report_delta
         The delta at which a guarantee without one is restated as (epsilon, delta).
+    groups
+        The statistics of private outcomes by group to release, under the same invariants and with budgets of their own.
 
     Examples
     --------
@@ -133,9 +228,10 @@ class Plan:
     id: str | None = None
     levels_from_data: bool = False
     report_delta: Fraction = field(default=Fraction(1, 10**9))
+    groups: tuple[GroupRequest, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("tables", "invariants", "features", "structural_zeros"):
+        for name in ("tables", "invariants", "features", "structural_zeros", "groups"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "adjacency", adjacency_from(self.adjacency))
         declared = {feature.name for feature in self.features}
@@ -146,6 +242,7 @@ class Plan:
             raise InputError(f"the reporting delta must lie between 0 and 1, not {plain(delta)}")
         object.__setattr__(self, "report_delta", delta)
         names = [file.casefold() for table in self.tables for file in file_names(table.name)]
+        names += [file.casefold() for group in self.groups for file in group.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
 
@@ -153,13 +250,19 @@ class Plan:
     def names(self) -> tuple[str, ...]:
         """Every feature that the plan uses, in order of first mention."""
         used = [name for table in self.tables for name in table.features]
+        used += [name for group in self.groups for margin in group.by for name in margin.names]
         used += [name for margin in self.invariants for name in margin.names]
         return tuple(dict.fromkeys(used))
 
     def with_budget(self, budget: Budget) -> "Plan":
-        """Return the plan with this budget for every table that has none of its own."""
-        tables = (replace(table, budget=table.budget or budget) for table in self.tables)
-        return replace(self, tables=tuple(tables))
+        """Return the plan with this budget for every table and group that has none of its own."""
+        tables = tuple(replace(table, budget=table.budget or budget) for table in self.tables)
+        return replace(self, tables=tables, groups=tuple(replace(g, budget=g.budget or budget) for g in self.groups))
+
+    @property
+    def requests(self) -> tuple[TableRequest | GroupRequest, ...]:
+        """Everything that is released with noise, tables first."""
+        return (*self.tables, *self.groups)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
@@ -176,6 +279,7 @@ class Plan:
             "levels_from_data": self.levels_from_data,
             "report_delta": plain(self.report_delta),
             "table": [table.to_json() for table in self.tables],
+            "group": [group.to_json() for group in self.groups],
             **schema,
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
@@ -185,7 +289,7 @@ class Plan:
         """Read what `to_json` wrote."""
         known = {
             *("invariants", "adjacency", "count", "where", "id", "levels_from_data", "report_delta"),
-            *("table", "feature", "structural_zero"),
+            *("table", "group", "feature", "structural_zero"),
         }
         _only(value, known, "a plan")
         schema = {key: value[key] for key in ("feature", "structural_zero") if key in value}
@@ -193,10 +297,11 @@ class Plan:
         try:
             return cls(
                 tables=tuple(TableRequest.from_json(entry) for entry in value.get("table", ())),
+                groups=tuple(GroupRequest.from_json(entry) for entry in value.get("group", ())),
                 invariants=tuple(Margin(*names) for names in value.get("invariants", ())),
                 features=features,
                 structural_zeros=zeros,
-                **{key: value[key] for key in known - {"table", "invariants", *schema} if key in value},
+                **{key: value[key] for key in known - {"table", "group", "invariants", *schema} if key in value},
             )
         except (TypeError, AttributeError):
             raise InputError("the plan does not have the form that semidp writes: see docs/tutorial.md") from None
@@ -212,6 +317,50 @@ class Plan:
             return cls.from_json(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"the plan is not valid TOML: {error}") from None
+
+
+def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcome:
+    """Return an outcome from its declared bounds and the number of steps of its grid.
+
+    >>> outcome_from("score", ["0", "100"], "200").width
+    Fraction(1, 2)
+    >>> outcome_from("score", None, 100)
+    Traceback (most recent call last):
+    semidp.errors.InputError: the outcome 'score' needs declared bounds, such as --bounds score=0,100
+    """
+    if bounds is None or isinstance(bounds, str) or len(bounds) != 2:
+        raise InputError(f"the outcome {column!r} needs declared bounds, such as --bounds {column}=0,100")
+    steps = exact(grid, f"the grid of {column!r}")
+    if steps.denominator != 1:
+        raise InputError(f"the grid of {column!r} must be a whole number of steps, such as --grid {column}=100")
+    return Outcome(column, bounds[0], bounds[1], int(steps))
+
+
+def proportion_of(column: str) -> Outcome:
+    """Return the outcome of which a mean is a proportion: zeros and ones.
+
+    >>> proportion_of("cured").steps
+    1
+    """
+    return Outcome(column, Fraction(0), Fraction(1), 1)
+
+
+def shared(budget: Budget, parts: int) -> Budget:
+    """Return the budget that each of several measurements gets, so that together they spend no more than `budget`.
+
+    >>> shared(Budget.zcdp(1), 4), shared(Budget.gdp(1), 4).mu
+    (Budget(kind='zcdp', rho=Fraction(1, 4), mu=None, epsilon=None, delta=None), Fraction(1, 2))
+    """
+    if parts == 1:
+        return budget
+    if budget.rho is not None:
+        return Budget.zcdp(budget.rho / parts)
+    if budget.mu is not None:
+        return Budget.gdp(sqrt_down(budget.mu**2 / parts))
+    assert budget.epsilon is not None
+    if not budget.delta:
+        return Budget.pure(budget.epsilon / parts)
+    return Budget.approximate(budget.epsilon / parts, budget.delta / parts)
 
 
 def file_names(table: str) -> tuple[str, str]:
@@ -279,6 +428,11 @@ def _member(kind: type[StrEnum], value: str, name: str) -> StrEnum:
     if str(value) not in list(kind):
         raise InputError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
     return kind(str(value))
+
+
+def _check_name(name: str) -> None:
+    if not name or set(name) & set("/\\\0") or name.startswith("."):
+        raise InputError(f"{name!r} cannot name a table: its files are called after it")
 
 
 def _only(value: Mapping[str, Any], known: Iterable[str], what: str) -> None:

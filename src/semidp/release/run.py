@@ -1,7 +1,6 @@
 """From a plan and data to a release: the page to read first, one line for each arrow of docs/how_it_works.md."""
 
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,13 +11,14 @@ from semidp.errors import InputError
 from semidp.fit import fit_table
 from semidp.guarantees import Guarantee
 from semidp.invariants import Dataspace
-from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, calibrated, choose, naive_loss
+from semidp.mechanisms import Measurement, Mechanism, calibrated, choose
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
-from semidp.release.plan import AUTO, FitKind, Plan, TableRequest
+from semidp.release.groups import group_mechanism, published_groups
+from semidp.release.measured import advertised, described
+from semidp.release.plan import AUTO, FitKind, GroupRequest, Plan, TableRequest
 from semidp.release.survey import Scope, Survey, survey
-from semidp.release.values import Fitted, Noise, Published, Release, versions
-from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate
+from semidp.release.values import Fitted, Published, Release, versions
 
 
 def run(
@@ -34,7 +34,7 @@ def run(
     Parameters
     ----------
     plan
-        What to publish exactly and what with noise. Every table needs a budget.
+        What to publish exactly and what with noise. Every table and group needs a budget.
     data
         A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table.
     randomness
@@ -59,35 +59,41 @@ def run(
     randomness = SystemRandomness() if randomness is None else randomness
     found = read(plan, data)
     mechanisms = [mechanism_for(request, found.scope) for request in plan.tables]
-    guarantee = together([mechanism.guarantee for mechanism in mechanisms])
-    entry = ledger.charge(guarantee, label=", ".join(request.name for request in plan.tables)) if ledger else None
+    sums = [mechanism_for(request, found.scope) for request in plan.groups]
+    guarantee = together([mechanism.guarantee for mechanism in (*mechanisms, *sums)])
+    entry = ledger.charge(guarantee, label=", ".join(request.name for request in plan.requests)) if ledger else None
     measured = [mechanism.apply(table, randomness) for mechanism, table in zip(mechanisms, found.tables, strict=True)]
     work = zip(plan.tables, mechanisms, measured, strict=True)
     tables = tuple(published(request, mechanism, m, found.scope, progress) for request, mechanism, m in work)
+    asked = zip(plan.groups, sums, found.sums, strict=True)
+    groups = tuple(published_groups(request, mechanism, values, randomness) for request, mechanism, values in asked)
     return Release(
         plan=plan,
         scope=found.scope,
         tables=tables,
         guarantee=guarantee,
-        private=all(measurement.private for measurement in measured),
+        private=all(part.private for part in measured) and all(part.private for part in groups),
         ledger=entry,
         versions=versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        groups=groups,
     )
 
 
 def read(plan: Plan, data: Any) -> Survey:
     """Read what the plan needs from a source, or from what `open_source` opens; what is opened here is closed here."""
-    if not plan.tables:
-        raise InputError("the plan releases nothing: name a table with --table a,b")
+    if not plan.requests:
+        raise InputError("the plan releases nothing: name a table with --table a,b, or groups with --group a --mean b")
     if isinstance(data, Source):
         return survey(plan, data)
     with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
         return survey(plan, source)
 
 
-def mechanism_for(request: TableRequest, scope: Scope) -> Mechanism:
+def mechanism_for(request: TableRequest | GroupRequest, scope: Scope) -> Mechanism:
     """Return the mechanism that a request names, or the one with the least expected loss, from public values only."""
+    if isinstance(request, GroupRequest):
+        return group_mechanism(request, scope)
     if request.budget is None:
         raise InputError(f"the table {request.name!r} has no privacy budget: give epsilon, rho or mu")
     space = scope.space(request.features)
@@ -133,34 +139,3 @@ def fitted(
     table = fit.values if fit.counts is None else fit.counts
     assert table is not None
     return table, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
-
-
-def described(mechanism: Mechanism) -> Noise:
-    """Return what the report says of a mechanism, next to ordinary differential privacy by group privacy."""
-    return Noise(
-        mechanism=mechanism.name,
-        scale=mechanism.scale,
-        claim=mechanism.claim,
-        expected_l2=mechanism.expected_l2,
-        naive_l2=None if mechanism.space.is_zero else naive_loss(mechanism),
-    )
-
-
-def advertised(mechanism: Mechanism) -> Tradeoff | None:
-    """Return what the same noise would be said to give for one record if the exact totals were forgotten.
-
-    The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
-    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``.
-    """
-    space, tradeoff = mechanism.space, mechanism.tradeoff
-    if space.is_zero:
-        return None
-    share = Fraction(space.naive.l2_squared, space.l2_squared)
-    if isinstance(tradeoff, ZCDP):
-        return ZCDP(tradeoff.rho * share)
-    if isinstance(tradeoff, Gaussian):
-        return Gaussian(tradeoff.mu_squared * share)
-    epsilon = tradeoff.implied_epsilon()
-    if isinstance(mechanism, LaplaceMechanism) and epsilon is not None:
-        return approximate(epsilon * Fraction(space.naive.l1, space.l1))
-    return None

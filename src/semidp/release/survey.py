@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semidp.engines import Source
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
+from semidp.grouped import read_sums, sum_space
 from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
 from semidp.release.plan import Plan, Reading
 from semidp.sensitivity import SensitivitySpace, sensitivity_space
@@ -63,10 +67,11 @@ class Scope:
 
 @dataclass(frozen=True)
 class Survey:
-    """A scope together with the confidential tables that it is about."""
+    """A scope together with the confidential tables and sums that it is about."""
 
     scope: Scope
     tables: tuple[Table, ...] = field(repr=False)
+    sums: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
 
 
 def survey(plan: Plan, source: Source) -> Survey:
@@ -82,7 +87,9 @@ def survey(plan: Plan, source: Source) -> Survey:
     dataspace = Dataspace.known(schema, {margin: counts.over(margin.names) for margin in margins}, n)
     semi, adjacency, warnings = _adjacency(plan, dataspace)
     tables = tuple(counts.over(request.features) for request in plan.tables)
-    return Survey(Scope(dataspace, semi, adjacency, disclosures, warnings), tables)
+    asked = (sum_space(dataspace, adjacency, request.outcome, request.by) for request in plan.groups)
+    sums = tuple(read_sums(source, space) for space in asked)
+    return Survey(Scope(dataspace, semi, adjacency, disclosures, warnings), tables, sums)
 
 
 @dataclass(frozen=True)
@@ -124,10 +131,18 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     return Schema(tuple(features), tuple(zeros)), disclosures
 
 
+def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
+    """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished outcome."""
+    found = semi_adjacency(dataspace)
+    if found.bound or not plan.groups or not dataspace.n:
+        return found
+    return SemiAdjacency(1, 1, 1, "the exact totals fix all but the outcome")
+
+
 def _adjacency(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adjacency, tuple[str, ...]]:
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
     try:
-        semi = semi_adjacency(dataspace)
+        semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:
         if given is None:
             raise

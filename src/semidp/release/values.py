@@ -21,9 +21,11 @@ from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import plain
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace, semi_adjacency
+from semidp.invariants import Adjacency, Dataspace
+from semidp.release.groups import PublishedGroups
+from semidp.release.measured import Noise
 from semidp.release.plan import Plan, file_names
-from semidp.release.survey import Scope
+from semidp.release.survey import Scope, semi_of
 from semidp.tables import Schema, Table
 from semidp.tradeoff import Tradeoff, tradeoff_from_json
 
@@ -31,21 +33,6 @@ SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
-
-
-@dataclass(frozen=True)
-class Noise:
-    """How a table was measured: the mechanism, its scale, what it claims, and the loss it was expected to cost.
-
-    `expected_l2` is the root of the expected squared distance between the measurement and the truth; `naive_l2` is
-    the same for ordinary differential privacy pushed to the same guarantee by group privacy.
-    """
-
-    mechanism: str
-    scale: float
-    claim: str
-    expected_l2: float
-    naive_l2: float | None
 
 
 @dataclass(frozen=True)
@@ -121,9 +108,10 @@ class Release:
     ledger: Mapping[str, Any] | None
     versions: Mapping[str, str]
     created: str
+    groups: tuple[PublishedGroups, ...] = ()
 
     def save(self, folder: Path) -> None:
-        """Write ``release.json`` and two CSV files a table into an existing folder."""
+        """Write ``release.json``, two CSV files a table and one for each set of groups into an existing folder."""
         files = self._files()
         for name, content in files.items():
             (folder / name).write_bytes(content)
@@ -172,6 +160,10 @@ class Release:
                 {**_table_json(table), "budget": request.budget and request.budget.to_json()}
                 for table, request in zip(self.tables, self.plan.tables, strict=True)
             ],
+            "groups": [
+                {**group.to_json(), "budget": group.request.budget and group.request.budget.to_json()}
+                for group in self.groups
+            ],
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
             "ledger": self.ledger,
@@ -182,14 +174,15 @@ class Release:
     def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
         dataspace = Dataspace.from_json(document["dataspace"])
         adjacency = Adjacency(document["a"]["used"])
+        plan = Plan.from_json(document["plan"])
         try:
-            semi = semi_adjacency(dataspace)
+            semi = semi_of(dataspace, plan)
         except AdjacencyUnknown:
             semi = None
         scope = Scope(dataspace, semi, adjacency, tuple(document["disclosures"]), tuple(document["warnings"]))
         tradeoff = tradeoff_from_json(document["guarantee"])
         return cls(
-            plan=Plan.from_json(document["plan"]),
+            plan=plan,
             scope=scope,
             tables=tuple(_table_from_json(entry, scope, files) for entry in document["tables"]),
             guarantee=Guarantee(dataspace, adjacency, tradeoff),
@@ -197,6 +190,10 @@ class Release:
             ledger=document["ledger"],
             versions=document["versions"],
             created=document["created"],
+            groups=tuple(
+                PublishedGroups.from_json(entry, request, scope, files)
+                for entry, request in zip(document["groups"], plan.groups, strict=True)
+            ),
         )
 
     def _files(self) -> dict[str, bytes]:
@@ -205,6 +202,8 @@ class Release:
             counts, measurements = file_names(table.name)
             files[counts] = _csv(table, count=table.counts, standard_error=table.standard_errors)
             files[measurements] = _csv(table, noisy_count=table.noisy, projected=table.projected)
+        for group in self.groups:
+            files |= group.files()
         return files
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from semidp.exact import plain
 from semidp.invariants import Dataspace
-from semidp.plots import heatmap, loss_plot, svg, tradeoff_plot
-from semidp.release import Published, Release, file_names
+from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
+from semidp.release import Published, PublishedGroups, Release, file_names
 from semidp.report import words
 from semidp.report.cells import error_text, grid
 from semidp.tradeoff import Tradeoff
@@ -52,6 +52,7 @@ def html(release: Release, title: str | None = None) -> str:
         moves=moves[:_SHOWN_MOVES],
         more_moves=max(len(moves) - _SHOWN_MOVES, 0),
         tables=[_table(table) for table in release.tables],
+        sections=[section for group in release.groups for section in _sections(group)],
         limits=words.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
@@ -67,13 +68,13 @@ def _picture(figure: Any) -> Any:
 
 def _listed(release: Release) -> str:
     names = [" by ".join(table.schema.names) for table in release.tables]
-    text = ", ".join(names)
+    text = ", ".join([*names, *(words.titled(group) for group in release.groups)])
     return text[:1].upper() + text[1:]
 
 
 def _advertised(release: Release) -> Tradeoff | None:
     """Return what all noise together would be said to give for one record, where that is known and differs."""
-    known = [table.advertised for table in release.tables]
+    known = [*(table.advertised for table in release.tables), *(group.advertised for group in release.groups)]
     if not release.scope.dataspace.margins or any(curve is None for curve in known):
         return None
     first, *others = [curve for curve in known if curve is not None]
@@ -122,6 +123,37 @@ def _table(table: Published) -> dict[str, Any]:
     }
 
 
+def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
+    """Return a section for each set of groups, the first with what is said of the measurement."""
+    outcome, sections = group.outcome, []
+    for number, (by, part) in enumerate(zip(group.request.by, group.estimates, strict=True)):
+        what = f"{group.request.statistic} of {outcome.column}"
+        labels = [" · ".join(levels) for levels in part.groups]
+        held = np.isfinite(part.values)
+        drawn = [label for label, kept in zip(labels, held, strict=True) if kept]
+        bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
+        picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
+        rows = [
+            (label, f"{count:,}", words.number(value), words.number(error))
+            for label, (_, count, value, error) in zip(labels, islice(part.rows(), _SHOWN_TOTALS), strict=False)
+        ]
+        more = len(labels) - len(rows)
+        sections.append(
+            {
+                "heading": f"Published {what} by {' and '.join(by.names)}",
+                "paragraphs": [
+                    *(words.group_paragraphs(group) if number == 0 else ()),
+                    *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
+                ],
+                "figure": picture and _picture(picture),
+                "caption": "Estimates with two standard errors of the noise to each side; dotted lines are the bounds.",
+                "columns": (" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"),
+                "rows": rows,
+            }
+        )
+    return sections
+
+
 def _largest(table: Published) -> float:
     return float(np.max(table.standard_errors, initial=0))
 
@@ -149,6 +181,13 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Kind of claim", words.claim(table)),
             ("Guarantee", words.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
+        ]
+    for group in release.groups:
+        rows += [
+            (f"Mechanism of {words.titled(group)}", f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps"),
+            ("Kind of claim", words.CLAIMS[group.noise.claim]),
+            ("Guarantee", words.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
         ]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.invariants import Dataspace
-from semidp.release import Published, Release, Scope, file_names
+from semidp.release import Published, PublishedGroups, Release, Scope, file_names
 from semidp.tradeoff import Tradeoff
 
 FALSE_ALARMS = Fraction(1, 20)
@@ -29,12 +29,14 @@ def exact_part(dataspace: Dataspace) -> list[str]:
 
 def noisy_part(release: Release) -> list[str]:
     """Name what is published with noise."""
-    return [
+    tables = [
         f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells"
         if table.noise.mechanism != "no noise"
         else f"nothing of {' by '.join(table.schema.names)}: the exact totals fix the whole table"
         for table in release.tables
     ]
+    sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
+    return [*tables, *(f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True))]
 
 
 def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
@@ -157,7 +159,78 @@ def files(release: Release) -> list[tuple[str, str]]:
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
+    for group in release.groups:
+        for file, by in zip(group.request.files, group.request.by, strict=True):
+            what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
+            found.append((file, f"{what}, one row a group"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
+
+
+def titled(group: PublishedGroups) -> str:
+    """Name a statistic of groups: the mean of score by school."""
+    sets = ", ".join(" and ".join(by.names) for by in group.request.by)
+    return f"{group.request.statistic} of {group.outcome.column} by {sets}"
+
+
+def unit(group: PublishedGroups) -> float:
+    """The width of one step of the grid, in which the noise is counted."""
+    return float(group.outcome.width)
+
+
+def group_lines(group: PublishedGroups, most: int = 12) -> list[str]:
+    """Return the estimates of a statistic, a line each, the first few."""
+    rows = [row for part in group.estimates for row in part.rows()]
+    lines = [
+        f"{' · '.join(levels)}: {number(value)} ± {number(error)} ({count:,} records)"
+        if math.isfinite(value)
+        else f"{' · '.join(levels)}: none (no records)"
+        for levels, count, value, error in rows[:most]
+    ]
+    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
+
+
+def number(value: float) -> str:
+    """Write an estimate with five digits.
+
+    >>> number(55.123456), number(float("nan"))
+    ('55.123', 'none')
+    """
+    return f"{value:.5g}" if math.isfinite(value) else "none"
+
+
+def group_paragraphs(group: PublishedGroups) -> list[str]:
+    """Say how a statistic of groups was made, how far it may be off, and whether the groups differ."""
+    if group.noise.mechanism == "no noise":
+        return ["There is no record, so there is nothing to measure and no noise."]
+    outcome, width = group.outcome, unit(group)
+    bounds = f"{plain(outcome.lower)} and {plain(outcome.upper)}"
+    clipped = (
+        "Each record counted as 0 or 1."
+        if group.request.statistic == "proportion"
+        else f"Each record's {outcome.column} was clipped to the declared bounds {bounds} and rounded to steps of "
+        f"{plain(outcome.width)} before it was added up."
+    )
+    divided = "" if group.request.statistic == "sum" else " Noisy sums were divided by the exact counts."
+    first = (
+        f"{clipped} The sums were measured with the {group.noise.mechanism} mechanism (scale "
+        f"{group.noise.scale * width:.4g}).{divided} The standard errors are those of the noise alone; two of them to "
+        "each side are drawn. Values outside the bounds are noise."
+    )
+    paragraphs = [first]
+    if group.noise.naive_l2:
+        saved = group.noise.naive_l2 / group.noise.expected_l2
+        paragraphs.append(
+            f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
+            "the sums, and noise in the counts besides."
+        )
+    for by, comparison in zip(group.request.by, group.comparisons, strict=True):
+        if comparison.degrees:
+            paragraphs.append(
+                f"Do the means by {' and '.join(by.names)} differ by more than the noise? χ² = "
+                f"{comparison.statistic:.4g} with {comparison.degrees} degree"
+                f"{'s' if comparison.degrees > 1 else ''} of freedom, p = {comparison.p_value:.3g}."
+            )
+    return paragraphs
 
 
 def limits(release: Release) -> list[str]:
@@ -191,6 +264,9 @@ def summary(release: Release, where: str | None = None) -> str:
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
         lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
+    for group in release.groups:
+        lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
+        lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
     lines.append(f"adjacency  {together_text(scope)}")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
     if where:

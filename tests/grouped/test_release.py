@@ -1,0 +1,218 @@
+"""Group statistics inside a release: several measurements, one invariant, one ledger, one guarantee, one report."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from semidp.accounting import Ledger
+from semidp.audit.subjects import of_release
+from semidp.engines import Outcome
+from semidp.errors import BudgetExceeded, InputError, Refused
+from semidp.invariants import Margin
+from semidp.noise import SeededRandomness
+from semidp.release import GroupRequest, Plan, Release, Statistic, TableRequest, proportion_of, run, shared
+from semidp.report import html, summary
+from semidp.tables import Feature
+from semidp.tradeoff import Budget, compose
+
+SCORE = Outcome("score", 0, 100, steps=200)
+SCHOOL, SEX = Margin("school"), Margin("sex")
+
+
+def pupils() -> dict[str, np.ndarray]:
+    source = np.random.default_rng(5)
+    school = np.repeat(["north", "south", "west"], [60, 40, 100])
+    sex = source.choice(["f", "m"], 200)
+    score = source.uniform(20, 90, 200).round(1)
+    return {"school": school, "sex": sex, "score": score, "passed": (score > 50).astype(int)}
+
+
+def plan(**changes: object) -> Plan:
+    wanted = {
+        "tables": [TableRequest(["school", "sex"], Budget.gdp(3))],
+        "groups": [
+            GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(4)),
+            GroupRequest(Statistic.proportion, proportion_of("passed"), [SCHOOL, SEX], Budget.gdp(12)),
+        ],
+        "invariants": [SCHOOL, SEX],
+    }
+    return Plan(**(wanted | changes))
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    return run(plan(), pupils(), randomness=SeededRandomness(1))
+
+
+def test_everything_stands_under_one_guarantee(release):
+    assert release.guarantee.adjacency.a == 3
+    assert release.guarantee.tradeoff == Budget.gdp(13).tradeoff()
+    parts = [*(table.guarantee for table in release.tables), *(group.guarantee for group in release.groups)]
+    assert compose(*(part.tradeoff for part in parts)) == release.guarantee.tradeoff
+    assert {part.dataspace for part in parts} == {release.scope.dataspace}
+    assert not release.private
+    assert run(plan(tables=[]), pupils()).private
+
+
+def test_estimates_are_near_the_truth(release):
+    data = pupils()
+    scores, passes = release.groups
+    for (levels, count, value, error), school in zip(
+        scores.estimates[0].rows(), ("north", "south", "west"), strict=True
+    ):
+        mine = data["school"] == school
+        assert (levels, count) == ((school,), int(mine.sum()))
+        assert abs(value - data["score"][mine].mean()) < 6 * error
+    assert [part.groups for part in passes.estimates][1] == (("f",), ("m",))
+    assert scores.noise.scale == 3 * 200 / 4
+    assert scores.noise.naive_l2 > scores.noise.expected_l2
+
+
+def test_a_release_reads_back_as_it_was_written(release, tmp_path):
+    release.save(tmp_path)
+    again = Release.load(tmp_path)
+    assert again.plan == release.plan
+    assert again.to_json() == release.to_json()
+    for one, other in zip(release.groups, again.groups, strict=True):
+        assert one.noisy.tolist() == other.noisy.tolist()
+        for mine, theirs in zip(one.estimates, other.estimates, strict=True):
+            assert list(mine.rows()) == list(theirs.rows())
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {
+        *("release.json", "table.csv", "measurements.csv", "mean-score.csv"),
+        *("proportion-passed-by-school.csv", "proportion-passed-by-sex.csv"),
+    }
+    (tmp_path / "mean-score.csv").write_text("school,count,mean,standard_error,noisy_steps\n")
+    with pytest.raises(InputError, match="was changed after"):
+        Release.load(tmp_path)
+
+
+def test_nothing_confidential_is_in_it(release, tmp_path):
+    release.save(tmp_path)
+    text = "".join(file.read_text() for file in tmp_path.iterdir())
+    for school in ("north", "south", "west"):
+        true = pupils()["score"][pupils()["school"] == school]
+        assert repr(float(true.mean())) not in text
+        assert repr(float(true.sum())) not in text
+
+
+def test_the_report_shows_them_together(release):
+    page = html(release)
+    for words in (
+        "Published mean of score by school",
+        "Published proportion of passed by sex",
+        "declared bounds 0 and 100",
+        "differ by more than the noise?",
+        "mean of score by school: 3 groups",
+        "13-GDP",
+        "NOT PRIVATE",
+    ):
+        assert words.casefold() in page.casefold()
+    text = summary(release)
+    assert "with noise mean of score by school: 3 groups" in text
+    assert "strength   13-GDP" in text
+
+
+def test_the_ledger_is_charged_once_for_all(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(13))
+    done = run(plan(), pupils(), ledger=ledger)
+    assert done.ledger["label"] == "table, mean-score, proportion-passed"
+    assert ledger.total().tradeoff == Budget.gdp(13).tradeoff()
+    with pytest.raises(BudgetExceeded):
+        run(plan(tables=[]), pupils(), ledger=ledger)
+
+
+def test_an_audit_calibrates_groups_again(release):
+    subjects = of_release(release)
+    assert [subject.name for subject in subjects] == ["table", "mean-score", "proportion-passed"]
+    assert not any(subject.faults for subject in subjects)
+
+
+def test_plans_round_trip():
+    whole = plan()
+    assert Plan.from_toml(whole.to_toml()) == whole
+    assert Plan.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    assert whole.names == ("school", "sex")
+    text = """
+    invariants = [["school"]]
+    [[group]]
+    column = "score"
+    bounds = [0, 100]
+    by = ["school"]
+    mu = 1
+    """
+    (group,) = Plan.from_toml(text).groups
+    assert (group.statistic, group.outcome.steps, group.by, group.name) == (
+        Statistic.mean,
+        1000,
+        (SCHOOL,),
+        "mean-score",
+    )
+
+
+def test_budgets_are_filled_in_and_shared():
+    bare = GroupRequest(Statistic.sum, SCORE, [SCHOOL])
+    assert plan(tables=[], groups=[bare]).with_budget(Budget.gdp(2)).groups[0].budget == Budget.gdp(2)
+    with pytest.raises(InputError, match="'sum-score' have no privacy budget"):
+        run(plan(tables=[], groups=[bare]), pupils())
+    for budget in (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.approximate(1, "1e-6")):
+        part = shared(budget, 3)
+        for name in ("rho", "epsilon", "delta"):
+            assert (getattr(part, name) or 0) * 3 == (getattr(budget, name) or 0)
+        if budget.mu is not None:
+            assert Fraction(99, 100) < part.mu**2 * 3 <= budget.mu**2
+        assert shared(budget, 1) == budget
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (lambda: GroupRequest(Statistic.mean, SCORE, []), "needs the features that form them"),
+        (lambda: GroupRequest(Statistic.mean, SCORE, [SCHOOL, SCHOOL]), "named twice"),
+        (lambda: GroupRequest(Statistic.mean, SCORE, [["score"]]), "is no secret"),
+        (lambda: GroupRequest(Statistic.proportion, SCORE, [SCHOOL]), "leave bounds and grid out"),
+        (lambda: GroupRequest("median", SCORE, [SCHOOL]), "one of mean, sum, proportion"),
+        (lambda: GroupRequest.from_json({"column": "score", "by": ["school"]}), "needs declared bounds"),
+        (lambda: GroupRequest.from_json({"column": "score"}), "a group of a plan needs"),
+        (
+            lambda: GroupRequest.from_json({"column": "score", "by": ["a"], "bounds": [0, 1], "grid": "1.5"}),
+            "whole number",
+        ),
+        (lambda: plan(groups=[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2), "same name"),
+    ],
+)
+def test_requests_check_themselves(request_, reason):
+    with pytest.raises(InputError, match=reason):
+        request_()
+
+
+def test_groups_without_public_counts_are_refused():
+    wanted = GroupRequest(Statistic.mean, SCORE, [SEX], Budget.gdp(1))
+    hidden = plan(tables=[], groups=[wanted], invariants=[SCHOOL], features=[Feature("sex", ("f", "m"))])
+    with pytest.raises(Refused, match="those of sex are not published: publish them with --invariant sex"):
+        run(hidden, pupils())
+
+
+def test_one_group_and_an_empty_group():
+    data = {name: values[:60] for name, values in pupils().items()}
+    wanted = GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(1))
+    declared = [Feature("school", ("north", "closed"))]
+    done = run(Plan(groups=[wanted], invariants=[SCHOOL], features=declared), data, randomness=SeededRandomness(1))
+    assert done.guarantee.adjacency.a == 1
+    assert done.scope.semi_adjacency.worst_case == 1
+    assert math.isnan(done.groups[0].estimates[0].values[1])
+    assert "closed: none (no records)" in summary(done)
+    assert "nothing left to protect" not in html(done)
+
+
+def test_the_saved_empty_group_reads_back(tmp_path):
+    declared = [Feature("school", ("north", "closed", "south", "west"))]
+    wanted = GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.pure(1))
+    done = run(Plan(groups=[wanted], invariants=[SCHOOL], features=declared), pupils())
+    done.save(tmp_path)
+    again = Release.load(tmp_path)
+    assert math.isnan(again.groups[0].estimates[0].values[1])
+    assert again.groups[0].estimates[0].counts.tolist() == [60, 0, 40, 100]
