@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,10 @@ def replace_file(path: str | Path, content: bytes | str) -> None:
 
 
 @contextlib.contextmanager
-def new_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
+def new_folder(path: str | Path, *, force: bool = False, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
     """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does not.
 
-    An existing `path` is refused, or with `force` moved aside first and removed last.
+    An existing `path` is refused, or with `force` moved aside first and removed last; never if `inputs` are in it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as root:
@@ -60,6 +60,9 @@ def new_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not force:
         raise InputError(f"{path} already exists: choose another --out, or replace it with --force")
+    for needed in inputs:
+        if path.exists() and path.resolve() in (Path(needed).resolve(), *Path(needed).resolve().parents):
+            raise InputError(f"{path} holds {needed}, which --force would remove: choose another --out")
     with _plainly(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)

@@ -51,7 +51,9 @@ def leaves_nothing(folder: Path) -> None:
 
 
 def test_the_release_itself_leaks_nothing(semidp: Semidp, people: Path, tmp_path: Path) -> None:
-    done = semidp("release", people, *BOTH, *SPEND, "--out", "release")
+    (tmp_path / "tmp").mkdir()
+    places = {name: str(tmp_path / "tmp") for name in ("TMPDIR", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME")}
+    done = semidp("release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release", env=places)
     assert done.code == 0, done.err
     check_no_leak(tmp_path, done.out, done.err)
 
@@ -116,6 +118,23 @@ def test_an_output_that_exists_is_kept(here: Semidp, people: Path, tmp_path: Pat
     assert (tmp_path / "release" / "precious.txt").read_text() == "mine"
     assert here("release", people, *BOTH, *SPEND, "--out", "release", "--force").code == 0
     assert not (tmp_path / "release" / "precious.txt").exists()
+
+
+def test_force_never_removes_what_the_release_is_made_from(here: Semidp, people: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name in ("people.csv", "part-1.csv"):
+        shutil.copy(people, folder / name)
+    assert here("ledger", folder / "ledger.json", "--rho", "1").code == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+    for data, more in (
+        ("mine/people.csv", ()),
+        ("mine/part-*.csv", ()),
+        (people, ("--ledger", "mine/ledger.json")),
+    ):
+        done = here("release", data, *BOTH, *SPEND, *more, "--out", "mine", "--force")
+        assert "--force would remove" in one_sentence(done)
+        assert {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")} == before
 
 
 def test_a_full_disk(semidp: Semidp, people: Path, tmp_path: Path) -> None:

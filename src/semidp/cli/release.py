@@ -101,7 +101,8 @@ def release(
             return
         assert out is not None
         book = o.ledger_of(ledger, wanted.requests[0].budget if len(wanted.requests) == 1 else None)
-        with _honest_about(book), new_folder(out, force=force) as folder:
+        inputs = [item for item in (data, plan, schema, ledger) if item is not None]
+        with _honest_about(book), new_folder(out, force=force, inputs=inputs) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
             write(done, folder)
     _print(done, format, str(out / "report.html"), quiet)
