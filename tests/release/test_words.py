@@ -1,0 +1,50 @@
+"""What a report claims is never stronger than what is proved: printed numbers are rounded towards less privacy."""
+
+import re
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semidp.exact import exact, rounded_up
+from semidp.report import name_of, strength
+from semidp.tradeoff import Tradeoff, approximate, compose, gaussian, zcdp
+
+NUMBERS = st.fractions(min_value="1/100000", max_value=50)
+DELTAS = st.integers(2, 12).map(lambda digits: Fraction(1, 10**digits))
+CURVES = st.one_of(
+    NUMBERS.map(gaussian),
+    NUMBERS.map(zcdp),
+    st.fractions(min_value="1/1000", max_value=9).map(approximate),
+    st.builds(lambda a, b: compose(gaussian(a), zcdp(b)), NUMBERS, NUMBERS),
+)
+
+
+@given(st.one_of(NUMBERS, st.floats(min_value=1e-300, max_value=1e300)), st.integers(1, 12))
+def test_rounding_up_goes_up_and_not_far(x: Fraction | float, digits: int) -> None:
+    printed = Fraction(rounded_up(x, digits))
+    assert Fraction(x) <= printed <= Fraction(x) * (1 + Fraction(100, 10**digits))
+
+
+@given(CURVES, DELTAS)
+def test_strength_claims_no_more_than_the_curve(curve: Tradeoff, delta: Fraction) -> None:
+    said = " ".join(strength(curve, delta))
+    (percent,) = re.findall(r"at most (\d+)% of cases", said)
+    assert int(percent) / 100 >= 1 - float(curve(0.95)) - 1e-12
+    (epsilon, at), *_ = re.findall(r"\(([^,()]+), ([^()]+)\)-DP", said)
+    assert exact(at) == delta
+    assert float(curve.delta(exact(epsilon))) <= float(delta) * (1 + 1e-9)
+
+
+@given(CURVES)
+def test_names_claim_no_more_than_the_curve(curve: Tradeoff) -> None:
+    name = name_of(curve)
+    if name is None:
+        return
+    number = exact(re.findall(r"[\d.e+-]*\d", name)[0])
+    if name.endswith("GDP"):
+        assert number**2 >= curve.implied_mu_squared()
+    elif name.endswith("zCDP"):
+        assert number >= curve.implied_rho()
+    else:
+        assert number >= curve.implied_epsilon()
