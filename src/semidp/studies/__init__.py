@@ -24,6 +24,8 @@ STUDIES: dict[str, str] = {
     "adjacency": "semidp.studies.adjacency",
     "subspace-dp": "semidp.studies.subspace_dp",
     "census": "semidp.studies.census",
+    "grouped-means": "semidp.studies.grouped_means",
+    "grouped-regression": "semidp.studies.grouped_regression",
 }
 """The name of each study, as the command line calls it, and its module."""
 

@@ -1,0 +1,117 @@
+"""Group means with exact group sizes: Semi-DP next to ordinary differential privacy, where the sizes are noisy too.
+
+Ten groups of 50, and ten of 5 to 115 records; outcomes in [0, 1]; μ from 1/4 to 4. The baseline gives two records
+together the protection of Semi-DP by group privacy; ordinary DP protects one record and is shown for scale.
+"""
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, SeededRandomness, Table, grouped
+from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
+from semidp.studies.base import PAPER, Settings, Tidy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DESIGNS = {"equal": (50,) * 10, "unequal": (5, 10, 20, 30, 40, 50, 60, 80, 90, 115)}
+MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))
+METHODS = {
+    "semi": "Semi-DP: exact sizes, two records",
+    "baseline": "baseline: noisy sizes, two records",
+    "ordinary": "ordinary DP: noisy sizes, one record",
+}
+STEPS = 1000
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
+
+
+def compute(settings: Settings = PAPER, mus: tuple[Fraction, ...] = MUS) -> Tidy:
+    """Return the error of the group means, ``sqrt(mean_g (m̂_g - m_g)²)``, averaged over replicates.
+
+    Every estimate is clipped to [0, 1], which anybody may do; it helps the noisier methods most.
+
+    >>> compute(Settings(replicates=2), mus=(Fraction(1),)).columns
+    ('design', 'mu', 'method', 'error', 'se', 'replicates')
+    """
+    randomness = SeededRandomness(settings.seed)
+    cases = [(design, mu) for design in DESIGNS for mu in mus]
+    rows: list[dict[str, Any]] = []
+    for done, (design, mu) in enumerate(cases):
+        settings.progress("group means", done, len(cases))
+        counts, steps = simulated_groups(design, settings.seed)
+        found = {method: np.empty(settings.replicates) for method in METHODS}
+        for replicate in range(settings.replicates):
+            for method, estimate in estimates(counts, steps, mu, randomness).items():
+                gap = np.clip(estimate, 0, 1) - steps / STEPS / counts
+                found[method][replicate] = np.sqrt(np.mean(gap**2))
+        for method, errors in found.items():
+            se = float(errors.std(ddof=1) / np.sqrt(len(errors)))
+            rows.append({"design": design, "mu": mu, "method": method, "error": float(errors.mean()), "se": se})
+            rows[-1]["replicates"] = settings.replicates
+    settings.progress("group means", len(cases), len(cases))
+    return Tidy.of(rows)
+
+
+def simulated_groups(design: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the group sizes and the sums of outcomes, in steps: normal around a group's own mean, clipped to [0, 1].
+
+    >>> counts, steps = simulated_groups("unequal", seed=0)
+    >>> counts.tolist()[:3], bool((steps <= counts * STEPS).all())
+    ([5, 10, 20], True)
+    """
+    counts = np.array(DESIGNS[design], dtype=np.int64)
+    source = np.random.default_rng([seed, len(design)])
+    means = source.uniform(0.2, 0.8, len(counts))
+    outcomes = [np.clip(source.normal(mean, 0.2, n), 0, 1) for mean, n in zip(means, counts, strict=True)]
+    return counts, np.array([np.floor(y * STEPS + 0.5).sum() for y in outcomes], dtype=np.int64)
+
+
+def estimates(
+    counts: NDArray[np.int64], steps: NDArray[np.int64], mu: Fraction, randomness: SeededRandomness
+) -> dict[str, NDArray[np.float64]]:
+    """Return the group means of each method at μ, once.
+
+    >>> sorted(estimates(*simulated_groups("equal", 0), Fraction(1), SeededRandomness(1)))
+    ['baseline', 'ordinary', 'semi']
+    """
+    budget, totals = Budget.gdp(mu), steps / STEPS
+    schema = Schema((Feature("group", tuple(map(str, range(len(counts))))),))
+    public = Dataspace.of(Table(schema, counts), [Margin("group")])
+    adjacency = grouped.outcome_adjacency(public)
+    space = grouped.sum_space(public, adjacency, Outcome("y", Fraction(0), Fraction(1), STEPS), [Margin("group")])
+    mechanism = grouped.outcome_mechanism(space, budget)
+    semi = grouped.GroupSums(mechanism, mechanism.measure(steps, randomness)).means().values
+    baseline = grouped.baseline_means(counts, totals, budget, a=adjacency.a, randomness=randomness)
+    ordinary = grouped.baseline_means(counts, totals, budget, a=1, randomness=randomness)
+    return {"semi": semi, "baseline": baseline, "ordinary": ordinary}
+
+
+def plot(table: Tidy) -> "Figure":
+    """Draw the error of each method against μ, one panel for each design."""
+    titles = {"equal": "ten groups of 50", "unequal": "ten groups of 5 to 115"}
+    with drawing(9.2, 4.4, columns=2) as (figure, panels):
+        for axes, (design, title) in zip(panels, titles.items(), strict=True):
+            for style, (method, label) in enumerate(METHODS.items()):
+                part = table.where(design=design, method=method)
+                axes.errorbar(
+                    [float(mu) for mu in part["mu"]],
+                    part["error"],
+                    yerr=2 * np.array(part["se"]),
+                    color=CYCLE[style],
+                    marker=MARKERS[style],
+                    linewidth=1.6,
+                    capsize=2,
+                    label=label,
+                )
+            axes.set(xscale="log", yscale="log", xlabel="μ", title=title)
+            axes.set_xticks([float(mu) for mu in table.distinct("mu")])
+            low, high = axes.get_ylim()
+            axes.set_yticks([tick for tick in TICKS if low < tick < high])
+            plain_numbers(axes.xaxis, axes.yaxis)
+        panels[0].set_ylabel("root mean squared error of a group mean")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.suptitle(f"Means of outcomes in [0, 1]: mean of {table['replicates'][0]} runs ± 2 standard errors")
+    return figure

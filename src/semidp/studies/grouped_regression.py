@@ -1,0 +1,136 @@
+"""Linear regression on public groups: an exact X'X and a noisy X'y, next to ordinary DP, where both are noisy.
+
+K binary factors coded ±1, every row divided by sqrt(K + 1) so that its length is 1; outcomes in [-1, 1]. K = 1 … 4 with
+512 records, and 128 … 1024 records with K = 4. The joint counts of the factors are public, so a(t) = 2.
+"""
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, SeededRandomness, Table, grouped
+from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
+from semidp.studies.base import PAPER, Settings, Tidy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BY_FACTORS = tuple((factors, 512) for factors in (1, 2, 3, 4))
+BY_RECORDS = tuple((4, records) for records in (128, 256, 512, 1024))
+CASES = tuple(dict.fromkeys((*BY_FACTORS, *BY_RECORDS)))
+MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))
+SHOWN = Fraction(1)
+METHODS = {
+    "semi": "Semi-DP: exact X'X, two records",
+    "baseline": "baseline: noisy X'X, two records",
+    "ordinary": "ordinary DP: noisy X'X, one record",
+}
+STEPS = 1000
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
+
+
+class Simulated:
+    """Records with K random binary factors and an outcome in [-1, 1] on a grid: a linear model plus noise, clipped.
+
+    >>> data = Simulated(factors=2, records=100, seed=0)
+    >>> data.rows.shape, round(float(np.linalg.norm(data.rows[0])), 9)
+    ((100, 3), 1.0)
+    """
+
+    def __init__(self, factors: int, records: int, seed: int) -> None:
+        source = np.random.default_rng([seed, factors, records])
+        self.levels = source.integers(0, 2, (records, factors))
+        signs = np.concatenate([np.ones((records, 1)), 2.0 * self.levels - 1], axis=1)
+        self.rows = signs / math.sqrt(factors + 1)
+        slopes = source.uniform(-0.6, 0.6, factors + 1)
+        outcomes = np.clip(self.rows @ slopes + source.normal(0, 0.25, records), -1, 1)
+        self.steps = np.floor((outcomes + 1) / 2 * STEPS + 0.5).astype(np.int64)
+        self.outcomes = self.steps * 2 / STEPS - 1
+        self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
+
+    def mechanism(self, mu: Fraction) -> Any:
+        """Return the Semi-DP mechanism for X'y at μ, with the joint counts of the factors public."""
+        factors = self.levels.shape[1]
+        names = [f"x{k}" for k in range(1, factors + 1)]
+        schema = Schema(tuple(Feature(name, ("low", "high")) for name in names))
+        counts = self._by_cell(np.ones(len(self.levels), dtype=np.int64)).reshape(schema.shape)
+        public = Dataspace.of(Table(schema, counts), [Margin(*names)])
+        design = grouped.Design.of(schema, names, coding=grouped.Coding.effects)
+        outcome = Outcome("y", Fraction(-1), Fraction(1), STEPS)
+        space = grouped.moment_space(public, grouped.outcome_adjacency(public), outcome, design)
+        return grouped.outcome_mechanism(space, Budget.gdp(mu))
+
+    def moments(self, space: Any) -> NDArray[np.int64]:
+        """Return the confidential X'y that the mechanism measures."""
+        return grouped.moments_of(self._by_cell(self.steps), space)
+
+    def _by_cell(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+        factors = self.levels.shape[1]
+        cells = self.levels @ (2 ** np.arange(factors)[::-1])
+        return np.bincount(cells, weights, minlength=2**factors).astype(np.int64)
+
+
+def compute(
+    settings: Settings = PAPER, cases: tuple[tuple[int, int], ...] = CASES, mus: tuple[Fraction, ...] = MUS
+) -> Tidy:
+    """Return the error of the coefficients, ``‖β̂ - β‖`` with β fitted without noise, averaged over replicates.
+
+    >>> compute(Settings(replicates=2), cases=((1, 128),), mus=(Fraction(1),)).columns
+    ('factors', 'records', 'mu', 'method', 'error', 'se', 'replicates')
+    """
+    randomness = SeededRandomness(settings.seed)
+    work = [(factors, records, mu) for factors, records in cases for mu in mus]
+    rows: list[dict[str, Any]] = []
+    for done, (factors, records, mu) in enumerate(work):
+        settings.progress("regressions", done, len(work))
+        data = Simulated(factors, records, settings.seed)
+        mechanism, budget = data.mechanism(mu), Budget.gdp(mu)
+        exact = data.moments(mechanism.space)
+        found: dict[str, list[float]] = {method: [] for method in METHODS}
+        for _ in range(settings.replicates):
+            moments = grouped.Moments(mechanism, mechanism.measure(exact, randomness))
+            fits = {"semi": grouped.LinearFit(moments).coefficients * math.sqrt(factors + 1)}
+            for method, a in (("baseline", mechanism.space.adjacency.a), ("ordinary", 1)):
+                fits[method] = grouped.baseline_regression(data.rows, data.outcomes, budget, a=a, randomness=randomness)
+            for method, coefficients in fits.items():
+                found[method].append(float(np.linalg.norm(coefficients - data.truth)))
+        for method, errors in found.items():
+            se = float(np.std(errors, ddof=1) / math.sqrt(len(errors)))
+            case = {"factors": factors, "records": records, "mu": mu, "method": method}
+            rows.append({**case, "error": float(np.mean(errors)), "se": se, "replicates": settings.replicates})
+    settings.progress("regressions", len(work), len(work))
+    return Tidy.of(rows)
+
+
+def plot(table: Tidy) -> "Figure":
+    """Draw the error of each method at μ = 1: against the number of factors, and against the number of records."""
+    mu = SHOWN if SHOWN in table["mu"] else table["mu"][0]
+    with drawing(9.2, 4.4, columns=2) as (figure, panels):
+        for axes, cases, column in ((panels[0], BY_FACTORS, "factors"), (panels[1], BY_RECORDS, "records")):
+            for style, (method, label) in enumerate(METHODS.items()):
+                part = [
+                    table.where(factors=factors, records=records, mu=mu, method=method) for factors, records in cases
+                ]
+                axes.errorbar(
+                    [row[column][0] for row in part if len(row)],
+                    [row["error"][0] for row in part if len(row)],
+                    yerr=[2 * row["se"][0] for row in part if len(row)],
+                    color=CYCLE[style],
+                    marker=MARKERS[style],
+                    linewidth=1.6,
+                    capsize=2,
+                    label=label,
+                )
+            axes.set(yscale="log", xscale="log" if column == "records" else "linear")
+            axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])
+            low, high = axes.get_ylim()
+            axes.set_yticks([tick for tick in TICKS if low < tick < high])
+            plain_numbers(axes.xaxis, axes.yaxis)
+        panels[0].set(xlabel="binary factors K", ylabel="error of the coefficients", title="512 records")
+        panels[1].set(xlabel="records", title="four factors")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.suptitle(f"Regression at μ = {float(mu):g}: mean of {table['replicates'][0]} runs ± 2 standard errors")
+    return figure
