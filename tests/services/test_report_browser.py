@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Margin, Plan, Release, SeededRandomness, TableRequest, run
+from semidp.engines import Outcome
+from semidp.release import GroupRequest, Statistic
 from semidp.report import html
 from tests.services.chromium import Chromium
 
@@ -67,7 +69,17 @@ def all_exact() -> Release:
     return run(plan, DATA / "hair_eye_color.csv")
 
 
-REPORTS = [occupations, four_features, hard_names, many_cells, all_exact]
+def groups() -> Release:
+    random = np.random.default_rng(3)
+    schools = [f"Schule am langen Weg {number}" for number in range(30)]
+    people = {"school": random.choice(schools, 900), "sex": random.choice(["f", "m"], 900), "score": random.random(900)}
+    school, sex = Margin("school"), Margin("sex")
+    score = Outcome("score", 0, 1, steps=1000)
+    wanted = [GroupRequest(Statistic.mean, score, [school, sex], Budget.gdp(1))]
+    return run(Plan([TableRequest(["school", "sex"], Budget.gdp(1))], [school, sex], groups=wanted), people)
+
+
+REPORTS = [occupations, four_features, hard_names, many_cells, all_exact, groups]
 
 
 @pytest.fixture(scope="module")

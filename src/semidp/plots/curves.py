@@ -59,6 +59,6 @@ def loss_plot(losses: Mapping[str, float], title: str = "") -> "Figure":
         axes.invert_yaxis()
         axes.grid(visible=False)
         axes.set_xlim(0, max(values, default=1) * 1.18 or 1)
-        axes.set_xlabel("expected distance from the true table")
+        axes.set_xlabel("expected distance from the truth")
         axes.set_title(title)
     return figure
