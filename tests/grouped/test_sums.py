@@ -220,6 +220,32 @@ def test_the_comparison_matches_a_classical_analysis_without_noise():
     assert result.p_value == pytest.approx(stats.chi2.sf(between / 4, 2), rel=1e-3)
 
 
+def test_two_blocks_are_compared_with_their_own_covariance():
+    """Against the dense quadratic form, with sampling error and without."""
+    found = sums(pupils(), SCORE, ["school", "sex"], Budget.gdp("0.5"), randomness=SeededRandomness(4))
+    space, noise = found.space, float(SCORE.width) ** 2 * found.mechanism.variance
+    whole = np.stack([space.project(row) for row in np.eye(space.shape[0])])
+    for block, part in zip(found.blocks, space.slices, strict=True):
+        estimates = found.means(block)
+        n = estimates.counts
+        for sd in (None, 2.0):
+            covariance = noise * whole[part, part] / np.outer(n, n) + np.diag((sd or 0) ** 2 / n)
+            inverse = np.linalg.inv(covariance)
+            pooled = inverse.sum(axis=0) @ estimates.values / inverse.sum()
+            gap = estimates.values - pooled
+            compared = found.compare(block, sampling_sd=sd)
+            assert compared.pooled == pytest.approx(pooled)
+            assert compared.statistic == pytest.approx(gap @ inverse @ gap)
+
+
+def test_many_groups_take_no_matrix():
+    labels = np.arange(50_000)
+    data = {"g": np.char.add("g", np.repeat(labels, 2).astype(str)), "y": np.tile([0, 1], 50_000)}
+    declared = [Feature("g", tuple(f"g{k}" for k in labels))]
+    found = sums(data, Outcome("y", 0, 1, steps=1), ["g"], Budget.gdp(1), features=declared)
+    assert found.compare().degrees == 49_999
+
+
 def test_mechanisms_by_name():
     space = sum_space(
         Dataspace.of(Table(Schema((Feature("g", ("a", "b")),)), np.array([5, 5])), [Margin("g")]),
@@ -228,5 +254,6 @@ def test_mechanisms_by_name():
         [Margin("g")],
     )
     assert outcome_mechanism(space, Budget.pure(1), "laplace").scale == 200.0
+    assert outcome_mechanism(space, Budget.zcdp(1), "gaussian").name == "discrete gaussian"
     with pytest.raises(InputError, match="there is no mechanism 'l2' for sums"):
         outcome_mechanism(space, Budget.pure(1), "l2")

@@ -230,7 +230,8 @@ def plan_of(
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
 
-    Groups have exact counts, so each set of groups that no invariant covers is published too.
+    Groups have exact counts, so each set of groups that no invariant covers is published too. The mechanism is that of
+    the table, and that of the groups where there is no table.
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
@@ -250,7 +251,7 @@ def plan_of(
         where=where,
         id=identity,
         levels_from_data=levels_from_data,
-        groups=tuple(replace(group, budget=budget) for group in groups),
+        groups=tuple(replace(g, budget=budget, mechanism="auto" if features else mechanism) for g in groups),
         **extra,
     )
 

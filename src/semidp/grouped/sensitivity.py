@@ -23,6 +23,7 @@ from semidp.mechanisms import (
     Mechanism,
     NoNoise,
     RoundedGaussianMechanism,
+    calibrated,
 )
 from semidp.sensitivity import Norms, SensitivitySpace
 from semidp.sensitivity.space import MatrixForm
@@ -33,6 +34,9 @@ Counts = NDArray[np.int64]
 
 MECHANISMS: tuple[type[Mechanism], ...] = (RoundedGaussianMechanism, DiscreteGaussianMechanism, LaplaceMechanism)
 """What sums are measured with: whole-number noise and exact claims only."""
+
+NAMES = ("gaussian", "laplace")
+"""What a plan and the command line call them."""
 
 
 def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
@@ -194,17 +198,20 @@ class SumSpace(OutcomeSpace):
         return result
 
     def variances(self) -> NDArray[np.float64]:
-        """Return the diagonal of P: ``1 - (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` in a block with g_b inhabited cells."""
-        return np.concatenate([np.diag(self.covariance(number)) for number in range(len(self.blocks))])
+        """Return the diagonal of P: 1 less `common_part` of the block, and 0 where no record is."""
+        parts = [np.where(self._inhabited[part], 1 - self.common_part(k), 0.0) for k, part in enumerate(self.slices)]
+        return np.concatenate(parts)
 
-    def covariance(self, number: int) -> NDArray[np.float64]:
-        """Return the part of P that belongs to one block: the covariance of its sums under projected unit noise."""
-        inhabited = self._inhabited[self.slices[number]].astype(np.float64)
+    def common_part(self, number: int) -> float:
+        """Return the number κ with which P is ``1 - κ 11'`` on the inhabited cells of a block.
+
+        ``κ = (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` for g_b inhabited cells: what all cells of a block share is known better
+        from several blocks than from one.
+        """
         if not self.dataspace.n:
-            return np.zeros((inhabited.size, inhabited.size))
+            return 0.0
         weights = [1 / int((counts > 0).sum()) for counts in self.counts]
-        taken = weights[number] * (1 - weights[number] / sum(weights))
-        return np.asarray(np.diag(inhabited) - taken * np.outer(inhabited, inhabited))
+        return weights[number] * (1 - weights[number] / sum(weights))
 
     def worst_move(self) -> Counts | None:
         """Return a change of the sums that attains Δ2: outcomes go from 0 to B in the largest cells."""
@@ -258,7 +265,7 @@ class MomentSpace(OutcomeSpace):
         """The norms for one record where no count is public: its row and its outcome change at once."""
         rows, steps = self._rows, self.outcome.steps
         l1, l2, linf = (int(np.max(norm, initial=0)) for norm in _row_norms(rows))
-        apart = [rows - row for row in rows] if len(rows) <= 4096 else []
+        apart = [rows - row for row in rows] if len(rows) <= 512 else []
         if apart:
             pairs = [tuple(int(np.max(norm)) for norm in _row_norms(part)) for part in apart]
             l1, l2, linf = (max(one, *(pair[i] for pair in pairs)) for i, one in enumerate((l1, l2, linf)))
@@ -371,11 +378,10 @@ def outcome_mechanism(space: OutcomeSpace, budget: Budget, name: str = "auto") -
     """
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    named = {kind.name: kind for kind in MECHANISMS}
+    if name in NAMES:
+        return calibrated(name, space, budget)
     if name != "auto":
-        if name not in named:
-            raise InputError(f"there is no mechanism {name!r} for sums of an outcome; there are {', '.join(named)}")
-        return named[name].calibrate(space, budget)
+        raise InputError(f"there is no mechanism {name!r} for sums of an outcome; there are auto, {', '.join(NAMES)}")
     found = [kind.calibrate(space, budget) for kind in MECHANISMS if budget.kind in kind.kinds]
     return min(found, key=lambda mechanism: mechanism.expected_l2)
 

@@ -145,7 +145,7 @@ class GroupSums:
         number = self._number(block)
         counts = self.space.counts[number].ravel()
         values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(number)
-        errors = np.sqrt(np.diag(self._noise(number)) + counts * (sampling_sd or 0.0) ** 2)
+        errors = np.sqrt(self._variances(number) + counts * (sampling_sd or 0.0) ** 2)
         return Estimates(self._groups(number), counts, values, errors)
 
     def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
@@ -166,7 +166,7 @@ class GroupSums:
         counts = self.space.counts[number].ravel().astype(np.float64)
         there = counts > 0
         above = float(self.outcome.width) * self._steps(number)
-        noise = np.diag(self._noise(number))
+        noise = self._variances(number)
         explained = float(((above**2 - noise)[there] / counts[there]).sum())
         degrees = int(counts.sum()) - int(there.sum())
         if self.squares is not None:
@@ -193,12 +193,17 @@ class GroupSums:
             pooled = float(found.values[there].mean()) if there.any() else math.nan
             return Comparison(0.0, 0, pooled)
         n = found.counts[there].astype(np.float64)
-        covariance = self._noise(number)[np.ix_(there, there)] / np.outer(n, n)
-        covariance = covariance + np.diag((sampling_sd or 0.0) ** 2 / n)
-        means, ones = found.values[there], np.ones(len(n))
-        weights = np.linalg.solve(covariance, np.stack([ones, means], axis=1))
-        pooled = float(weights[:, 0] @ means / (weights[:, 0] @ ones))
-        return Comparison(float((means - pooled) @ (weights[:, 1] - pooled * weights[:, 0])), len(n) - 1, pooled)
+        means = found.values[there]
+        # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
+        precision = 1 / (self._noise / n**2 + (sampling_sd or 0.0) ** 2 / n)
+        taken, v = self._noise * self.space.common_part(number), 1 / n
+        share = taken / (1 - taken * float(v @ (precision * v)))
+
+        def inverse(x: Floats) -> Floats:
+            return np.asarray(precision * x + share * float(v @ (precision * x)) * precision * v)
+
+        pooled = float(inverse(np.ones(len(n))) @ means / inverse(np.ones(len(n))).sum())
+        return Comparison(float((means - pooled) @ inverse(means - pooled)), len(n) - 1, pooled)
 
     def _number(self, block: Margin | None) -> int:
         if block is None and len(self.blocks) == 1:
@@ -210,9 +215,14 @@ class GroupSums:
     def _steps(self, number: int) -> Floats:
         return self.measurement.projected[self.space.slices[number]]
 
-    def _noise(self, number: int) -> Floats:
-        """The covariance of one block's sums by the noise, in squared units of the outcome."""
-        return float(self.outcome.width) ** 2 * self.mechanism.variance * self.space.covariance(number)
+    @property
+    def _noise(self) -> float:
+        """The variance of the noise in one sum before projection, in squared units of the outcome."""
+        return float(self.outcome.width) ** 2 * self.mechanism.variance
+
+    def _variances(self, number: int) -> Floats:
+        """The variances of one block's sums by the noise, in squared units of the outcome."""
+        return self._noise * self.space.variances()[self.space.slices[number]]
 
     def _groups(self, number: int) -> tuple[tuple[str, ...], ...]:
         block, schema = self.blocks[number], self.space.dataspace.schema
