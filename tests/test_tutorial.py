@@ -1,4 +1,4 @@
-"""docs/tutorial.md, executed: its commands and its Python in an empty folder, and what it says they print."""
+"""The pages that teach, executed: their commands and Python in an empty folder, and what they say is printed."""
 
 import os
 import re
@@ -10,7 +10,11 @@ import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
 TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```$", TUTORIAL, flags=re.MULTILINE | re.DOTALL)
+
+
+def _blocks(page: str) -> list[tuple[str, str, str]]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -24,9 +28,13 @@ def _matches(line: str, output: str) -> bool:
     return any(re.fullmatch(pattern, printed.rstrip()) for printed in output.splitlines())
 
 
-def test_the_tutorial_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}), ("groups.md", {"means"})],
+)
+def test_the_page_runs_and_prints_what_it_says(page: str, made: set[str], tmp_path: Path) -> None:
     output = ""
-    for language, note, code in BLOCKS:
+    for language, note, code in _blocks(page):
         if language == "text":
             for line in code.splitlines():
                 assert _matches(line, output), f"not printed: {line}\n{output}"
@@ -35,12 +43,12 @@ def test_the_tutorial_runs_and_prints_what_it_says(tmp_path: Path) -> None:
         done = _run(words, tmp_path)
         assert done.returncode == (2 if "refused" in note else 0), done.stdout + done.stderr
         output = done.stdout + done.stderr
-    assert {"release", "rates.png", "audit.png", "privacy.json"} <= {file.name for file in tmp_path.iterdir()}
+    assert made <= {file.name for file in tmp_path.iterdir()}
     assert not (tmp_path / "again").exists()
 
 
 def test_the_tutorial_has_commands_python_and_output() -> None:
-    assert {language for language, _, _ in BLOCKS} == {"python", "sh", "text"}
+    assert {language for language, _, _ in _blocks("tutorial.md")} == {"python", "sh", "text"}
     for command in ("analyze", "ledger", "release", "test", "audit"):
         assert f"semidp {command} " in TUTORIAL
 
