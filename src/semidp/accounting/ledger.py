@@ -164,6 +164,8 @@ class Ledger:
         path = Path(path).resolve()
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
+        if path.exists():  # asked before the lock, too: its file would stay beside a file that is no ledger
+            raise InputError(f"{path} already exists: a ledger is never overwritten")
         with _locked(path):
             if path.exists():
                 raise InputError(f"{path} already exists: a ledger is never overwritten")
@@ -194,9 +196,8 @@ class Ledger:
         return {"number": len(account.charges), **account.charges[-1].to_json()}
 
     def account(self) -> Account:
-        """Return what the file holds now."""
-        with _locked(self.path):
-            return _read(self.path)
+        """Return what the file holds now. That takes no lock: a charge replaces the whole file at once."""
+        return _read(self.path)
 
     def total(self) -> Guarantee | None:
         """Return the guarantee of everything charged, Semi-DP first; None before the first charge."""
