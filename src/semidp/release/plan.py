@@ -438,4 +438,4 @@ def _check_name(name: str) -> None:
 def _only(value: Mapping[str, Any], known: Iterable[str], what: str) -> None:
     unknown = set(value) - set(known)
     if unknown:
-        raise InputError(f"{what} has no {', '.join(sorted(unknown))}; it may have {', '.join(sorted(known))}")
+        raise InputError(f"{what} takes no {', '.join(sorted(unknown))}: its keys are {', '.join(sorted(known))}")
