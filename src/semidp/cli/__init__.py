@@ -31,6 +31,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+INTERRUPTED = 130
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -45,20 +47,43 @@ def semidp(
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
 
 
-COMMANDS: dict[Callable[..., None], str] = {
-    analyze: "what publishing these totals exactly would mean",
-    release: "publish exact totals and a noisy table, with a report",
-    odds_ratio: "a private test of association in a 2x2 table",
-    guarantee: "what an existing release really guarantees",
-    audit: "attack a release, and see whether its claim survives",
-    ledger: "open a ledger, or see what one has spent",
-    show: "what a release holds and guarantees",
-    census: "what the 2020 Census products guarantee",
-    reproduce: "the paper's figures, as published and corrected",
-    demo: "a full release of an embedded real table",
+COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
+    analyze: (
+        "what publishing these totals exactly would mean",
+        ("semidp analyze people.csv --table sex,region --invariant sex --invariant region",),
+    ),
+    release: (
+        "publish exact totals and a noisy table, with a report",
+        (
+            "semidp release people.csv --table sex,region --invariant sex --invariant region --mu 1 --out release",
+            "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5 --out means",
+        ),
+    ),
+    odds_ratio: (
+        "a private test of association in a 2x2 table",
+        ("semidp test people.csv --rows sex --columns smoker --epsilon 1",),
+    ),
+    guarantee: ("what an existing release really guarantees", ("semidp guarantee --rho 2.56 --a 2 --delta 1e-10",)),
+    audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),
+    ledger: (
+        "open a ledger, or see what one has spent",
+        ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
+    ),
+    show: ("what a release holds and guarantees", ("semidp show release",)),
+    census: ("what the 2020 Census products guarantee", ("semidp census --out census",)),
+    reproduce: (
+        "the paper's figures, as published and corrected",
+        ("semidp reproduce adjacency census --out studies",),
+    ),
+    demo: ("a full release of an embedded real table", ("semidp demo --out demo",)),
 }
-for command, answer in COMMANDS.items():
-    app.command("test" if command is odds_ratio else None, short_help=answer)(command)
+"""Each command, what it answers, and examples for its help; the tests run them."""
+
+for command, (answer, examples) in COMMANDS.items():
+    name = "test" if command is odds_ratio else None
+    # A paragraph that starts with \b keeps its lines, so that an example can be pasted.
+    epilog = "\b\n" + "\n".join(("For example:", *(f"  {example}" for example in examples)))
+    app.command(name, short_help=answer, epilog=epilog)(command)
 app.command("odds-ratio", hidden=True)(odds_ratio)
 
 
@@ -76,6 +101,8 @@ def run(arguments: list[str]) -> int:
     """
     try:
         result = app(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
+        if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except SemidpError as error:
         return _complain(str(error))
@@ -83,7 +110,7 @@ def run(arguments: list[str]) -> int:
         return _complain(_usage(error))
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted; no release was written")
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -106,6 +133,7 @@ def _complain(sentence: str) -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    sentence = (error.format_message() if hasattr(error, "format_message") else str(error)).rstrip(".")
+    sentence = error.format_message() if hasattr(error, "format_message") else str(error)
+    sentence = sentence.rstrip(".").replace("Value error, ", "")
     context = getattr(error, "ctx", None)
     return f"{sentence}; see '{context.command_path} --help'" if context is not None else sentence
