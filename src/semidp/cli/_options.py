@@ -1,5 +1,6 @@
 """Options that several commands share, and what turns them into values of the library."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -109,6 +110,14 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Print for people
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings on stderr.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
+_SUCH_AS = {
+    "--levels": "sex=f,m",
+    "--bins": "age=0,18,65",
+    "--null-level": "region=unknown",
+    "--bounds": "income=0,100000",
+    "--grid": "income=1000",
+}
+
 
 def names_of(text: str) -> tuple[str, ...]:
     """Split ``a,b`` into names.
@@ -155,10 +164,9 @@ def declared_features(
     """Return what the schema file and the options declare, or None where they declare nothing."""
     parts: dict[str, dict[str, object]] = {}
     for option, key, entries in (("--levels", "levels", levels), ("--bins", "bins", bins)):
-        for entry in entries or ():
-            name, text = _assignment(option, entry)
+        for name, text in _assignments(option, entries).items():
             parts.setdefault(name, {})[key] = names_of(text)
-    nulls = dict(_assignment("--null-level", entry) for entry in null_levels or ())
+    nulls = _assignments("--null-level", null_levels)
     known = Schema.from_toml(read_text(schema, "--schema")) if schema else None
     features = {feature.name: feature for feature in known.features} if known else {}
     for name in {**parts, **nulls}:
@@ -190,8 +198,8 @@ def groups_of(
 ) -> tuple[GroupRequest, ...]:
     """Return the statistics by group that the options ask for, still without a budget."""
     by = tuple(Margin(*names_of(text)) for text in groups or ())
-    limits = {name: names_of(text) for name, text in (_assignment("--bounds", entry) for entry in bounds or ())}
-    steps = dict(_assignment("--grid", entry) for entry in grid or ())
+    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
+    steps = _assignments("--grid", grid)
     wanted = [(statistic, column) for statistic, named in columns.items() for column in named or ()]
     if by and not wanted:
         raise InputError("say what to publish of the groups: --mean, --sum or --proportion, with a column")
@@ -236,7 +244,7 @@ def plan_of(
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
-    features = names_of(table) if table else ()
+    features = names_of(table) if table is not None else ()
     if budget is not None:
         budget = shared(budget, len(groups) + bool(features))
     requests = (TableRequest(features, budget, mechanism, fit),) if features else ()  # type: ignore[arg-type]
@@ -256,14 +264,35 @@ def plan_of(
     )
 
 
+def all_used(plan: Plan, *options: Sequence[str] | None) -> None:
+    """Refuse options such as ``--levels`` that declare a feature which the plan does not use: a slip, likely.
+
+    A schema file may hold more features than one plan uses.
+    """
+    for entry in itertools.chain.from_iterable(option or () for option in options):
+        name = entry.partition("=")[0].strip()
+        if name not in plan.names:
+            raise SchemaError(f"{entry!r} declares a feature that nothing uses; in use are {', '.join(plan.names)}")
+
+
 def warn_all(sentences: Sequence[str], quiet: bool) -> None:
     """Print warnings on stderr, unless asked to be quiet."""
     for sentence in () if quiet else sentences:
         warn(sentence)
 
 
-def _assignment(option: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name.strip() and equals and value.strip()):
-        raise InputError(f"{option} takes FEATURE=…, such as {option} sex=f,m, not {text!r}")
-    return name.strip(), value.strip()
+def _assignments(option: str, entries: Sequence[str] | None) -> dict[str, str]:
+    """Read what an option says of each feature or column.
+
+    >>> _assignments("--null-level", ["sex=unknown"])
+    {'sex': 'unknown'}
+    """
+    found: dict[str, str] = {}
+    for entry in entries or ():
+        name, equals, value = (part.strip() for part in entry.partition("="))
+        if not (name and equals and value):
+            raise InputError(f"{option} takes NAME=…, such as {option} {_SUCH_AS[option]}, not {entry!r}")
+        if name in found:
+            raise InputError(f"{option} is given twice for {name!r}: keep one")
+        found[name] = value
+    return found
