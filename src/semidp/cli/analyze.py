@@ -60,6 +60,7 @@ def analyze(
         identity=identity,
         levels_from_data=levels_from_data,
     )
+    o.all_used(plan, levels, bins, null_level)
     with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
         scope = survey(plan, source).scope
     asked = any((epsilon, rho, mu, delta))

@@ -16,6 +16,7 @@ from semidp.cli._output import Format, print_json, progress_bar
 from semidp.engines import Source, open_source
 from semidp.errors import InputError
 from semidp.files import new_folder
+from semidp.mechanisms import NAMES
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import GroupRequest, Plan, Release, Statistic, mechanism_for, read, run, together
 from semidp.report import html, strength, summary, together_text
@@ -23,9 +24,16 @@ from semidp.report import html, strength, summary, together_text
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
     str,
-    typer.Option("--mechanism", help="auto, gaussian, laplace, l2, knorm, lattice, naive-l1, naive-gaussian, …"),
+    typer.Option("--mechanism", help=f"How to draw the noise: auto, {', '.join(NAMES)}.", metavar="NAME"),
 ]
-FitOption = Annotated[str, typer.Option("--fit", help="integer, real or none.")]
+FitOption = Annotated[
+    str,
+    typer.Option(
+        "--fit",
+        help="Publish the measurements as whole numbers, as real ones (both with the exact totals), or as they are.",
+        metavar="integer|real|none",
+    ),
+]
 PlanOption = Annotated[Path | None, typer.Option("--plan", help="A TOML plan, instead of --table and --invariant.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be released and with what noise; draw and write nothing.")
@@ -87,6 +95,7 @@ def release(
             grid,
         ),
     )
+    o.all_used(wanted, levels, bins, null_level)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
     if out is not None and out.exists() and not force and not dry_run:

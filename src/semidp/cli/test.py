@@ -85,6 +85,7 @@ def odds_ratio(
         budget=budget,
         report_delta=report_delta,
     )
+    o.all_used(plan, levels, bins, null_level)
     with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
         found = survey(plan, source)
     result = odds_ratio_test(
