@@ -16,6 +16,9 @@ from semidp.tradeoff.smooth import ZCDP, Gaussian
 
 Kind = Literal["zcdp", "gdp", "pure", "approximate"]
 
+MOST = 10**15
+"""The largest rho, mu or epsilon: beyond it nothing is private, and floating point runs out first."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -43,7 +46,7 @@ class Budget:
         Traceback (most recent call last):
         semidp.errors.InputError: rho must be above 0, not 0
         """
-        return cls("zcdp", rho=positive(rho, "rho"))
+        return cls("zcdp", rho=_amount(rho, "rho"))
 
     @classmethod
     def gdp(cls, mu: Number) -> "Budget":
@@ -52,7 +55,7 @@ class Budget:
         >>> Budget.gdp(1).mu
         Fraction(1, 1)
         """
-        return cls("gdp", mu=positive(mu, "mu"))
+        return cls("gdp", mu=_amount(mu, "mu"))
 
     @classmethod
     def pure(cls, epsilon: Number) -> "Budget":
@@ -61,7 +64,7 @@ class Budget:
         >>> Budget.pure("1/3").epsilon
         Fraction(1, 3)
         """
-        return cls("pure", epsilon=positive(epsilon, "epsilon"), delta=Fraction(0))
+        return cls("pure", epsilon=_amount(epsilon, "epsilon"), delta=Fraction(0))
 
     @classmethod
     def approximate(cls, epsilon: Number, delta: Number) -> "Budget":
@@ -74,7 +77,7 @@ class Budget:
         small = positive(delta, "delta")
         if small >= 1:
             raise InputError(f"delta must be below 1, not {delta}")
-        return cls("approximate", epsilon=positive(epsilon, "epsilon"), delta=small)
+        return cls("approximate", epsilon=_amount(epsilon, "epsilon"), delta=small)
 
     def tradeoff(self) -> Tradeoff:
         """Return the budget as a tradeoff function.
@@ -125,3 +128,16 @@ class Budget:
         if kind == "approximate":
             return cls.approximate(exact(value["epsilon"]), exact(value["delta"]))
         raise InputError(f"a budget is one of {', '.join(get_args(Kind))}, not {kind!r}")
+
+
+def _amount(value: Number, name: str) -> Fraction:
+    """Read a budget's number.
+
+    >>> _amount("1e300", "epsilon")
+    Traceback (most recent call last):
+    semidp.errors.InputError: epsilon must be at most 1e15, and a budget that protects anybody is far smaller
+    """
+    amount = positive(value, name)
+    if amount > MOST:
+        raise InputError(f"{name} must be at most 1e15, and a budget that protects anybody is far smaller")
+    return amount
