@@ -103,7 +103,7 @@ def odds_ratio(
     if format is Format.json:
         print_json(_document(result, confidence, budget, plan.report_delta, [*warnings, *notes]))
     else:
-        _print(result, interval, budget, notes)
+        _print(result, interval, budget, [*warnings, *notes])  # the only record of it: --quiet must not hide these
     o.warn_all(warnings, quiet)
 
 
