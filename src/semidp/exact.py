@@ -111,6 +111,18 @@ def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
     return low if low * low == x else low + Fraction(1, x.denominator << bits)
 
 
+def number(x: Fraction) -> int | float:
+    """Return a fraction as a number for machines: the one that prints as it does, else the next float above.
+
+    >>> number(Fraction(5)), number(Fraction(1, 10**10)), number(Fraction(1, 3)) >= Fraction(1, 3)
+    (5, 1e-10, True)
+    """
+    if x.denominator == 1:
+        return x.numerator
+    nearest = _nearest(x)
+    return nearest if math.isfinite(nearest) and Fraction(repr(nearest)) == x else up(x)
+
+
 def plain(x: Fraction) -> str:
     """Write a fraction the way a person would: a short decimal where it is one, else a quotient.
 

@@ -90,3 +90,12 @@ def test_a_fixed_table_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_table_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["analyze", OCCUPATIONS]) == 2
     assert "--table" in capsys.readouterr().err
+
+
+def test_mechanisms_go_by_the_names_that_a_release_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, OCCUPATIONS, *BOTH)["mechanisms"]
+    assert {entry["name"] for entry in found} == {"gaussian", "laplace", "l2", "knorm", "lattice"}
+    assert {"scale", "expected_l2", "claim", "law"} <= set(found[0])
+    assert found[0]["budget"] == {"kind": "pure", "epsilon": 1, "delta": 0}
+    given = document(capsys, OCCUPATIONS, *BOTH, "--epsilon", "1", "--delta", "1e-6")["mechanisms"]
+    assert all(entry["budget"] == {"kind": "approximate", "epsilon": 1, "delta": 1e-6} for entry in given)

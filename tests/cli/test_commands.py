@@ -47,8 +47,10 @@ def test_release_for_machines(here: Semidp, tmp_path: Path) -> None:
     assert document["schema_version"] == 1
     assert document["private"] is True
     assert document["a"]["used"] == document["a"]["worst_case"] == 3
-    assert document["tables"][0]["budget"] == {"kind": "approximate", "epsilon": "1", "delta": "1e-6"}
-    assert document["report_delta"] == "1e-6"
+    assert document["budget"] == document["tables"][0]["budget"]
+    assert document["budget"] == {"kind": "approximate", "epsilon": 1, "delta": 1e-6}
+    assert document["report_delta"] == 1e-6
+    assert 0 < document["epsilon"] <= 1
     assert document["report"] == "release/report.html"
     assert document["ledger"] is None
     saved = strict_json((tmp_path / "release" / "release.json").read_text())
@@ -60,8 +62,8 @@ def test_release_for_machines(here: Semidp, tmp_path: Path) -> None:
 def test_delta_beside_rho_is_for_reporting(here: Semidp) -> None:
     words = ("release", OCCUPATIONS.path, *BOTH, "--rho", "1/2", "--delta", "1e-5", "--out", "release")
     document = good(here(*words, "--format", "json")).json
-    assert document["report_delta"] == "1e-5"
-    assert document["tables"][0]["budget"] == {"kind": "zcdp", "rho": "0.5"}
+    assert document["report_delta"] == 1e-5
+    assert document["budget"] == {"kind": "zcdp", "rho": 0.5}
 
 
 def test_show_says_it_again(here: Semidp, tmp_path: Path) -> None:
@@ -87,6 +89,14 @@ def test_demo_is_a_full_release(here: Semidp, tmp_path: Path) -> None:
     assert "$ semidp release occupational_status.csv --table origin,destination" in done.out
     assert "Open build/demo/report.html" in done.out
     good(here("demo", "--out", "build/demo"))
+    assert good(here("demo", "--format", "json", "--quiet")).json["report"] == "build/demo/report.html"
+
+
+@pytest.mark.parametrize("command", ["analyze", "release", "test", "guarantee", "audit", "ledger", "show", "census"])
+def test_every_command_takes_format_and_quiet(here: Semidp, command: str) -> None:
+    text = good(here(command, "--help")).out
+    assert "--format" in text
+    assert "--quiet" in text
 
 
 def sameness(folder: Path) -> dict[str, Any]:
@@ -218,7 +228,7 @@ def test_a_ledger_is_charged_and_refuses(here: Semidp, tmp_path: Path) -> None:
     assert "exceed the ledger's budget" in one_sentence(here(*words, "three"))
     assert not (tmp_path / "three").exists()
     document = good(here("ledger", "ledger.json", "--format", "json")).json
-    assert document["budget"] == {"kind": "zcdp", "rho": "1"}
+    assert document["budget"] == {"kind": "zcdp", "rho": 1}
     assert len(document["charges"]) == 2
     assert document["spent"] == "0.8-zCDP"
     other = ("release", TITANIC.path, "--table", "class,sex", "--invariant", "class", "--invariant", "sex")

@@ -1,6 +1,8 @@
 """`semidp guarantee`: the numbers of the Census example, every way of stating a guarantee, and bad input."""
 
 import json
+import math
+from fractions import Fraction
 
 import pytest
 
@@ -67,3 +69,11 @@ def test_bad_input_is_one_sentence_and_exit_2(capsys: pytest.CaptureFixture[str]
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
     assert "Traceback" not in printed.err
+
+
+def test_numbers_are_numbers_and_claim_no_less_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--mu", "1/3", "--adjacency", "2", "--quiet")
+    assert found["a"] == 2
+    assert isinstance(found["mu"], float)
+    assert Fraction(2, 3) <= found["mu"] <= math.nextafter(2 / 3, 1)
+    assert Fraction(2, 9) <= found["rho"] <= math.nextafter(2 / 9, 1)  # type: ignore[operator]

@@ -74,7 +74,7 @@ def test_a_table_and_statistics_share_the_budget(call, pupils, tmp_path):
     assert code == 0
     document = json.loads(text)
     assert document["guarantee"] == {"kind": "zcdp", "rho": "1"}
-    assert [entry["budget"]["rho"] for entry in (*document["tables"], *document["groups"])] == ["0.5", "0.5"]
+    assert [entry["budget"]["rho"] for entry in (*document["tables"], *document["groups"])] == [0.5, 0.5]
     assert document["groups"][0]["unit"] == 0.5
 
 

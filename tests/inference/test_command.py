@@ -43,7 +43,7 @@ def test_json_holds_the_result_and_can_be_read_back() -> None:
     assert sum(found["margins"]["rows"]["counts"]) == found["margins"]["n"] == 933
     again = OddsRatioResult.from_json(found)
     assert again.p_value == found["p_value"]
-    assert found["budget"] == {"kind": "pure", "epsilon": "1", "delta": "0"}
+    assert found["budget"] == {"kind": "pure", "epsilon": 1, "delta": 0}
     assert found["private"] is True
     assert any("ledger" in warning for warning in found["warnings"])
 

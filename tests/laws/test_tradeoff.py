@@ -228,6 +228,13 @@ def test_order_agrees_with_the_values(f: Tradeoff, g: Tradeoff) -> None:
 
 def test_known_orders() -> None:
     assert gaussian(1).compare(gaussian(2)) is Order.STRONGER
+    assert gaussian(1) > gaussian(2)
+    assert gaussian(1) >= gaussian(1)
+    assert not gaussian(1) > gaussian(1)
+    assert gaussian(2) < gaussian(1)
+    assert gaussian(2) <= gaussian(1)
+    crossing = (gaussian(1) >= approximate(1), gaussian(1) <= approximate(1))
+    assert crossing == (False, False)
     assert gaussian(1).compare(zcdp("1/2")) is Order.STRONGER  # mu-GDP implies mu²/2-zCDP
     assert laplace(1).compare(approximate(1)) is Order.STRONGER
     assert gaussian(1).compare(approximate(1)) is Order.NOT_COMPARABLE

@@ -63,3 +63,18 @@ def test_round_trips(plan: Plan) -> None:
 def test_refusals(text: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         Plan.from_toml(text)
+
+
+def test_the_budgets_of_a_plan_add_up() -> None:
+    def budget(*parts: Budget | None) -> Budget | None:
+        return Plan([TableRequest(["a"], part, name=f"t{i}") for i, part in enumerate(parts)]).budget
+
+    assert budget(Budget.pure("1/3")) == Budget.pure("1/3")
+    assert budget(Budget.pure(1), Budget.pure(2)) == Budget.pure(3)
+    assert budget(Budget.zcdp("1/2"), Budget.zcdp("1/4")) == Budget.zcdp("3/4")
+    assert budget(Budget.gdp(3), Budget.gdp(4)) == Budget.gdp(5)
+    assert budget(Budget.approximate(1, "1e-6"), Budget.approximate(2, "1e-6")) == Budget.approximate(3, "2e-6")
+    assert budget(Budget.approximate(1, "2/3"), Budget.approximate(1, "2/3")) is None
+    assert budget(Budget.zcdp(1), Budget.gdp(1)) is None
+    assert budget(Budget.zcdp(1), None) is None
+    assert budget() is None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from semidp.exact import plain
+from semidp.exact import number
 from semidp.progress import Progress, silent
 
 SCHEMA_VERSION = 1
@@ -34,8 +34,8 @@ def print_json(document: dict[str, Any]) -> None:
 def plain_values(value: Any) -> Any:
     """Turn arrays, fractions and infinities into what JSON can hold.
 
-    >>> plain_values({"rho": Fraction(1, 3), "l2": np.float64(2.0), "bound": math.inf})
-    {'rho': '1/3', 'l2': 2.0, 'bound': None}
+    >>> plain_values({"rho": Fraction(2, 5), "l2": np.float64(2.0), "bound": math.inf})
+    {'rho': 0.4, 'l2': 2.0, 'bound': None}
     """
     if isinstance(value, dict):
         return {str(key): plain_values(item) for key, item in value.items()}
@@ -46,15 +46,10 @@ def plain_values(value: Any) -> Any:
     if isinstance(value, np.generic):
         return plain_values(value.item())
     if isinstance(value, Fraction):
-        return int(value) if value.denominator == 1 else _number_or_text(value)
+        return number(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _number_or_text(value: Fraction) -> float | str:
-    text = plain(value)
-    return text if "/" in text else float(text)
 
 
 def warn(sentence: str) -> None:

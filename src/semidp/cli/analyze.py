@@ -13,7 +13,7 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
-from semidp.mechanisms import available
+from semidp.mechanisms import available, option_name
 from semidp.release import Scope, survey
 from semidp.sensitivity import Norms
 from semidp.tradeoff import Budget
@@ -95,7 +95,13 @@ def analysis(scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget] 
         "naive": _norms(space.side_by_side()["S_Group"]),
         "published_exactly": space.is_zero,
         "mechanisms": [
-            {**mechanism.to_json(), "budget": str(budget)}
+            {
+                **mechanism.to_json(),
+                "name": option_name(mechanism),
+                "law": mechanism.name,
+                "budget": budget.numbers(),
+                "budget_text": str(budget),
+            }
             for budget in budgets
             for mechanism in available(space, budget)
         ],
@@ -147,4 +153,5 @@ def _norm_text(norms: dict[str, Any]) -> str:
 
 def _noise_text(mechanism: dict[str, Any]) -> str:
     loss = f"scale {mechanism['scale']:.4g}, expected loss {mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
-    return f"{mechanism['budget']}: {mechanism['name']}, {loss}"
+    name = mechanism["law"] if mechanism["name"] in mechanism["law"] else f"{mechanism['law']} ({mechanism['name']})"
+    return f"{mechanism['budget_text']}: {name}, {loss}"

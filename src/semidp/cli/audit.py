@@ -16,6 +16,7 @@ from semidp.cli._output import Format, print_json, progress_bar
 from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.files import replace_file
+from semidp.grouped import SumSpace
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.progress import Progress
 from semidp.release import Plan, Release, survey
@@ -153,20 +154,23 @@ def _lines(finding: _Finding) -> list[str]:
     if found is None:
         lines.append(("attack", "none: the published totals fix this table, which is published exactly"))
     else:
-        lines += _attack(found)
+        lines += _attack(found, isinstance(subject.mechanism.space, SumSpace))
     lines += [("fault", fault) for fault in subject.faults]
     lines.append(("verdict", _verdict(finding)))
     return [f"{name:<10} {text}" for name, text in lines]
 
 
-def _attack(found: Audit) -> list[tuple[str, str]]:
+def _attack(found: Audit, sums: bool) -> list[tuple[str, str]]:
     bound, confidence = found.bound, 1 - found.error
     cells = int((found.pair.move != 0).sum())
+    difference = f"{found.pair.records} records ({cells} cells)"
+    if sums:  # the pair is one of sums, counted in steps of the outcome's grid
+        difference = f"{found.pair.records} steps of the grid ({cells} sum{'s' if cells > 1 else ''})"
     return [
         (
             "attack",
-            f"{found.samples:,} outputs for each of two tables with the published totals that differ in "
-            f"{found.pair.records} records ({cells} cells)",
+            f"{found.samples:,} outputs for each of two {'datasets' if sums else 'tables'} with the published totals "
+            f"that differ in {difference}",
         ),
         ("claim", f"{bound.unit} is at most {bound.claimed:.6g}"),
         ("measured", f"{bound.unit} is at least {bound.measured:.4g}, with confidence {100 * confidence:.6g}%"),

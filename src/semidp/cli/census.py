@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semidp.cli._options import Force, FormatOption
+from semidp.cli._options import Force, FormatOption, Quiet
 from semidp.cli._output import Format, print_json
 from semidp.files import new_folder
 from semidp.plots import png
@@ -17,7 +17,12 @@ Picture = Annotated[
 ]
 
 
-def census(out: Picture = None, force: Force = False, format: FormatOption = Format.text) -> None:
+def census(
+    out: Picture = None,
+    force: Force = False,
+    format: FormatOption = Format.text,
+    quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
+) -> None:
     """Say what the 2020 Census redistricting data guarantee, as announced and with exact state populations."""
     from semidp.studies import census as study
 

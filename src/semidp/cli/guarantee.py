@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from semidp.accounting import zcdp_epsilon_paper
-from semidp.cli._options import FormatOption
+from semidp.cli._options import FormatOption, Quiet
 from semidp.cli._output import Format, print_json
 from semidp.errors import InputError
 from semidp.exact import exact, plain
@@ -22,7 +22,8 @@ DeltaStated = Annotated[
     str | None, typer.Option("--delta-in", help="The stated delta beside --epsilon (0 if pure).", metavar="NUMBER")
 ]
 Together = Annotated[
-    str, typer.Option("--a", help="How many records move together under the exact statistics.", metavar="N")
+    str,
+    typer.Option("--a", "--adjacency", help="How many records move together under the exact statistics.", metavar="N"),
 ]
 Target = Annotated[str, typer.Option("--delta", help="The delta at which epsilon is reported.", metavar="NUMBER")]
 InvariantText = Annotated[
@@ -39,6 +40,7 @@ def guarantee(
     delta: Target = "1e-10",
     invariant_text: InvariantText = "totals published exactly",
     format: FormatOption = Format.text,
+    quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
     """Say what a release with exact statistics really guarantees: --rho 2.56 --a 2 --delta 1e-10."""
     stated = _stated(rho, mu, epsilon, delta_in)

@@ -8,7 +8,10 @@ import typer
 from semidp.accounting import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json
+from semidp.exact import plain, rounded_up
+from semidp.release import Plan
 from semidp.report import name_of
+from semidp.tradeoff import Budget, Tradeoff
 
 LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="FILE")]
 
@@ -20,6 +23,7 @@ def ledger(
     mu: o.Mu = None,
     delta: o.Delta = None,
     format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
     """Show what a ledger has spent; with a budget, open a new one."""
     if any((epsilon, rho, mu, delta)):
@@ -41,10 +45,21 @@ def ledger(
 def _document(book: Ledger) -> dict[str, Any]:
     account, total, other = book.account(), book.total(), book.composition_first()
     return {
-        "budget": account.budget.to_json(),
+        "budget": account.budget.numbers(),
         "invariant": account.dataspace.summary() if account.dataspace else None,
         "a": account.adjacency.a if account.adjacency else None,
         "charges": [charge.to_json() for charge in account.charges],
-        "spent": (name_of(total.tradeoff) or str(total.tradeoff)) if total else None,
-        "composition_first": (name_of(other.tradeoff) or str(other.tradeoff)) if other else None,
+        "spent": _named(total.tradeoff, account.budget) if total else None,
+        "composition_first": _named(other.tradeoff, account.budget) if other else None,
     }
+
+
+def _named(curve: Tradeoff, budget: Budget) -> str:
+    """Name a curve, or restate it at the delta of the budget.
+
+    >>> from semidp.tradeoff import approximate
+    >>> _named(approximate(1, "1e-6"), Budget.approximate(2, "1e-6"))
+    '(1, 1e-6)-DP'
+    """
+    delta = budget.delta or Plan().report_delta
+    return name_of(curve) or f"({rounded_up(curve.epsilon(delta))}, {plain(delta)})-DP"

@@ -130,6 +130,8 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="The folder to write; an earlier demo is replaced.")] = Path(
         "build/demo"
     ),
+    format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
 ) -> None:
     """Release a real table of 3,498 British fathers and sons by occupation, with both margins exact."""
     data = str(files("semidp") / "data" / "occupational_status.csv")
@@ -137,7 +139,9 @@ def demo(
         *("--table", "origin,destination", "--invariant", "origin", "--invariant", "destination"),
         *("--count", "count", "--mu", "1", "--out", str(out), "--force"),
     ]
-    typer.echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
+    people = format is Format.text
+    if people:
+        typer.echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
     release(
         data,
         table="origin,destination",
@@ -146,8 +150,11 @@ def demo(
         mu="1",
         out=out,
         force=True,
+        format=format,
+        quiet=quiet,
     )
-    typer.echo(f"\nOpen {out / 'report.html'} in a browser; the table is in {out / 'table.csv'}.")
+    if people:
+        typer.echo(f"\nOpen {out / 'report.html'} in a browser; the table is in {out / 'table.csv'}.")
 
 
 def write(done: Release, folder: Path) -> None:
@@ -224,7 +231,7 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         tables = [
-            {"name": request.name, "budget": request.budget and request.budget.to_json(), "noise": mechanism.to_json()}
+            {"name": request.name, "budget": request.budget and request.budget.numbers(), "noise": mechanism.to_json()}
             for request, mechanism in zip(plan.tables, chosen, strict=True)
         ]
         print_json(
@@ -234,12 +241,14 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
                 "plan": plan.to_json(),
                 "a": scope.adjacency_json(),
                 "guarantee": guarantee.tradeoff.to_json(),
+                "epsilon": guarantee.tradeoff.epsilon(plan.report_delta),
                 "report_delta": plan.report_delta,
+                "budget": plan.budget and plan.budget.numbers(),
                 "tables": tables,
                 "groups": [
                     {
                         "name": request.name,
-                        "budget": request.budget and request.budget.to_json(),
+                        "budget": request.budget and request.budget.numbers(),
                         "noise": mechanism.to_json(),
                         "unit": float(request.outcome.width),
                     }

@@ -112,7 +112,7 @@ def _document(
 ) -> dict[str, Any]:
     return {
         **result.to_json(level),
-        "budget": budget.to_json(),
+        "budget": budget.numbers(),
         "report_delta": report_delta,
         "epsilon": result.guarantee.tradeoff.epsilon(report_delta),
         "most_powerful": result.most_powerful,

@@ -24,6 +24,8 @@ from semidp.tables import Feature
 from semidp.tradeoff import Budget, compose
 
 Floats = NDArray[np.float64]
+By = Sequence[Margin | str] | Margin | str
+"""The groups: a feature or a margin, or several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +40,15 @@ class Estimates:
         The exact number of records of each group.
     values, standard_errors
         The estimates and their errors.
+    guarantee
+        What everything measured for them guarantees.
     """
 
     groups: tuple[tuple[str, ...], ...]
     counts: NDArray[np.int64] = field(repr=False)
     values: Floats = field(repr=False)
     standard_errors: Floats = field(repr=False)
+    guarantee: Guarantee | None = field(default=None, repr=False)
 
     def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float]]:
         """Yield each group with its count, estimate and standard error."""
@@ -146,7 +151,7 @@ class GroupSums:
         counts = self.space.counts[number].ravel()
         values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(number)
         errors = np.sqrt(self._variances(number) + counts * (sampling_sd or 0.0) ** 2)
-        return Estimates(self._groups(number), counts, values, errors)
+        return Estimates(self._groups(number), counts, values, errors, self.guarantee)
 
     def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
         """Return the means of one block: noisy sums over exact counts, NaN for a group without records."""
@@ -154,7 +159,8 @@ class GroupSums:
         with np.errstate(divide="ignore", invalid="ignore"):
             values, errors = total.values / total.counts, total.standard_errors / total.counts
         empty = total.counts == 0
-        return Estimates(total.groups, total.counts, np.where(empty, np.nan, values), np.where(empty, np.nan, errors))
+        values, errors = np.where(empty, np.nan, values), np.where(empty, np.nan, errors)
+        return Estimates(total.groups, total.counts, values, errors, total.guarantee)
 
     def within_sd(self, block: Margin | None = None) -> float:
         """Return the pooled standard deviation within groups, from the measured sum of squares.
@@ -239,7 +245,7 @@ class GroupSums:
 def sums(
     data: Any,
     outcome: Outcome,
-    by: Sequence[Margin | str],
+    by: By,
     budget: Budget,
     *,
     invariants: Sequence[Margin] = (),
@@ -271,7 +277,7 @@ def sums(
     randomness
         Where random words come from; the operating system unless given.
     """
-    blocks = tuple(block if isinstance(block, Margin) else Margin(block) for block in by)
+    blocks = _blocks(by)
     with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
         space = sum_space(groups.dataspace, groups.adjacency, outcome, blocks)
         mechanism = outcome_mechanism(space, budget)
@@ -286,7 +292,7 @@ def sums(
         )
 
 
-def means(data: Any, outcome: Outcome, by: Sequence[Margin | str], budget: Budget, **options: Any) -> Estimates:
+def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -> Estimates:
     """Release means of an outcome by groups; the parameters are those of `sums`.
 
     >>> from semidp.noise import SeededRandomness
@@ -294,11 +300,14 @@ def means(data: Any, outcome: Outcome, by: Sequence[Margin | str], budget: Budge
     >>> stay = means(records, Outcome("days", 0, 10, steps=10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
     >>> stay.groups, stay.values.round(1).tolist(), stay.standard_errors.round(2).tolist()
     ((('a',), ('b',)), [2.0, 8.0], [0.04, 0.04])
+    >>> stay.guarantee.adjacency.a
+    2
     """
-    return sums(data, outcome, by, budget, **options).means(*_only(by))
+    block = _one(by)
+    return sums(data, outcome, block, budget, **options).means(block)
 
 
-def proportions(data: Any, column: str, by: Sequence[Margin | str], budget: Budget, **options: Any) -> Estimates:
+def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) -> Estimates:
     """Release the proportion of records with a 1 in a column of zeros and ones, by groups.
 
     >>> from semidp.noise import SeededRandomness
@@ -309,10 +318,20 @@ def proportions(data: Any, column: str, by: Sequence[Margin | str], budget: Budg
     return means(data, Outcome(column, 0, 1, steps=1), by, budget, **options)  # type: ignore[arg-type]
 
 
-def _only(by: Sequence[Margin | str]) -> tuple[Margin, ...]:
-    if len(by) != 1:
+def _blocks(by: By) -> tuple[Margin, ...]:
+    """Return the sets of groups that `by` names.
+
+    >>> _blocks("ward"), _blocks(["ward", Margin("sex", "age")])
+    ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
+    """
+    several = (by,) if isinstance(by, (Margin, str)) else by
+    return tuple(block if isinstance(block, Margin) else Margin(block) for block in several)
+
+
+def _one(by: By) -> Margin:
+    if len(_blocks(by)) != 1:
         raise InputError("means of several blocks are read from sums(): call its means() with the block")
-    return ()
+    return _blocks(by)[0]
 
 
 def _finite(value: float) -> float | None:

@@ -5,7 +5,7 @@ geometry in `knorm`.
 """
 
 from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise
-from semidp.mechanisms.choose import NAMES, available, calibrated, choose
+from semidp.mechanisms.choose import NAMES, available, calibrated, choose, option_name
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -40,4 +40,5 @@ __all__ = [
     "calibrated",
     "choose",
     "naive_loss",
+    "option_name",
 ]

@@ -33,12 +33,12 @@ CLAIMS: dict[Claim, str] = {
 }
 
 KINDS = {
-    "zcdp": "discrete gaussian or lattice gaussian",
-    "gdp": "rounded gaussian",
-    "pure": "laplace, k-norm or l2",
-    "approximate": "rounded gaussian, discrete gaussian, lattice gaussian, laplace, k-norm or l2",
+    "zcdp": "gaussian or lattice",
+    "gdp": "gaussian",
+    "pure": "laplace, knorm or l2",
+    "approximate": "gaussian, lattice, laplace, knorm or l2",
 }
-"""The mechanisms that can satisfy each kind of budget, for messages."""
+"""The mechanisms that can satisfy each kind of budget, as a plan and the command line call them; for messages."""
 
 _LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may not fit in 63 bits
 _LARGEST_VALUE = 2**62

@@ -53,6 +53,16 @@ NAMES: dict[str, tuple[type[Mechanism], ...]] = {
 """What a plan and the command line call them."""
 
 
+def option_name(mechanism: Mechanism) -> str:
+    """Return what a plan and the command line call a mechanism.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> option_name(choose(two_way()[0], Budget.gdp(1)))
+    'gaussian'
+    """
+    return next((name for name, kinds in NAMES.items() if type(mechanism) in kinds), mechanism.name)
+
+
 def available(space: SensitivitySpace, budget: Budget) -> tuple[Mechanism, ...]:
     """Return every mechanism for releases that satisfies a budget on a space, the least expected loss first.
 

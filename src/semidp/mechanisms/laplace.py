@@ -36,8 +36,7 @@ class LaplaceMechanism(CellByCell):
     (Fraction(8, 1), 0.5)
     >>> LaplaceMechanism.calibrate(space, Budget.zcdp("0.5"))
     Traceback (most recent call last):
-    semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use discrete gaussian or
-    lattice gaussian
+    semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use gaussian or lattice
     """
 
     b: Fraction

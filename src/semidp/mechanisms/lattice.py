@@ -93,6 +93,6 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         if form is None:
             raise Refused(
                 "lattice gaussian serves tables under one margin, or under two disjoint ones that cover every feature, "
-                "without structural zeros: use discrete gaussian"
+                "without structural zeros: use gaussian"
             )
         return form

@@ -13,7 +13,7 @@ from typing import Any
 
 from semidp.engines import Outcome
 from semidp.errors import InputError, SchemaError
-from semidp.exact import exact, plain, sqrt_down
+from semidp.exact import exact, plain, sqrt_down, sqrt_up
 from semidp.files import toml_text
 from semidp.invariants import Margin
 from semidp.mechanisms import NAMES
@@ -254,6 +254,11 @@ class Plan:
         used += [name for margin in self.invariants for name in margin.names]
         return tuple(dict.fromkeys(used))
 
+    @property
+    def budget(self) -> Budget | None:
+        """What everything may spend together, budgets simply added; None where they are of different kinds."""
+        return _together([request.budget for request in self.requests])
+
     def with_budget(self, budget: Budget) -> "Plan":
         """Return the plan with this budget for every table and group that has none of its own."""
         tables = tuple(replace(table, budget=table.budget or budget) for table in self.tables)
@@ -361,6 +366,24 @@ def shared(budget: Budget, parts: int) -> Budget:
     if not budget.delta:
         return Budget.pure(budget.epsilon / parts)
     return Budget.approximate(budget.epsilon / parts, budget.delta / parts)
+
+
+def _together(parts: Sequence[Budget | None]) -> Budget | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or len({part.kind for part in known}) != 1:
+        return None
+    if len(known) == 1:
+        return known[0]
+    first = known[0]
+    if first.rho is not None:
+        return Budget.zcdp(sum((part.rho or Fraction(0) for part in known), Fraction(0)))
+    if first.mu is not None:
+        return Budget.gdp(sqrt_up(sum(((part.mu or Fraction(0)) ** 2 for part in known), Fraction(0))))
+    epsilon = sum((part.epsilon or Fraction(0) for part in known), Fraction(0))
+    delta = sum((part.delta or Fraction(0) for part in known), Fraction(0))
+    if delta >= 1:
+        return None
+    return Budget.approximate(epsilon, delta) if delta else Budget.pure(epsilon)
 
 
 def file_names(table: str) -> tuple[str, str]:

@@ -24,8 +24,8 @@ from semidp.release.values import Fitted, Published, Release, versions
 def run(
     plan: Plan,
     data: Any,
-    *,
     randomness: Randomness | None = None,
+    *,
     ledger: Ledger | None = None,
     progress: Progress = silent,
 ) -> Release:

@@ -8,6 +8,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.exact import plain
+from semidp.exact import number
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Dataspace
 from semidp.release.groups import PublishedGroups
@@ -146,7 +147,11 @@ class Release:
         return release
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the cells, which are in the CSV files, as plain values."""
+        """Return everything but the cells, which are in the CSV files, as plain values.
+
+        ``epsilon`` restates the guarantee at ``report_delta``; the plan holds every number exactly, as text.
+        """
+        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
         return {
             "schema_version": SCHEMA_VERSION,
             "created": self.created,
@@ -155,13 +160,15 @@ class Release:
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
             "guarantee": self.guarantee.tradeoff.to_json(),
-            "report_delta": plain(self.plan.report_delta),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "report_delta": number(self.plan.report_delta),
+            "budget": self.plan.budget and self.plan.budget.numbers(),
             "tables": [
-                {**_table_json(table), "budget": request.budget and request.budget.to_json()}
+                {**_table_json(table), "budget": request.budget and request.budget.numbers()}
                 for table, request in zip(self.tables, self.plan.tables, strict=True)
             ],
             "groups": [
-                {**group.to_json(), "budget": group.request.budget and group.request.budget.to_json()}
+                {**group.to_json(), "budget": group.request.budget and group.request.budget.numbers()}
                 for group in self.groups
             ],
             "disclosures": list(self.scope.disclosures),

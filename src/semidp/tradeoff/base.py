@@ -114,6 +114,22 @@ class Tradeoff(ABC):
         """
         return self
 
+    def __ge__(self, other: "Tradeoff") -> bool:
+        """Whether this curve is nowhere lower than `other`: at least as private."""
+        return self.compare(other) in (Order.EQUAL, Order.STRONGER)
+
+    def __gt__(self, other: "Tradeoff") -> bool:
+        """Whether this curve is nowhere lower than `other` and somewhere higher: more private."""
+        return self.compare(other) is Order.STRONGER
+
+    def __le__(self, other: "Tradeoff") -> bool:
+        """Whether `other` is at least as private. Of two curves that cross, neither is."""
+        return other >= self
+
+    def __lt__(self, other: "Tradeoff") -> bool:
+        """Whether `other` is more private."""
+        return other > self
+
     def compare(self, other: "Tradeoff") -> Order:
         """Return how this curve stands to `other`, pointwise.
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from semidp.errors import InputError
-from semidp.exact import Number, exact, plain, positive
+from semidp.exact import Number, exact, number, plain, positive
 from semidp.tradeoff.base import Tradeoff
 from semidp.tradeoff.polygons import Approximate
 from semidp.tradeoff.smooth import ZCDP, Gaussian
@@ -108,8 +108,19 @@ class Budget:
         >>> Budget.zcdp(0.5).to_json()
         {'kind': 'zcdp', 'rho': '0.5'}
         """
-        numbers = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
-        return {"kind": self.kind, **{name: plain(x) for name, x in numbers.items() if x is not None}}
+        return {"kind": self.kind, **{name: plain(x) for name, x in self._numbers().items()}}
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the budget for readers of a result: numbers, rounded up where no float prints as they do.
+
+        >>> Budget.approximate(1, "1e-9").numbers()
+        {'kind': 'approximate', 'epsilon': 1, 'delta': 1e-09}
+        """
+        return {"kind": self.kind, **{name: number(x) for name, x in self._numbers().items()}}
+
+    def _numbers(self) -> dict[str, Fraction]:
+        found = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
+        return {name: x for name, x in found.items() if x is not None}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Budget":
