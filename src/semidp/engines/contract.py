@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from semidp.errors import InputError, SchemaError, SemidpError
 from semidp.exact import exact, plain
+from semidp.tables import no_column
 
 LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
 
@@ -105,7 +106,7 @@ class Records(Protocol):
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:
     """Refuse a column that is not there, or that must hold numbers (for what is said) and cannot."""
     if name not in columns:
-        raise SchemaError(f"there is no column {name!r}; the columns are {', '.join(columns)}")
+        raise no_column(name, columns)
     if number_for is not None and not columns[name]:
         raise SchemaError(f"column {name!r} does not hold numbers, which {number_for}: convert it, in a view say")
 

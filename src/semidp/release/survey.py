@@ -17,7 +17,7 @@ from semidp.grouped import read_sums, sum_space
 from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
 from semidp.release.plan import Plan, Reading
 from semidp.sensitivity import SensitivitySpace, sensitivity_space
-from semidp.tables import Feature, Schema, Table
+from semidp.tables import Feature, Schema, Table, no_column
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -116,7 +116,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     missing = [name for name in plan.names if name not in declared]
     for name in plan.names:
         if name not in source.columns():
-            raise SchemaError(f"there is no column {name!r}; the columns are {', '.join(source.columns())}")
+            raise no_column(name, source.columns())
     hidden = [name for name in missing if name not in public]
     if hidden and not plan.levels_from_data:
         raise SchemaError(

@@ -1,0 +1,19 @@
+"""Schemas and tables of counts: what may occur, and how often it does.
+
+A `Schema` declares features, their levels and the combinations that cannot occur; a `Table` is a dense array of
+integer counts on a schema. Files and databases live in `engines`; which margins are public lives in `invariants`.
+"""
+
+from semidp.tables.counts import MAX_CELLS, Table, no_column
+from semidp.tables.features import Feature, level_text
+from semidp.tables.schema import Schema, StructuralZero
+
+__all__ = [
+    "MAX_CELLS",
+    "Feature",
+    "Schema",
+    "StructuralZero",
+    "Table",
+    "level_text",
+    "no_column",
+]

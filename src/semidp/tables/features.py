@@ -1,0 +1,189 @@
+"""Features: what a column may hold, and the level that each of its values is.
+
+A `Feature` has levels, or the edges of bins. How features form a table is in `schema`.
+"""
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import DataError, SchemaError
+from semidp.exact import exact, plain
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One categorical feature: its name and the levels it may take, in order.
+
+    Parameters
+    ----------
+    name
+        What the data call it.
+    levels
+        The values it may take, as text. Left out where `bins` are given.
+    bins
+        Increasing edges of a numeric feature. ``(0, 18, 65)`` means 0 to below 18, 18 to below 65, 65 and over;
+        ``-inf`` as the first edge leaves the lowest bin open.
+    null_level
+        The level that stands for a missing value; added to the levels if it is not one of them. Without it a
+        missing value is an error.
+
+    Examples
+    --------
+    >>> Feature("sex", ["f", "m"]).levels
+    ('f', 'm')
+    >>> Feature("age", bins=[0, 18, 65]).levels
+    ('0 to <18', '18 to <65', '65 and over')
+    """
+
+    name: str
+    levels: tuple[str, ...] = ()
+    bins: tuple[Fraction | float, ...] | None = None
+    null_level: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise SchemaError("a feature needs a name")
+        levels = tuple(level_text(level) for level in self.levels)
+        if self.bins is not None:
+            edges = _edges(self.name, self.bins)
+            object.__setattr__(self, "bins", edges)
+            labels = _bin_labels(edges)
+            known = (labels, (*labels, self.null_level)) if self.null_level is not None else (labels,)
+            if levels and levels not in known:
+                raise SchemaError(f"feature {self.name!r} has both levels and bins: give one of them")
+            levels = labels
+        if self.null_level is not None and self.null_level not in levels:
+            levels = (*levels, self.null_level)
+        if not levels:
+            raise SchemaError(f"feature {self.name!r} has no levels: list them, or give bins")
+        if len(set(levels)) < len(levels):
+            raise SchemaError(f"feature {self.name!r} lists a level twice")
+        object.__setattr__(self, "levels", levels)
+
+    def codes(self, values: ArrayLike) -> NDArray[np.intp]:
+        """Return the position of each value among the levels; refuse missing and unknown values.
+
+        >>> Feature("sex", ["f", "m"]).codes(["m", "f", "m"])
+        array([1, 0, 1])
+        >>> Feature("age", bins=[0, 18, 65], null_level="unknown").codes([3, 70, None])
+        array([0, 2, 3])
+        """
+        column = np.asarray(values)
+        missing = missing_values(column)
+        codes = np.full(column.shape, -1, dtype=np.intp)
+        present = column[~missing]
+        codes[~missing] = self._binned(present) if self.bins is not None else self._matched(present)
+        if missing.any():
+            if self.null_level is None:
+                raise DataError(
+                    f"feature {self.name!r} has missing values: declare a null level for it, or remove those records"
+                )
+            codes[missing] = self.levels.index(self.null_level)
+        if (codes < 0).any():
+            legal = "below its first bin" if self.bins is not None else "not among its declared levels"
+            raise DataError(f"feature {self.name!r} has values {legal}: extend the schema, or correct the data")
+        return codes
+
+    def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        assert self.bins is not None
+        numbers = None
+        with contextlib.suppress(TypeError, ValueError):  # not raised from here: what is suppressed quotes a value
+            numbers = values.astype(float)
+        if numbers is None:
+            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers")
+        edges = np.array([float(edge) for edge in self.bins])
+        return np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(_bin_labels(self.bins)) - 1)
+
+    def _matched(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        if values.dtype == object:
+            values = np.array([level_text(value) for value in values], dtype=str)
+        distinct, inverse = np.unique(values, return_inverse=True)
+        position = {level: code for code, level in enumerate(self.levels)}
+        codes = np.array([position.get(level_text(value), -1) for value in distinct], dtype=np.intp)
+        return codes[inverse] if len(distinct) else np.zeros(0, dtype=np.intp)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the feature as plain values; `from_json` reads them back.
+
+        >>> Feature("sex", ["f", "m"]).to_json()
+        {'name': 'sex', 'levels': ['f', 'm']}
+        """
+        entry: dict[str, Any] = {"name": self.name}
+        if self.bins is not None:
+            entry["bins"] = [plain(edge) if isinstance(edge, Fraction) else str(edge) for edge in self.bins]
+        else:
+            entry["levels"] = list(self.levels)
+        if self.null_level is not None:
+            entry["null_level"] = self.null_level
+        return entry
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Feature":
+        """Read what `to_json` wrote, or one ``[[feature]]`` of a schema file.
+
+        >>> Feature.from_json({"name": "age", "bins": ["0", "18"]}).levels
+        ('0 to <18', '18 and over')
+        """
+        unknown = set(entry) - {"name", "levels", "bins", "null_level"}
+        if unknown:
+            raise SchemaError(f"a feature has name, levels, bins and null_level, not {', '.join(sorted(unknown))}")
+        levels = entry.get("levels", ())
+        if isinstance(levels, str):
+            raise SchemaError(f"the levels of feature {entry['name']!r} must be a list")
+        return cls(entry["name"], tuple(levels), entry.get("bins"), entry.get("null_level"))
+
+
+def level_text(value: object) -> str:
+    """Write a data value as the text of a level: whole numbers without a point, truth values in lower case.
+
+    Every engine follows this rule, so that one schema reads the same data alike everywhere.
+
+    >>> level_text(1.0), level_text(True), level_text("north")
+    ('1', 'true', 'north')
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def missing_values(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each value of a column is missing: None, not a number, or the null of a data frame.
+
+    >>> missing_values(np.array([1.0, np.nan])), missing_values(np.array(["f", None], dtype=object))
+    (array([False,  True]), array([False,  True]))
+    """
+    if column.dtype.kind == "f":
+        return np.asarray(np.isnan(column))
+    if column.dtype.kind == "O":
+        return np.array([value is None or value != value or str(value) == "<NA>" for value in column], dtype=bool)
+    return np.zeros(column.shape, dtype=bool)
+
+
+def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
+    edges: list[Fraction | float] = []
+    for position, edge in enumerate(bins):
+        if position == 0 and str(edge).strip() == "-inf":
+            edges.append(-math.inf)
+        else:
+            edges.append(exact(edge, f"a bin edge of {name!r}"))
+    if not edges or any(low >= high for low, high in itertools.pairwise(edges)):
+        raise SchemaError(f"the bins of {name!r} must be increasing numbers such as 0, 18, 65")
+    return tuple(edges)
+
+
+def _bin_labels(edges: tuple[Fraction | float, ...]) -> tuple[str, ...]:
+    text = [plain(edge) if isinstance(edge, Fraction) else str(edge) for edge in edges]
+    labels = [f"{low} to <{high}" for low, high in itertools.pairwise(text)] + [f"{text[-1]} and over"]
+    if edges[0] == -math.inf:
+        labels[0] = f"below {text[1]}" if len(text) > 1 else "any"
+    return tuple(labels)

@@ -1,0 +1,189 @@
+"""Schemas: the features of a table, and the combinations of their levels that cannot occur.
+
+A schema declares; it holds no count. Counts are in `counts`, which margins of them are public in `invariants`.
+"""
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import SchemaError
+from semidp.files import toml_text
+from semidp.tables.features import Feature, level_text
+
+
+@dataclass(frozen=True)
+class StructuralZero:
+    """A combination of levels that cannot occur, such as a married child.
+
+    Each pair names a feature and one or several of its levels; a cell that matches every pair is impossible.
+    Structural zeros are declared, never inferred from empty cells.
+
+    >>> StructuralZero.of({"age": "child", "status": ["married", "widowed"]}).levels
+    (('age', ('child',)), ('status', ('married', 'widowed')))
+    """
+
+    levels: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, pattern: Mapping[str, str | Sequence[str]]) -> "StructuralZero":
+        """Build one from a mapping of feature to level or levels."""
+        if not pattern:
+            raise SchemaError("a structural zero must name at least one feature and level")
+        return cls(
+            tuple(
+                (name, (levels,) if isinstance(levels, str) else tuple(level_text(level) for level in levels))
+                for name, levels in sorted(pattern.items())
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The features of a table and the combinations that cannot occur.
+
+    Examples
+    --------
+    >>> schema = Schema([Feature("sex", ["f", "m"]), Feature("region", ["n", "s", "w"])])
+    >>> schema.names, schema.shape, schema.size
+    (('sex', 'region'), (2, 3), 6)
+    >>> schema.axis("town")
+    Traceback (most recent call last):
+    semidp.errors.SchemaError: there is no feature 'town'; the features are sex, region
+    """
+
+    features: tuple[Feature, ...]
+    structural_zeros: tuple[StructuralZero, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", tuple(self.features))
+        object.__setattr__(self, "structural_zeros", tuple(dict.fromkeys(self.structural_zeros)))
+        if not self.features:
+            raise SchemaError("a schema needs at least one feature")
+        if len(set(self.names)) < len(self.names):
+            raise SchemaError(f"a feature is listed twice among {', '.join(self.names)}")
+        for zero in self.structural_zeros:
+            for name, levels in zero.levels:
+                for level in levels:
+                    self.feature(name)
+                    if level not in self.feature(name).levels:
+                        there = ", ".join(self.feature(name).levels[:12])
+                        raise SchemaError(
+                            f"a structural zero names the level {level!r}, which feature {name!r} does not have; it "
+                            f"has {there}{', …' if len(self.feature(name).levels) > 12 else ''}"
+                        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The features' names, in order."""
+        return tuple(feature.name for feature in self.features)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The number of levels of each feature."""
+        return tuple(len(feature.levels) for feature in self.features)
+
+    @property
+    def size(self) -> int:
+        """The number of cells, impossible ones included."""
+        return math.prod(self.shape)
+
+    def axis(self, name: str) -> int:
+        """Return the position of a feature; an unknown name lists the ones there are."""
+        if name not in self.names:
+            raise SchemaError(f"there is no feature {name!r}; the features are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def axes(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Return the positions of several features, in the schema's order."""
+        return tuple(sorted({self.axis(name) for name in names}))
+
+    def feature(self, name: str) -> Feature:
+        """Return a feature by its name."""
+        return self.features[self.axis(name)]
+
+    def restrict(self, names: Iterable[str]) -> "Schema":
+        """Return the schema of the margin over `names`, in this schema's order.
+
+        A structural zero survives where all its features do.
+        """
+        kept = [self.features[axis] for axis in self.axes(names)]
+        left = {feature.name for feature in kept}
+        zeros = [zero for zero in self.structural_zeros if {name for name, _ in zero.levels} <= left]
+        return Schema(tuple(kept), tuple(zeros))
+
+    @cached_property
+    def possible(self) -> NDArray[np.bool_] | None:
+        """Which cells can occur, or None where all can."""
+        if not self.structural_zeros:
+            return None
+        mask = np.ones(self.shape, dtype=bool)
+        for zero in self.structural_zeros:
+            where: list[Any] = [slice(None)] * len(self.features)
+            for name, levels in zero.levels:
+                axis = self.axis(name)
+                where[axis] = [self.features[axis].levels.index(level) for level in levels]
+            mask[_box(where, self.shape)] = False
+        mask.setflags(write=False)
+        return mask
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain values; `from_json` reads them back."""
+        return {
+            "feature": [feature.to_json() for feature in self.features],
+            "structural_zero": [{name: list(levels) for name, levels in zero.levels} for zero in self.structural_zeros],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Schema":
+        """Read what `to_json` wrote, or what a TOML file holds.
+
+        >>> schema = Schema([Feature("age", bins=[0, 18], null_level="?")])
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
+        """
+        unknown = set(value) - {"feature", "structural_zero"}
+        if unknown:
+            raise SchemaError(f"a schema has the parts feature and structural_zero, not {', '.join(sorted(unknown))}")
+        try:
+            features = tuple(Feature.from_json(entry) for entry in value.get("feature", ()))
+            zeros = tuple(StructuralZero.of(entry) for entry in value.get("structural_zero", ()))
+        except (AttributeError, TypeError, KeyError):
+            raise SchemaError(
+                'each feature of a schema needs name = "…" and levels = ["…", …] or bins = [0, 18, 65]; '
+                'each structural zero gives feature = "level"'
+            ) from None
+        return cls(features, zeros)
+
+    def to_toml(self) -> str:
+        """Write the schema as TOML.
+
+        >>> print(Schema([Feature("sex", ["f", "m"])]).to_toml())
+        [[feature]]
+        name = "sex"
+        levels = ["f", "m"]
+        <BLANKLINE>
+        """
+        return toml_text({kind: entries for kind, entries in self.to_json().items() if entries})
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Schema":
+        """Read a schema from TOML text.
+
+        >>> Schema.from_toml('[[feature]]\\nname = "age"\\nbins = [0, 18, 65]').shape
+        (3,)
+        """
+        try:
+            return cls.from_json(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise SchemaError(f"the schema is not valid TOML: {error}") from None
+
+
+def _box(where: list[Any], shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
+    return np.ix_(*[np.arange(size)[part] for part, size in zip(where, shape, strict=True)])
