@@ -1,0 +1,79 @@
+"""README.md, executed: its Python, its commands on a small file, its links; and the examples that --help prints."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from semidp.cli import COMMANDS, run
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = [example for _, examples in COMMANDS.values() for example in examples]
+
+
+def _block(language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    assert found, f"README has no block of {language}"
+    return found[1]
+
+
+def _people(folder: Path) -> None:
+    records = [f"{'fm'[i % 2]},{'nsw'[i * i % 3]},{20 + i},{'yn'[i % 5 > 1]}" for i in range(60)]
+    (folder / "people.csv").write_text("\n".join(["sex,region,age,smoker", *records]) + "\n")
+
+
+def _semidp(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command)
+    assert words[0] == "semidp"
+    return subprocess.run(
+        [sys.executable, "-m", "semidp", *words[1:]], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_first_release_keeps_its_promise(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _block("python")], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[4 4]" in done.stdout  # as the comment beside it says
+    assert "differ in at most 3 records" in done.stdout
+
+
+def test_the_commands_run(tmp_path: Path) -> None:
+    _people(tmp_path)
+    for command in _block("sh").splitlines():
+        done = _semidp(command, tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    assert (tmp_path / "release" / "report.html").exists()
+    assert (tmp_path / "means" / "report.html").exists()
+
+
+def test_links_and_pictures_exist() -> None:
+    targets = re.findall(r"\]\(([^)\s#]+)[^)]*\)", README) + re.findall(r'(?:src|href)="([^"]+)"', README)
+    assert len(targets) > 5
+    assert not [target for target in targets if not target.startswith("http") and not (ROOT / target).exists()]
+
+
+def test_every_command_is_in_the_table() -> None:
+    for example in EXAMPLES:
+        assert re.search(rf"semidp {shlex.split(example)[1]}\b", README), example
+
+
+@pytest.mark.parametrize("command", ["test", "release", "reproduce"])
+def test_help_prints_its_examples_whole(command: str, tmp_path: Path) -> None:
+    printed = _semidp(f"semidp {command} --help", tmp_path).stdout.splitlines()
+    for example in EXAMPLES:
+        if example.startswith(f"semidp {command} "):
+            assert f"    {example}" in printed
+
+
+def test_the_examples_of_help_run_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _people(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    by_need = sorted(EXAMPLES, key=lambda example: not example.startswith("semidp release"))  # others read a release
+    for example in by_need:
+        assert run(shlex.split(example)[1:]) == 0, example
