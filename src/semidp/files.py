@@ -48,7 +48,8 @@ def replace_file(path: str | Path, content: bytes | str) -> None:
 def new_folder(path: str | Path, *, force: bool = False, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
     """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does not.
 
-    An existing `path` is refused, or with `force` moved aside first and removed last; never if `inputs` are in it.
+    An existing `path` is refused unless it is an empty folder; with `force` it is moved aside first and removed last,
+    but never if `inputs` are in it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as root:
@@ -58,8 +59,7 @@ def new_folder(path: str | Path, *, force: bool = False, inputs: Iterable[str | 
     ['release', 'table.csv']
     """
     path = Path(path)
-    if path.exists() and not force:
-        raise InputError(f"{path} already exists: choose another --out, or replace it with --force")
+    check_vacant(path, force)
     for needed in inputs:
         if path.exists() and path.resolve() in (Path(needed).resolve(), *Path(needed).resolve().parents):
             raise InputError(f"{path} holds {needed}, which --force would remove: choose another --out")
@@ -80,6 +80,21 @@ def new_folder(path: str | Path, *, force: bool = False, inputs: Iterable[str | 
                 os.rename(scrap, path)
         finally:
             shutil.rmtree(scrap, ignore_errors=True)
+
+
+def check_vacant(path: Path, force: bool) -> None:
+    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed to replace.
+
+    >>> check_vacant(Path("."), force=True)
+    Traceback (most recent call last):
+    semidp.errors.InputError: . is not a name for a new folder: give one such as --out release
+    """
+    if path.name in ("", ".."):
+        raise InputError(f"{path} is not a name for a new folder: give one such as --out release")
+    with _plainly(path):
+        empty = path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+    if path.exists() and not empty and not force:
+        raise InputError(f"{path} already exists: choose another --out, or replace it with --force")
 
 
 def toml_text(document: Mapping[str, Any]) -> str:

@@ -120,6 +120,14 @@ def test_an_output_that_exists_is_kept(here: Semidp, people: Path, tmp_path: Pat
     assert not (tmp_path / "release" / "precious.txt").exists()
 
 
+def test_an_empty_folder_is_filled_and_a_folder_needs_a_name(here: Semidp, people: Path, tmp_path: Path) -> None:
+    (tmp_path / "release").mkdir()
+    assert here("release", people, *BOTH, *SPEND, "--out", "release").code == 0
+    assert (tmp_path / "release" / "table.csv").exists()
+    assert "not a name" in one_sentence(here("release", people, *BOTH, *SPEND, "--out", ".", "--force"))
+    assert (tmp_path / "release" / "table.csv").exists()
+
+
 def test_force_never_removes_what_the_release_is_made_from(here: Semidp, people: Path, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()

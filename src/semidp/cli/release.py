@@ -15,7 +15,7 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json, progress_bar
 from semidp.engines import Source, open_source
 from semidp.errors import InputError
-from semidp.files import new_folder
+from semidp.files import check_vacant, new_folder
 from semidp.mechanisms import NAMES
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import GroupRequest, Plan, Release, Statistic, mechanism_for, read, run, together
@@ -98,8 +98,8 @@ def release(
     o.all_used(wanted, levels, bins, null_level)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
-    if out is not None and out.exists() and not force and not dry_run:
-        raise InputError(f"{out} already exists: choose another --out, or replace it with --force")
+    if out is not None and not dry_run:
+        check_vacant(out, force)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with (
         progress_bar(quiet) as progress,
