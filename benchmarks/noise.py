@@ -1,7 +1,8 @@
-"""Exact noise side by side with OpenDP, on the same machine in the same run; and whether time grows linearly.
+"""Exact noise side by side with OpenDP and PyDP, on the same machine in the same run; and whether time grows linearly.
 
 OpenDP runs in the interpreter named by SEMIDP_PEERS_PYTHON, at its vectorised interface: one discrete Gaussian (or
 Laplace) measurement on a vector of integers. Both sides use the operating system's randomness, and both are exact.
+PyDP adds noise to one integer at a time (it has no call for many), and its noise is a rounded approximation.
 """
 
 import json
@@ -10,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 from semidp.noise import DiscreteGaussian, DiscreteLaplace, LatticeGaussian, SystemRandomness
 
@@ -17,10 +19,9 @@ COUNTS = 1_000_000
 SIDE = 1000
 SIGMAS = (2, 20)
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
-GAUSSIAN_TARGET, LAPLACE_TARGET, LATTICE_TARGET = 100, 100, 5
 LINEAR_TARGET = 2
 
-PEER = """
+OPENDP = """
 import json, sys, time
 import opendp.prelude as dp
 
@@ -39,19 +40,36 @@ print(json.dumps(count / (time.perf_counter() - start)))
 """
 
 
+PYDP = """
+import json, sys, time
+from pydp.algorithms.numerical_mechanisms import GaussianMechanism, LaplaceMechanism
+
+make, scale, count = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+if make == "gaussian":
+    mechanism = GaussianMechanism.create_from_standard_deviation(scale)
+else:
+    mechanism = LaplaceMechanism(1 / scale, 1.0)
+data = [0] * count
+start = time.perf_counter()
+noisy = [mechanism.add_noise(value) for value in data]
+print(json.dumps(count / (time.perf_counter() - start)))
+"""
+PEERS = {"OpenDP": OPENDP, "PyDP": PYDP}
+
+
 class PeerMissing(Exception):
-    """OpenDP cannot be run; the message says what to do."""
+    """A peer cannot be run; the message says what to do."""
 
 
-def opendp_rate(make: str, scale: int, count: int) -> float:
-    """Return OpenDP's draws per second."""
+def peer_rate(peer: str, make: str, scale: int, count: int) -> float:
+    """Return a peer's draws per second."""
     python = os.environ.get("SEMIDP_PEERS_PYTHON")
     if not python:
-        raise PeerMissing("set SEMIDP_PEERS_PYTHON to an interpreter that has opendp")
-    command = [python, "-c", PEER, make, str(scale), str(count)]
+        raise PeerMissing("set SEMIDP_PEERS_PYTHON to an interpreter that has opendp and python-dp")
+    command = [python, "-c", PEERS[peer], make, str(scale), str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PeerMissing(f"OpenDP did not run: {done.stderr.strip().splitlines()[-1]}")
+        raise PeerMissing(f"{peer} did not run: {done.stderr.strip().splitlines()[-1]}")
     return float(json.loads(done.stdout))
 
 
@@ -66,10 +84,10 @@ def seconds(work: Callable[[], object], repeats: int = 5) -> float:
     return sorted(times)[repeats // 2]
 
 
-def against_opendp(name: str, target: float, make: str, scale: int, cells: int, work: Callable[[], object]) -> dict:
+def against(peer: str, name: str, target: float, make: str, scale: int, cells: int, work: Callable[[], object]) -> dict:
     """Compare rates per cell."""
     try:
-        ratio = cells / seconds(work) / opendp_rate(make, scale, COUNTS)
+        ratio = cells / seconds(work) / peer_rate(peer, make, scale, COUNTS)
     except PeerMissing as missing:
         return {"name": f"{name}: not measured, {missing}", "ratio": 0.0, "target": f"≥ {target:g}", "ok": False}
     return {"name": name, "ratio": ratio, "target": f"≥ {target:g}", "ok": ratio >= target}
@@ -92,39 +110,17 @@ def run() -> list[dict]:
     system = SystemRandomness()
     rows = []
     for sigma in SIGMAS:
-        gaussian = DiscreteGaussian(Fraction(sigma) ** 2)
-        rows.append(
-            against_opendp(
-                f"discrete Gaussian on 10^6 counts, sigma {sigma}, vs OpenDP",
-                GAUSSIAN_TARGET,
-                "gaussian",
-                sigma,
-                COUNTS,
-                lambda noise=gaussian: noise.sample(COUNTS, system),
-            )
-        )
-        laplace = DiscreteLaplace(Fraction(sigma))
-        rows.append(
-            against_opendp(
-                f"discrete Laplace on 10^6 counts, scale {sigma}, vs OpenDP",
-                LAPLACE_TARGET,
-                "laplace",
-                sigma,
-                COUNTS,
-                lambda noise=laplace: noise.sample(COUNTS, system),
-            )
-        )
+        gaussian, laplace = DiscreteGaussian(Fraction(sigma) ** 2), DiscreteLaplace(Fraction(sigma))
         lattice = LatticeGaussian(SIDE, SIDE, Fraction(sigma) ** 2)
-        rows.append(
-            against_opendp(
-                f"lattice Gaussian on 1000 x 1000, sigma {sigma}, vs OpenDP per cell",
-                LATTICE_TARGET,
-                "gaussian",
-                sigma,
-                SIDE * SIDE,
-                lambda noise=lattice: noise.sample(system),
-            )
-        )
+        cases = [
+            ("OpenDP", "discrete Gaussian on 10^6 counts", 100, "gaussian", partial(gaussian.sample, COUNTS, system)),
+            ("OpenDP", "discrete Laplace on 10^6 counts", 100, "laplace", partial(laplace.sample, COUNTS, system)),
+            ("OpenDP", "lattice Gaussian on 1000 x 1000, per cell", 5, "gaussian", partial(lattice.sample, system)),
+            ("PyDP", "discrete Gaussian on 10^6 counts", 10, "gaussian", partial(gaussian.sample, COUNTS, system)),
+            ("PyDP", "discrete Laplace on 10^6 counts", 10, "laplace", partial(laplace.sample, COUNTS, system)),
+        ]
+        for peer, name, target, make, work in cases:
+            rows.append(against(peer, f"{name}, scale {sigma}, vs {peer}", target, make, sigma, COUNTS, work))
     noise = DiscreteGaussian(Fraction(4))
     rows.append(linear("discrete Gaussian", lambda size: lambda: noise.sample(size, system)))
     rows.append(linear("lattice Gaussian", lattice_of))
