@@ -319,6 +319,8 @@ def _write(path: Path, account: Account) -> None:
 
 def _read(path: Path) -> Account:
     document = read_document(path, "a ledger")
+    if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        raise InputError(f"the ledger {path} was written by another version of semidp: read it with that version")
     try:
         return Account(
             Budget.from_json(document["budget"]),

@@ -267,6 +267,8 @@ def summary(release: Release, where: str | None = None) -> str:
     for group in release.groups:
         lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
+    claims = [claim(table) for table in release.tables] + [CLAIMS[group.noise.claim] for group in release.groups]
+    lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
     if where:
