@@ -16,8 +16,6 @@ from semidp.accounting import (
     gdp_epsilon,
     gdp_group,
     gdp_to_zcdp,
-    largest_mu,
-    largest_rho,
     pure_to_gdp,
     pure_to_zcdp,
     zcdp_delta,
@@ -26,7 +24,8 @@ from semidp.accounting import (
     zcdp_group,
 )
 from semidp.errors import InputError, Refused
-from semidp.tradeoff import Order, approximate, gaussian, zcdp
+from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.tradeoff import Budget, Order, approximate, gaussian, zcdp
 
 mpmath.mp.dps = 50
 CLOSE = mpmath.mpf("1e-6")
@@ -120,7 +119,8 @@ def test_gdp_to_approximate(mu: Fraction, delta: Fraction) -> None:
 @given(st.fractions(Fraction(1, 10), 10, max_denominator=20), deltas)
 @settings(max_examples=15, deadline=None)
 def test_the_largest_parameters_for_a_target(epsilon: Fraction, delta: Fraction) -> None:
-    for found, profile in ((largest_mu(epsilon, delta), gdp_delta), (largest_rho(epsilon, delta), zcdp_delta)):
+    budget = Budget.approximate(epsilon, delta)
+    for found, profile in ((mu_within(budget), gdp_delta), (rho_within(budget), zcdp_delta)):
         assert profile(found, epsilon) <= delta
         assert profile(found * (1 + Fraction(1, 10**6)), epsilon) > delta
 
@@ -199,7 +199,6 @@ def test_groups() -> None:
         lambda: zcdp_epsilon(-1, "1e-6"),
         lambda: zcdp_epsilon(1, 2),
         lambda: gdp_delta("nan", 1),
-        lambda: largest_mu(1, 1),
         lambda: Renyi((), ()),
         lambda: Renyi((Fraction(1),), (Fraction(1),)),
         lambda: Renyi.zcdp(1, orders=[1]),

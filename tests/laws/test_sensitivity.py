@@ -372,7 +372,6 @@ def test_zero_levels_are_left_out() -> None:
     space = sensitivity_space(space_of(counts, "A", "B"), Adjacency(3))
     assert norms(space) == (4, 4, 1)
     assert space.dimension == 1
-    assert space.two_way() is None
     form = space.matrix()
     assert form is not None
     assert form.columns_published
@@ -407,11 +406,13 @@ def test_an_unpublished_county_follows_its_state() -> None:
 
 def test_layouts() -> None:
     counts = np.full((2, 3, 4), 9)
-    assert sensitivity_space(space_of(counts, "A", "BC"), Adjacency(3)).two_way() == ((0,), (1, 2))
-    assert sensitivity_space(space_of(counts, "AC", "B"), Adjacency(3)).two_way() == ((0, 2), (1,))
-    assert sensitivity_space(space_of(counts, "A", "B", "C"), Adjacency(4)).two_way() is None
+    for margins, shape in ((("A", "BC"), (2, 12)), (("AC", "B"), (8, 3))):
+        two_sided = sensitivity_space(space_of(counts, *margins), Adjacency(3)).matrix()
+        assert two_sided is not None
+        assert two_sided.columns_published
+        assert two_sided.cells.shape == shape
+    assert sensitivity_space(space_of(counts, "A", "B", "C"), Adjacency(4)).matrix() is None
     one_sided = sensitivity_space(space_of(counts, "AC"), Adjacency(2))
-    assert one_sided.two_way() is None
     form = one_sided.matrix()
     assert form is not None
     assert not form.columns_published

@@ -5,12 +5,10 @@ parameters that must be good enough for a target down. Rényi curves are in reny
 """
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
-from semidp.errors import InputError
 from semidp.exact import Number
-from semidp.tradeoff import Approximate, Gaussian, approximate, gaussian, zcdp
+from semidp.tradeoff import Approximate, approximate, gaussian, zcdp
 from semidp.tradeoff.balls import above, ball, least, sharp
 from semidp.tradeoff.base import group_size, nonnegative, proportion, pure_rho, read_up
 
@@ -105,28 +103,6 @@ def pure_to_gdp(epsilon: Number) -> Fraction:
     return Fraction(above(sharp(lambda: 2 * ball(2).sqrt() * (ball(e) / 2).tanh().erfinv()))) if e else Fraction(0)
 
 
-def largest_mu(epsilon: Number, delta: Number) -> Fraction:
-    """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down; 0 where there is none.
-
-    >>> mu = largest_mu(1, "1e-5")
-    >>> round(float(mu), 5), gdp_delta(mu, 1) <= 1e-5
-    (0.26805, True)
-    """
-    target = _below_one(delta)
-    return _largest(lambda mu: Gaussian(mu**2).delta(epsilon) <= target)
-
-
-def largest_rho(epsilon: Number, delta: Number) -> Fraction:
-    """Return the largest rho such that rho-zCDP implies (epsilon, delta)-DP, rounded down; 0 where there is none.
-
-    >>> rho = largest_rho(1, "1e-5")
-    >>> round(float(rho), 5), zcdp_delta(rho, 1) <= 1e-5
-    (0.03056, True)
-    """
-    target = _below_one(delta)
-    return _largest(lambda rho: zcdp_delta(rho, epsilon) <= target)
-
-
 def zcdp_group(rho: Number, k: int) -> Fraction:
     """Return the rho for groups of k records, ``k^2 rho``.
 
@@ -159,16 +135,3 @@ def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction,
     if step == 0 or d == 0:
         return total, min(above(ball(d * curve.size)), 1.0)
     return total, min(above(sharp(lambda: ball(d) * ball(total).expm1() / ball(step).expm1())), 1.0)
-
-
-def _below_one(delta: Number) -> Fraction:
-    target = proportion(delta, "delta")
-    if target == 1:
-        raise InputError("delta must be below 1: at 1 everything is allowed")
-    return target
-
-
-def _largest(holds: Callable[[Fraction], bool]) -> Fraction:
-    """Return nearly the largest number at which `holds`, and one at which it does; 0 where no float will do."""
-    inverse = least(lambda x: x > 0 and holds(1 / Fraction(x)))
-    return Fraction(0) if math.isinf(inverse) else 1 / Fraction(inverse)

@@ -96,9 +96,6 @@ class OutcomeSpace(SensitivitySpace):
         """Refuse: outcomes take too many values for their differences to be listed."""
         raise Refused("the differences of sums of an outcome are too many to list: use the norms")
 
-    def two_way(self) -> None:
-        """Return None: sums are not a table of counts."""
-
     def matrix(self) -> MatrixForm | None:
         """Return None: sums are not a table of counts."""
         return None

@@ -91,8 +91,8 @@ class SensitivitySpace:
     >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3))
     >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
     (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
-    >>> len(list(space.moves())), space.two_way()
-    (6, ((0,), (1,)))
+    >>> len(list(space.moves())), space.matrix().cells.shape
+    (6, (2, 3))
     >>> bool(np.allclose(space.project(table.counts) + space.fixed_part(), table.counts))
     True
     """
@@ -197,22 +197,11 @@ class SensitivitySpace:
             )
         return listing.moves(self.adjacency.a)
 
-    def two_way(self) -> tuple[Axes, Axes] | None:
-        """Return the row and column axes where exactly two disjoint margins are published and cover the table.
-
-        A joint margin counts as one side. None also where a level, or a cell of a joint margin, is empty: `matrix`
-        covers that case, and tables with one published side.
-        """
-        axes = [margin.axes for margin in self._question.visible]
-        if self._domain is not None or len(axes) != 2 or sorted(axes[0] + axes[1]) != list(range(len(self.shape))):
-            return None
-        return axes[0], axes[1]
-
     def matrix(self) -> MatrixForm | None:
         """Return the table as a matrix where at most two disjoint margins are published, else None.
 
-        Two margins must cover the table. With one margin the columns are all that it leaves open; with none the
-        matrix has one row.
+        A joint margin counts as one side; levels that do not occur are left out. Two margins must cover the table. With
+        one margin the columns are all that it leaves open; with none the matrix has one row.
         """
         visible = self._question.visible
         axes = [margin.axes for margin in visible]

@@ -34,16 +34,6 @@ def claimed_space() -> ExplicitSpace:
     return ExplicitSpace(list(_away_from_sum(np.eye(3))))
 
 
-def real_space() -> ExplicitSpace:
-    """Return the differences of the three datasets that agree with the published number.
-
-    >>> real_space().l2_squared, real_space().dimension
-    (2, 2)
-    """
-    conforming = [np.array(bits) for bits in _datasets() if sum(bits) == sum(CONFIDENTIAL)]
-    return ExplicitSpace([one - other for one, other in itertools.combinations(conforming, 2)])
-
-
 def compute(settings: Settings = PAPER) -> Tidy:
     """Return for each other dataset how well it is told from the confidential one, claimed and measured.
 
