@@ -113,6 +113,13 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
     )
     good(here("release", TITANIC.path, *words, "--seed", "3", "--out", "options"))
     (tmp_path / "plan.toml").write_text(Plan.from_json(sameness(tmp_path / "options")["plan"]).to_toml())
+    (tmp_path / "plan.json").write_text(json.dumps(sameness(tmp_path / "options")["plan"]))
+    good(here("release", TITANIC.path, "--plan", "plan.json", "--seed", "3", "--out", "json"))
+    assert sameness(tmp_path / "json") == sameness(tmp_path / "options")
+    (tmp_path / "plan.json").write_text("[1")
+    assert "not valid JSON" in one_sentence(here("release", TITANIC.path, "--plan", "plan.json", "--out", "no"))
+    (tmp_path / "plan.json").write_text("[1]")
+    assert "form" in one_sentence(here("release", TITANIC.path, "--plan", "plan.json", "--out", "no"))
     good(here("release", TITANIC.path, "--plan", "plan.toml", "--seed", "3", "--out", "plan"))
     assert sameness(tmp_path / "plan") == sameness(tmp_path / "options")
     (tmp_path / "plan.toml").write_text(

@@ -1,6 +1,7 @@
 """Options that several commands share, and what turns them into values of the library."""
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -188,6 +189,20 @@ def read_text(path: Path, option: str) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"cannot read the file {path} that {option} names") from None
+
+
+def read_plan(path: Path, option: str) -> Plan:
+    """Read a plan from a TOML file, or from a JSON file of what ``Plan.to_json`` returns."""
+    text = read_text(path, option)
+    if path.suffix != ".json":
+        return Plan.from_toml(text)
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise InputError(f"the plan {path} is not valid JSON: mend it, or write it as TOML") from None
+    if not isinstance(document, dict):
+        raise InputError(f"the plan {path} does not have the form that semidp writes: see docs/tutorial.md")
+    return Plan.from_json(document)
 
 
 def groups_of(

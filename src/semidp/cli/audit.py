@@ -19,12 +19,12 @@ from semidp.files import replace_file
 from semidp.grouped import SumSpace
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.progress import Progress
-from semidp.release import Plan, Release, survey
+from semidp.release import Release, survey
 
 What = Annotated[
     Path,
     typer.Argument(
-        help="A folder that `semidp release` wrote, or a TOML plan together with --data.", metavar="PLAN-OR-RELEASE"
+        help="A folder that `semidp release` wrote, or a plan (TOML or JSON) with --data.", metavar="PLAN-OR-RELEASE"
     ),
 ]
 DataOption = Annotated[
@@ -91,7 +91,7 @@ def _subjects(what: Path, data: str | None, from_table: str | None) -> tuple[Sub
         return of_release(Release.load(what))
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
-    plan = Plan.from_toml(o.read_text(what, "the plan"))
+    plan = o.read_plan(what, "the plan")
     if not plan.requests:
         raise InputError("the plan releases nothing: there is nothing to audit")
     if data is None:

@@ -34,7 +34,9 @@ FitOption = Annotated[
         metavar="integer|real|none",
     ),
 ]
-PlanOption = Annotated[Path | None, typer.Option("--plan", help="A TOML plan, instead of --table and --invariant.")]
+PlanOption = Annotated[
+    Path | None, typer.Option("--plan", help="A plan (TOML or JSON), instead of --table and --invariant.")
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be released and with what noise; draw and write nothing.")
 ]
@@ -195,7 +197,7 @@ def _plan(
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
             )
-        wanted = Plan.from_toml(o.read_text(path, "--plan"))
+        wanted = o.read_plan(path, "--plan")
         if not any(budget):
             return wanted
         if all(request.budget for request in wanted.requests):
