@@ -39,6 +39,13 @@ def test_every_public_name_is_documented(name: str) -> None:
                 assert inspect.getdoc(getattr(value, member)), f"{name}.{member} has no docstring"
 
 
+@pytest.mark.parametrize("name", [name for name in semidp.__all__ if name not in {"__version__", "Randomness"}])
+def test_every_public_name_has_an_example(name: str) -> None:
+    value = getattr(semidp, name)
+    if inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, Exception)):
+        assert ">>>" in (value.__doc__ or ""), f"{name} has no example"
+
+
 def test_import_touches_nothing_heavy() -> None:
     code = f"import sys, semidp; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -72,6 +72,11 @@ class Account:
     """What a ledger file holds at one moment.
 
     The dataspace and adjacency are those of the first charge, unless the ledger was created with its own.
+
+    >>> from semidp.tradeoff import zcdp
+    >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
+    >>> Account(Budget.zcdp(1), charges=tuple(charges)).semi_first()  # 2 · 2² · 0.1
+    ZCDP(rho=Fraction(4, 5))
     """
 
     budget: Budget

@@ -83,6 +83,19 @@ class Audit:
         The probability of convicting a mechanism whose claim is true, at most.
     power
         The estimated probability that this audit convicts the same mechanism with 20% less noise.
+
+    Examples
+    --------
+    >>> from semidp.audit import worst_pair
+    >>> from semidp.mechanisms import RoundedGaussianMechanism
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.tradeoff import Budget
+    >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
+    >>> pair, claim = worst_pair(mechanism.space), mechanism.guarantee.tradeoff
+    >>> found = audit_mechanism(mechanism.measure_many, pair, claim, samples=2000, randomness=SeededRandomness(7))
+    >>> found.convicted, found.bound.unit
+    (False, 'mu')
     """
 
     claim: Tradeoff

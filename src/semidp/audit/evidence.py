@@ -64,6 +64,11 @@ class Point:
         Bounds that hold together with a probability of at least one minus the error given to this point.
     allowed
         The largest power that the claim allows at `size_high`.
+
+    Examples
+    --------
+    >>> Point("projection", size=0.05, power=0.3, size_high=0.06, power_low=0.28, allowed=0.29).convicts
+    False
     """
 
     attack: str
@@ -130,7 +135,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Bound:
-    """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed` is the claim."""
+    """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed` is the claim.
+
+    >>> Bound("mu", measured=0.84, claimed=1.0)
+    Bound(unit='mu', measured=0.84, claimed=1.0)
+    """
 
     unit: str
     measured: float

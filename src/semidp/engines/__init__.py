@@ -91,6 +91,11 @@ class Source:
     """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with`` block.
 
     `count`, `where` and `id` are those it was opened with: what they say has been done to its records.
+
+    >>> from semidp.tables import Feature, Schema
+    >>> with open_source({"sex": ["f", "m", "m"]}) as source:
+    ...     source.columns(), source.counts(Schema([Feature("sex", ["f", "m"])])).counts
+    (('sex',), array([1, 2]))
     """
 
     def __init__(

@@ -49,6 +49,14 @@ class Fit:
         Whether no closer table of the wanted kind exists.
     note
         What a reader should know about it, in a sentence.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> public = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [6, 4]), [])
+    >>> fit = fit_table(np.array([7.2, 3.4]), public)
+    >>> fit.counts, fit.optimal, fit.loss >= fit.bound
+    (array([7, 3]), True, True)
     """
 
     counts: Counts | None = field(repr=False)

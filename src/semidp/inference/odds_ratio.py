@@ -51,6 +51,15 @@ class OddsRatioResult:
         What the p-value and the default interval look for.
     private
         False where U was drawn from a seed.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature, Schema
+    >>> schema = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
+    >>> result = odds_ratio_test(Table(schema, [[89, 19], [512, 313]]), Budget.gdp(1))
+    >>> interval = result.confidence_interval(0.9)
+    >>> 0 < result.p_value < 1, interval.level
+    (True, 0.9)
     """
 
     rows: str

@@ -97,7 +97,11 @@ def sample_size(
 
 @dataclass(frozen=True)
 class PowerCurves:
-    """Power against the odds ratio, one curve for each test. The value at ω = 1 is the size of the test."""
+    """Power against the odds ratio, one curve for each test. The value at ω = 1 is the size of the test.
+
+    >>> list(power_curves(TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0], replicates=100).curves)[:2]
+    ['semi-private UMPU', 'without privacy (UMPU)']
+    """
 
     margins: TwoByTwo
     odds_ratios: NDArray[np.float64]

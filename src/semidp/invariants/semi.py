@@ -38,6 +38,11 @@ class SemiAdjacency:
         How it was found.
     witness
         A worst case that attains `worst_case`, or None.
+
+    Examples
+    --------
+    >>> SemiAdjacency(worst_case=3, definition=2, bound=3, method="closed form for disjoint margins").bound
+    3
     """
 
     worst_case: int | None

@@ -61,6 +61,15 @@ class Measurement:
         "exact" or "ideal", see `CLAIMS`.
     private
         False where the randomness was seeded or the mechanism is meant for studies.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> measured = choose(space, Budget.gdp(1)).apply(table)
+    >>> measured.noisy.dtype, measured.projected.sum(axis=1).round(6).tolist(), measured.private
+    (dtype('int64'), [60.0, 75.0], True)
     """
 
     noisy: NDArray[Any] = field(repr=False)
@@ -77,6 +86,12 @@ class Mechanism(ABC):
     The projected noise of every mechanism here has covariance ``variance·P``, with P the projection on the tables
     of zero published margins: independent cells are projected, and the others are as symmetric as the space is. So
     one number gives the standard error of a cell, of any sum of cells, and the expected loss.
+
+    >>> from semidp.mechanisms import RoundedGaussianMechanism
+    >>> from semidp.mechanisms.examples import two_way
+    >>> mechanism: Mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
+    >>> mechanism.scale, mechanism.guarantee.adjacency.a, mechanism.guarantee.tradeoff
+    (2.0, 3, Gaussian(mu_squared=Fraction(1, 1)))
     """
 
     space: SensitivitySpace

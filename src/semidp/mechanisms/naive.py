@@ -89,7 +89,12 @@ class NaiveMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class NaiveL1(NaiveMechanism):
-    """The l1 mechanism: independent Laplace noise of scale ``2a/ε``."""
+    """The l1 mechanism: independent Laplace noise of scale ``2a/ε``.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> NaiveL1.calibrate(two_way()[0], Budget.pure(1)).scale  # a = 3
+    6.0
+    """
 
     name: ClassVar[str] = "naive l1"
     one_record: ClassVar[int] = 4
@@ -106,7 +111,12 @@ class NaiveL1(NaiveMechanism):
 
 @dataclass(frozen=True, eq=False)
 class NaiveL2(NaiveMechanism):
-    """The l2 mechanism: length Gamma(d) times ``√2 a/ε``, uniform direction in all cells."""
+    """The l2 mechanism: length Gamma(d) times ``√2 a/ε``, uniform direction in all cells.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> NaiveL2.calibrate(two_way()[0], Budget.pure(1)).scale  # a = 3
+    4.242640687119286
+    """
 
     name: ClassVar[str] = "naive l2"
     one_record: ClassVar[int] = 2
@@ -129,6 +139,10 @@ class NaiveLinf(NaiveMechanism):
     """The l∞ mechanism: Gamma(d+1) times ``a/ε`` times a uniform point of the cube.
 
     The radius is Gamma(d+1): with a uniform point of the cube, Gamma(d) would give a density that is unbounded at 0.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> NaiveLinf.calibrate(two_way()[0], Budget.pure(1)).scale  # a = 3
+    3.0
     """
 
     name: ClassVar[str] = "naive linf"
@@ -148,7 +162,12 @@ class NaiveLinf(NaiveMechanism):
 
 @dataclass(frozen=True, eq=False)
 class NaiveGaussian(NaiveMechanism):
-    """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``."""
+    """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> NaiveGaussian.calibrate(two_way()[0], Budget.gdp(1)).scale  # a = 3
+    4.242640687119286
+    """
 
     name: ClassVar[str] = "naive gaussian"
     kinds: ClassVar[tuple[str, ...]] = ("gdp", "zcdp")

@@ -43,6 +43,15 @@ class PublishedGroups:
         How they were measured; scale and losses in steps of the grid.
     guarantee, advertised, private
         As for a table.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> passed = semidp.GroupRequest("proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(groups=[passed], invariants=[semidp.Margin("ward")])
+    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "passed": [1, 0, 1]})
+    >>> release.groups[0].estimates[0].counts.tolist()  # exact; the proportions are not
+    [2, 1]
     """
 
     request: GroupRequest

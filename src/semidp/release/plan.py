@@ -30,14 +30,22 @@ _BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 
 
 class Reading(StrEnum):
-    """Which reading of the semi-adjacent parameter a(t) sets the adjacency."""
+    """Which reading of the semi-adjacent parameter a(t) sets the adjacency.
+
+    >>> Plan([TableRequest(["sex"])], adjacency=Reading.definition).adjacency
+    <Reading.definition: 'definition'>
+    """
 
     worst_case = "worst-case"
     definition = "definition"
 
 
 class FitKind(StrEnum):
-    """What is published: whole numbers that add up, real ones that do, or the measurement itself."""
+    """What is published: whole numbers that add up, real ones that do, or the measurement itself.
+
+    >>> TableRequest(["sex"], fit=FitKind.real).fit
+    <FitKind.real: 'real'>
+    """
 
     integer = "integer"
     real = "real"
@@ -96,7 +104,11 @@ class TableRequest:
 
 
 class Statistic(StrEnum):
-    """What is published of an outcome in each group."""
+    """What is published of an outcome in each group.
+
+    >>> [str(statistic) for statistic in Statistic]
+    ['mean', 'sum', 'proportion']
+    """
 
     mean = "mean"
     sum = "sum"
@@ -272,7 +284,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
         schema = {
-            "feature": [Schema((feature,)).to_json()["feature"][0] for feature in self.features],
+            "feature": [feature.to_json() for feature in self.features],
             "structural_zero": [{name: list(ls) for name, ls in zero.levels} for zero in self.structural_zeros],
         }
         document = {

@@ -38,6 +38,16 @@ class Scope:
         What the release reveals beside its invariants and its mechanisms.
     warnings
         What a reader of the report must know.
+
+    Examples
+    --------
+    >>> from semidp.engines import open_source
+    >>> from semidp.release import TableRequest
+    >>> plan = Plan([TableRequest(["sex", "region"])], [Margin("sex"), Margin("region")])
+    >>> with open_source({"sex": ["f", "m"], "region": ["n", "s"]}) as source:
+    ...     scope = survey(plan, source).scope
+    >>> scope.adjacency.a, scope.dataspace.summary()
+    (2, 'sex, region')
     """
 
     dataspace: Dataspace
@@ -75,7 +85,17 @@ class Survey:
 
 
 def survey(plan: Plan, source: Source) -> Survey:
-    """Read what `plan` needs from `source`, which must have been opened the way the plan says."""
+    """Read what `plan` needs from `source`, which must have been opened the way the plan says.
+
+    The tables and sums in the result are confidential; its `Scope` is public.
+
+    >>> from semidp.engines import open_source
+    >>> from semidp.release import TableRequest
+    >>> plan = Plan([TableRequest(["sex", "region"])], [Margin("sex"), Margin("region")])
+    >>> with open_source({"sex": ["f", "m"], "region": ["n", "s"]}) as source:
+    ...     survey(plan, source).tables
+    (Table(sex: 2 levels, region: 2 levels),)
+    """
     if (source.count, source.where, source.id) != (plan.count, plan.where, plan.id):
         raise InputError(
             "the source was opened with another count, where or id than the plan has: open it as the plan says"

@@ -68,6 +68,15 @@ class Published:
         How it was measured and fitted, what it guarantees, and whether its randomness was secure.
     advertised
         What the same noise would be said to give for one record if the exact totals were forgotten.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], [semidp.Margin("sex", "region")])
+    >>> table = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]}).tables[0]
+    >>> table.counts.tolist(), table.noise.mechanism  # all of it is exact here
+    ([[1, 0], [0, 1]], 'no noise')
     """
 
     name: str
@@ -99,7 +108,15 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A finished release. Nothing in it is confidential beyond what the plan publishes exactly."""
+    """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
+
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], [semidp.Margin("sex", "region")])
+    >>> release = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
+    >>> release.private, release.guarantee.adjacency.a, [table.name for table in release.tables]
+    (True, 2, ['table'])
+    """
 
     plan: Plan
     scope: Scope

@@ -66,6 +66,11 @@ class Tradeoff(ABC):
     ``f(alpha)`` is the smallest type II error of a test between two datasets at type I error ``1 - alpha`` (Cho and
     Awan, Section 2; Dong, Roth and Su 2022 use ``alpha`` for the type I error). Values are never above the true curve
     and claims (`delta`, `epsilon`) never below the true number, whatever the rounding.
+
+    >>> from semidp.tradeoff import gaussian
+    >>> curve: Tradeoff = gaussian(1)
+    >>> round(1 - curve(0.95), 3), curve.group(3), round(curve.epsilon("1e-9"), 3)
+    (0.26, Gaussian(mu_squared=Fraction(9, 1)), 6.174)
     """
 
     @abstractmethod
