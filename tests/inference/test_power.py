@@ -8,6 +8,7 @@ import pytest
 from semidp.errors import InputError, Refused
 from semidp.inference import Alternative, TwoByTwo, UmpuTest, canonical_noise, power, power_curves, sample_size
 from semidp.noise import SeededRandomness, generator
+from semidp.plots import power_plot
 from semidp.tradeoff import Budget, approximate
 
 PRIVATE, PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
@@ -71,3 +72,11 @@ def test_the_naive_approach_is_far_behind(privacy: Budget) -> None:
     assert found.curves[PRIVATE][2] > corrected[2] + 0.1
     assert np.all(found.curves[PUBLIC][1:] >= found.curves[PRIVATE][1:])
     assert list(found.to_json()["power"]) == list(found.curves)
+
+
+def test_power_is_drawn_for_every_test() -> None:
+    found = power_curves(TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0, 4.0], replicates=500)
+    figure = power_plot(found.odds_ratios, found.curves, found.alpha, title="Power")
+    lines = figure.axes[0].get_lines()
+    assert [line.get_label() for line in lines][1:] == list(found.curves)
+    np.testing.assert_allclose(lines[1].get_ydata(), found.curves[PRIVATE])

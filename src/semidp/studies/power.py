@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semidp import Budget, SeededRandomness, TwoByTwo, power_curves
-from semidp.plots.style import CYCLE, GREY, MARKERS, drawing, plain_numbers
+from semidp.plots import power_lines
+from semidp.plots.style import drawing
 from semidp.studies.base import PAPER, RECORDS, Settings, Tidy
 
 if TYPE_CHECKING:
@@ -68,12 +69,5 @@ def plot(table: Tidy) -> "Figure":
 
 
 def _panel(axes: Any, part: Tidy) -> None:
-    axes.axhline(ALPHA, color=GREY, linewidth=1, linestyle=":", label=f"level {ALPHA:g}")
-    for test, color, marker in zip(part.distinct("test"), CYCLE, MARKERS, strict=False):
-        curve = part.where(test=test)
-        axes.plot(
-            curve["odds_ratio"], curve["power"], color=color, marker=marker, markersize=4, markevery=2, label=test
-        )
-    axes.set_xscale("log", base=2)
-    plain_numbers(axes.xaxis)
-    axes.set(ylim=(0, 1.02), xlabel="odds ratio")
+    curves = {test: part.where(test=test)["power"] for test in part.distinct("test")}
+    power_lines(axes, part.where(test=next(iter(curves)))["odds_ratio"], curves, ALPHA)
