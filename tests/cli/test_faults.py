@@ -288,6 +288,13 @@ BAD_WORDS = [
     (("--rho", "1", "--schema", "nowhere.toml"), "nowhere.toml"),
     (("--rho", "1", "--where", "sex = ; drop"), "where"),
     (("--rho", "1", "--nonsense"), "--help"),
+    (("--epsilon", "1e300"), "at most 1e15"),
+    (("--mu", "1e400"), "at most 1e15"),
+    (("--rho", "1", "--table", ""), "list of names"),
+    (("--rho", "1", "--levels", "sex=f,m", "--levels", "sex=f"), "twice"),
+    (("--rho", "1", "--levels", "regoin=north,south,west"), "in use are sex, region"),
+    (("--rho", "1", "--format", "xml"), "'xml' is not one of"),
+    (("--rho", "1", "--ledger", "people.csv"), "does not hold a ledger"),
 ]
 
 
@@ -320,6 +327,25 @@ def test_an_internal_error_shows_its_place_and_not_its_words(semidp: Semidp, peo
     assert "1000003" not in done.err
     assert "RuntimeError" in done.err
     assert not (tmp_path / "release").exists()
+
+
+def test_an_interrupted_release_says_so(
+    here: Semidp, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*words: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["semidp.cli.release"], "run", interrupt)  # the package's `release` is the command
+    done = here("release", people, *BOTH, *SPEND, "--out", "release")
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "semidp: interrupted; no release was written\n"
+    leaves_nothing(tmp_path)
+
+
+def test_names_with_commas_are_quoted_where_columns_are_listed(here: Semidp, tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text('sex,"town, land"\nf,a\nm,b\n', encoding="utf-8")
+    said = one_sentence(here("release", "odd.csv", "--table", "sex,town, land", "--mu", "1", "--out", "release"))
+    assert said.endswith("the columns are sex, 'town, land'")
 
 
 def test_help_and_version(here: Semidp) -> None:
