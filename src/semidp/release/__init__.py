@@ -1,21 +1,18 @@
-"""From a plan to a release: what to publish (`plan`), what the data say (`survey`), doing it (`run`), `values`."""
+"""From a plan to a release: what to publish (`plan`, `requests`), what the data say (`survey`), `run`, `values`."""
 
 from semidp.release.groups import PublishedGroups
 from semidp.release.measured import Noise
-from semidp.release.plan import (
+from semidp.release.plan import Plan, Reading, adjacency_from, shared
+from semidp.release.requests import (
     GRID,
     FitKind,
     GroupRequest,
-    Plan,
-    Reading,
     Statistic,
     TableRequest,
-    adjacency_from,
     budget_from,
     file_names,
     outcome_from,
     proportion_of,
-    shared,
 )
 from semidp.release.run import mechanism_for, read, run, together
 from semidp.release.survey import Scope, Survey, survey

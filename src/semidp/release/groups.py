@@ -20,7 +20,7 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import LaplaceMechanism, Mechanism
 from semidp.noise import Randomness
 from semidp.release.measured import Noise, advertised
-from semidp.release.plan import GroupRequest, Statistic
+from semidp.release.requests import GroupRequest, Statistic
 from semidp.release.survey import Scope
 from semidp.tradeoff import Tradeoff, tradeoff_from_json
 

@@ -16,7 +16,8 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.release.groups import group_mechanism, published_groups
 from semidp.release.measured import advertised, described
-from semidp.release.plan import AUTO, FitKind, GroupRequest, Plan, TableRequest
+from semidp.release.plan import Plan
+from semidp.release.requests import AUTO, FitKind, GroupRequest, TableRequest
 from semidp.release.survey import Scope, Survey, survey
 from semidp.release.values import Fitted, Published, Release, versions
 

@@ -25,7 +25,8 @@ from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Dataspace
 from semidp.release.groups import PublishedGroups
 from semidp.release.measured import Noise
-from semidp.release.plan import Plan, file_names
+from semidp.release.plan import Plan
+from semidp.release.requests import file_names
 from semidp.release.survey import Scope, semi_of
 from semidp.tables import Schema, Table
 from semidp.tradeoff import Tradeoff, tradeoff_from_json
