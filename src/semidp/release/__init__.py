@@ -1,11 +1,4 @@
-<<<<<<< Updated upstream
 """From a plan to a release: what to publish (`plan`, `requests`), what the data say (`survey`), `run`, `values`."""
-=======
-"""From a plan to a release.
-
-What to publish is a `plan` of `requests`, `survey` reads what the data say, `run` does it, and `values` is the result.
-"""
->>>>>>> Stashed changes
 
 from semidp.release.groups import PublishedGroups
 from semidp.release.measured import Noise
