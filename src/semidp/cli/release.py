@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -16,10 +16,22 @@ from semidp.cli._output import Format, print_json, progress_bar
 from semidp.engines import Source, open_source
 from semidp.errors import InputError
 from semidp.files import check_vacant, new_folder
-from semidp.mechanisms import NAMES
+from semidp.mechanisms import NAMES, Mechanism
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import GroupRequest, Plan, Release, Statistic, mechanism_for, read, run, together
+from semidp.release import (
+    GroupRequest,
+    Plan,
+    Release,
+    Scope,
+    Statistic,
+    TableRequest,
+    mechanism_for,
+    read,
+    run,
+    together,
+)
 from semidp.report import html, strength, summary, together_text
+from semidp.tradeoff import Tradeoff
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
@@ -232,34 +244,7 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     guarantee = together([mechanism.guarantee for mechanism in (*chosen, *sums)])
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
-        tables = [
-            {"name": request.name, "budget": request.budget and request.budget.numbers(), "noise": mechanism.to_json()}
-            for request, mechanism in zip(plan.tables, chosen, strict=True)
-        ]
-        print_json(
-            {
-                "dry_run": True,
-                "n": scope.dataspace.n,
-                "plan": plan.to_json(),
-                "a": scope.adjacency_json(),
-                "guarantee": guarantee.tradeoff.to_json(),
-                "epsilon": guarantee.tradeoff.epsilon(plan.report_delta),
-                "report_delta": plan.report_delta,
-                "budget": plan.budget and plan.budget.numbers(),
-                "tables": tables,
-                "groups": [
-                    {
-                        "name": request.name,
-                        "budget": request.budget and request.budget.numbers(),
-                        "noise": mechanism.to_json(),
-                        "unit": float(request.outcome.width),
-                    }
-                    for request, mechanism in zip(plan.groups, sums, strict=True)
-                ],
-                "disclosures": scope.disclosures,
-                "warnings": scope.warnings,
-            }
-        )
+        print_json(_rehearsal(plan, scope, chosen, sums, guarantee.tradeoff))
         return
     typer.echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in zip(plan.tables, chosen, strict=True):
@@ -277,6 +262,32 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     for sentence in strength(guarantee.tradeoff, plan.report_delta):
         typer.echo(f"strength   {sentence}")
     typer.echo("nothing was drawn or written")
+
+
+def _rehearsal(
+    plan: Plan, scope: Scope, chosen: Sequence[Mechanism], sums: Sequence[Mechanism], curve: Tradeoff
+) -> dict[str, Any]:
+    def measured(request: TableRequest | GroupRequest, mechanism: Mechanism) -> dict[str, Any]:
+        budget = request.budget and request.budget.numbers()
+        return {"name": request.name, "budget": budget, "noise": mechanism.to_json()}
+
+    return {
+        "dry_run": True,
+        "n": scope.dataspace.n,
+        "plan": plan.to_json(),
+        "a": scope.adjacency_json(),
+        "guarantee": curve.to_json(),
+        "epsilon": curve.epsilon(plan.report_delta),
+        "report_delta": plan.report_delta,
+        "budget": plan.budget and plan.budget.numbers(),
+        "tables": [measured(request, mechanism) for request, mechanism in zip(plan.tables, chosen, strict=True)],
+        "groups": [
+            {**measured(request, mechanism), "unit": float(request.outcome.width)}
+            for request, mechanism in zip(plan.groups, sums, strict=True)
+        ],
+        "disclosures": scope.disclosures,
+        "warnings": scope.warnings,
+    }
 
 
 def _print(done: Release, format: Format, where: str, quiet: bool) -> None:
