@@ -1,5 +1,6 @@
 """The ledger: sums in both orders, refusals, two processes at once, and a kill in the middle."""
 
+import itertools
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from semidp.accounting import Ledger, fits
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.invariants.fiber import datasets
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget, Order, Tradeoff, approximate, compose, gaussian, laplace, zcdp
 
@@ -235,3 +237,38 @@ def test_a_kill_in_the_middle_leaves_a_whole_ledger_and_no_lock(path: Path) -> N
     book.charge(Guarantee(STATES, Adjacency(2), zcdp("0.01")), "after the kills")
     json.loads(path.read_text())
     assert not [file for file in path.parent.iterdir() if file.name.startswith(".semidp-")]
+
+
+def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
+    """Two tables with the same public totals add up in one ledger; another total, or other levels, do not."""
+
+    def public(name: str, levels: str = "ab", totals: tuple[int, int] = (6, 15)) -> Dataspace:
+        schema = Schema((Feature("sex", ("f", "m")), Feature(name, tuple(levels))))
+        return Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), totals)})
+
+    book = Ledger.create(path, Budget.zcdp(1))
+    book.charge(Guarantee(public("region"), Adjacency(2), zcdp("1/4")), "regions")
+    book.charge(Guarantee(public("age"), Adjacency(2), zcdp("1/4")), "ages")
+    total = book.total()
+    assert total is not None
+    assert total.tradeoff == zcdp("1/2")
+    assert total.dataspace.schema is not None
+    assert set(total.dataspace.schema.names) == {"sex", "region", "age"}
+    for other in (public("job", totals=(7, 14)), public("region", levels="abc")):
+        with pytest.raises(Refused):
+            book.charge(Guarantee(other, Adjacency(2), zcdp("1/4")), "another")
+
+
+def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:
+    """Records of the joined space lose features: the rest agrees with the totals, and is no further apart."""
+    both = Schema((Feature("sex", ("f", "m")), Feature("region", ("a", "b")), Feature("age", ("c", "d"))))
+    part = both.restrict(["sex", "region"])
+    space = Dataspace.known(both, {Margin("sex"): Table(both.restrict(["sex"]), [1, 1])})
+    alone = Dataspace.known(part, {Margin("sex"): Table(part.restrict(["sex"]), [1, 1])})
+    listed = list(datasets(space))
+    for one, other in itertools.product(listed, repeat=2):
+        dropped = [tuple(record[:2] for record in dataset) for dataset in (one, other)]
+        assert all(dataset in set(datasets(alone)) for dataset in dropped)
+        assert sum(x != y for x, y in zip(*dropped, strict=True)) <= sum(
+            x != y for x, y in zip(one, other, strict=True)
+        )

@@ -71,7 +71,8 @@ class Charge:
 class Account:
     """What a ledger file holds at one moment.
 
-    The dataspace and adjacency are those of the first charge, unless the ledger was created with its own.
+    The dataspace and adjacency are those of the first charge, unless the ledger was created with its own. A charge
+    about other features of the same records joins them, as long as the same is published.
 
     >>> from semidp.tradeoff import zcdp
     >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
@@ -101,6 +102,9 @@ class Account:
     def charged(self, guarantee: Guarantee, label: str) -> "Account":
         """Return the account after one more charge; refuse another dataspace, and more than the budget."""
         dataspace = self.dataspace or guarantee.dataspace
+        joined = dataspace.joined(guarantee.dataspace)
+        if joined is not None:
+            dataspace, guarantee = joined, Guarantee(joined, guarantee.adjacency, guarantee.tradeoff)
         adjacency = self.adjacency or guarantee.adjacency
         time = datetime.now(UTC).isoformat(timespec="seconds")
         charge = Charge(label, time, guarantee.tradeoff, _group_needed(guarantee, dataspace, adjacency))

@@ -197,6 +197,31 @@ class Dataspace:
             for margin, total in zip(other.margins, other.totals, strict=True)
         )
 
+    def joined(self, other: "Dataspace") -> "Dataspace | None":
+        """Return the space over the features of both, where both publish the same; None where they do not.
+
+        Dropping features neither changes a published value nor moves two datasets further apart. So what protects
+        either space at some a protects the joined one at that a. Structural zeros may tie the features of both
+        together, so that spaces with any are joined only where they are equal.
+
+        >>> from semidp.tables import Feature
+        >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
+        >>> regions = Dataspace.known(Schema([Feature("sex", "fm"), Feature("region", "ns")]), sexes)
+        >>> ages = Dataspace.known(Schema([Feature("sex", "fm"), Feature("age", "yo")]), sexes)
+        >>> regions.joined(ages).schema.names
+        ('sex', 'region', 'age')
+        """
+        if self == other:
+            return self
+        if self.schema is None or other.schema is None or self.n != other.n or self._values != other._values:
+            return None
+        mine = {feature.name: feature for feature in self.schema.features}
+        alike = all(mine.get(feature.name, feature) == feature for feature in other.schema.features)
+        if not alike or self.schema.structural_zeros or other.schema.structural_zeros:
+            return None
+        schema = Schema(tuple({**mine, **{feature.name: feature for feature in other.schema.features}}.values()))
+        return Dataspace.known(schema, dict(zip(self.margins, self.totals, strict=True)), self.n)
+
     def summary(self) -> str:
         """Say in a few words what is published.
 
@@ -208,6 +233,14 @@ class Dataspace:
         return ", ".join(str(margin) for margin in self.margins) or "the number of records"
 
     @cached_property
+    def _values(self) -> list[tuple[list[str], list[int]]]:
+        """What is published, whatever the order in which it is listed."""
+        return sorted(
+            (sorted(margin.names), np.transpose(total.counts, np.argsort(margin.names)).ravel().tolist())
+            for margin, total in zip(self.margins, self.totals, strict=True)
+        )
+
+    @cached_property
     def digest(self) -> str:
         """A hash of everything that is published: two spaces are equal when their digests are.
 
@@ -216,10 +249,7 @@ class Dataspace:
         document = self.to_json()
         if self.schema is not None:
             document["schema"] = {part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()}
-            document["margins"] = sorted(
-                (sorted(margin.names), np.transpose(total.counts, np.argsort(margin.names)).ravel().tolist())
-                for margin, total in zip(self.margins, self.totals, strict=True)
-            )
+            document["margins"] = self._values
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
