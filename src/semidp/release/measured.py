@@ -6,7 +6,7 @@ Both are functions of the mechanism alone, and so of public values.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from semidp.mechanisms import LaplaceMechanism, Mechanism, naive_loss
+from semidp.mechanisms import LaplaceMechanism, Mechanism, NoNoise, naive_loss
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate
 
 
@@ -23,6 +23,11 @@ class Noise:
     claim: str
     expected_l2: float
     naive_l2: float | None
+
+    @property
+    def absent(self) -> bool:
+        """Whether the exact totals fix everything, so that no noise was needed."""
+        return self.mechanism == NoNoise.name
 
 
 def described(mechanism: Mechanism) -> Noise:

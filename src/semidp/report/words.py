@@ -31,7 +31,7 @@ def noisy_part(release: Release) -> list[str]:
     """Name what is published with noise."""
     tables = [
         f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells"
-        if table.noise.mechanism != "no noise"
+        if not table.noise.absent
         else f"nothing of {' by '.join(table.schema.names)}: the exact totals fix the whole table"
         for table in release.tables
     ]
@@ -118,7 +118,7 @@ def why_together(scope: Scope) -> list[str]:
 
 def table_summary(table: Published) -> str:
     """Say how one table was made."""
-    if table.noise.mechanism == "no noise":
+    if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
     how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
     if table.fitted.kind == "none":
@@ -135,7 +135,7 @@ def table_summary(table: Published) -> str:
 
 def errors_caption(table: Published, largest: str, shown: bool) -> str:
     """Say how far the measurements may be off; `shown` says that each error stands below its count."""
-    if table.noise.mechanism == "no noise":
+    if table.noise.absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its measurement" if shown else ""
     return (
@@ -200,7 +200,7 @@ def number(value: float) -> str:
 
 def group_paragraphs(group: PublishedGroups) -> list[str]:
     """Say how a statistic of groups was made, how far it may be off, and whether the groups differ."""
-    if group.noise.mechanism == "no noise":
+    if group.noise.absent:
         return ["There is no record, so there is nothing to measure and no noise."]
     outcome, width = group.outcome, unit(group)
     bounds = f"{plain(outcome.lower)} and {plain(outcome.upper)}"
@@ -267,7 +267,8 @@ def summary(release: Release, where: str | None = None) -> str:
     for group in release.groups:
         lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
-    claims = [claim(table) for table in release.tables] + [CLAIMS[group.noise.claim] for group in release.groups]
+    noisy = [table for table in release.tables if not table.noise.absent]
+    claims = [claim(table) for table in noisy] + [CLAIMS[group.noise.claim] for group in release.groups]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
