@@ -94,6 +94,23 @@ class Guarantee:
             return Order.EQUAL
         return Order.WEAKER if weaker else Order.STRONGER if stronger else Order.NOT_COMPARABLE
 
+    def compose(self, *others: "Guarantee") -> "Guarantee":
+        """Return the guarantee of several measurements of the same data: Semi-DP first, then composition.
+
+        Each is stated for the same datasets and records, and the curves compose: ``f1 ⊗ … ⊗ fk`` (Cho and Awan, 3.6).
+
+        >>> from semidp.tradeoff import gaussian
+        >>> part = Guarantee(Dataspace.described("state totals"), Adjacency(2), gaussian("3/5"))
+        >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
+        Fraction(1, 1)
+        """
+        if any((other.dataspace, other.adjacency) != (self.dataspace, self.adjacency) for other in others):
+            raise Refused("guarantees about other datasets or other numbers of records do not compose: use a ledger")
+        if not others:
+            return self
+        tradeoff = self.tradeoff.compose(*(other.tradeoff for other in others))
+        return Guarantee(self.dataspace, self.adjacency, tradeoff)
+
     def with_invariant(self, dataspace: Dataspace, adjacency: Adjacency) -> "Guarantee":
         """Return what remains of an ordinary guarantee when statistics are published exactly beside it.
 

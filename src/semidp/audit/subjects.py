@@ -12,7 +12,6 @@ from semidp.audit.scores import Features
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness
 from semidp.release import Plan, Published, PublishedGroups, Release, Scope, mechanism_for
-from semidp.release.run import together
 from semidp.tradeoff import Order, Tradeoff
 
 MOST_SAMPLES = 1_000_000
@@ -73,7 +72,8 @@ def of_release(release: Release) -> tuple[Subject, ...]:
         if claim.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
         subjects.append(Subject(again.name, mechanism, claim, tuple(faults)))
-    whole = together([table.guarantee for table in parts]).tradeoff
+    one, *others = (table.guarantee for table in parts)
+    whole = one.compose(*others).tradeoff
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
         first = subjects[0]
         fault = "it claims more privacy than its tables give together"

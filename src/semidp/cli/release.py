@@ -28,7 +28,6 @@ from semidp.release import (
     mechanism_for,
     read,
     run,
-    together,
 )
 from semidp.report import html, strength, summary, together_text
 from semidp.tradeoff import Tradeoff
@@ -241,7 +240,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     scope = read(plan, source).scope
     chosen = [mechanism_for(request, scope) for request in plan.tables]
     sums = [mechanism_for(request, scope) for request in plan.groups]
-    guarantee = together([mechanism.guarantee for mechanism in (*chosen, *sums)])
+    first, *others = (mechanism.guarantee for mechanism in (*chosen, *sums))
+    guarantee = first.compose(*others)
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         print_json(_rehearsal(plan, scope, chosen, sums, guarantee.tradeoff))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.accounting import Ledger
 from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.exact import Number, positive
@@ -19,6 +20,7 @@ from semidp.grouped.designs import Design
 from semidp.grouped.reading import open_groups, read_moments
 from semidp.grouped.regression import Moments, chosen, published
 from semidp.grouped.sensitivity import moment_space, outcome_mechanism
+from semidp.grouped.spread import charge
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Dataspace, Margin
 from semidp.noise import Randomness
@@ -135,6 +137,7 @@ def logistic_regression(
     adjacency: Adjacency | None = None,
     prior_sd: Number = 10,
     randomness: Randomness | None = None,
+    ledger: Ledger | None = None,
 ) -> LogisticFit:
     """Fit a logistic regression of a private column of zeros and ones on features whose joint counts are published.
 
@@ -153,6 +156,7 @@ def logistic_regression(
         model.gram(groups.dataspace)  # a collinear design is refused before anything is measured
         mechanism = outcome_mechanism(space, budget)
         values = read_moments(groups.source, space)
+    charge(ledger, f"logistic regression of {column}", mechanism)
     return LogisticFit(Moments(mechanism, mechanism.measure(values, randomness)), scale)
 
 

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.accounting import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.grouped.designs import Design
 from semidp.grouped.reading import open_groups, read_moments, read_squares, squares_outcome
 from semidp.grouped.sensitivity import MomentSpace, moment_space, outcome_mechanism
-from semidp.grouped.spread import SquareSum, measure_squares, square_mechanism
+from semidp.grouped.spread import SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Margin
 from semidp.mechanisms import Measurement, Mechanism
 from semidp.noise import Randomness
 from semidp.tables import Feature, Schema
-from semidp.tradeoff import Budget, compose
+from semidp.tradeoff import Budget
 
 Floats = NDArray[np.float64]
 
@@ -111,9 +112,8 @@ class LinearFit:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of everything that was measured."""
-        parts = [self.moments.mechanism.tradeoff, *([self.squares.mechanism.tradeoff] if self.squares else [])]
-        tradeoff = compose(*parts) if len(parts) > 1 else parts[0]
-        return Guarantee(self.moments.space.dataspace, self.moments.space.adjacency, tradeoff)
+        squares = [self.squares.mechanism.guarantee] if self.squares else []
+        return self.moments.mechanism.guarantee.compose(*squares)
 
     @property
     def private(self) -> bool:
@@ -166,6 +166,7 @@ def linear_regression(
     adjacency: Adjacency | None = None,
     spread_budget: Budget | None = None,
     randomness: Randomness | None = None,
+    ledger: Ledger | None = None,
 ) -> LinearFit:
     """Fit a linear regression of a private outcome on features whose counts are published exactly.
 
@@ -191,6 +192,8 @@ def linear_regression(
         What may be spent on a sum of squares, from which `LinearFit.residual_sd` follows.
     randomness
         Where random words come from; the operating system unless given.
+    ledger
+        Charged before any noise is drawn.
     """
     margins = published(factors, design, invariants)
     with open_groups(data, margins, features, adjacency) as groups:
@@ -205,6 +208,7 @@ def linear_regression(
             grid = squares_outcome(outcome)
             spread = square_mechanism(groups.dataspace, groups.adjacency, grid, spread_budget)
             squares = read_squares(groups.source, grid)
+    charge(ledger, f"regression of {outcome.column}", mechanism, *([spread] if spread else []))
     moments = Moments(mechanism, mechanism.measure(values, randomness))
     if spread is None or grid is None or squares is None:
         return LinearFit(moments)

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.accounting import Ledger
 from semidp.engines import Outcome
 from semidp.grouped.sensitivity import outcome_mechanism, sum_space
 from semidp.invariants import Adjacency, Dataspace
@@ -61,6 +62,16 @@ def square_mechanism(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcom
     """
     squares = Outcome(outcome.column, Fraction(0), Fraction(1), outcome.steps**2)
     return outcome_mechanism(sum_space(dataspace, adjacency, squares), budget)
+
+
+def charge(ledger: Ledger | None, label: str, *mechanisms: Mechanism) -> None:
+    """Record what is about to be measured, before any noise is drawn; without a ledger nothing is recorded.
+
+    >>> charge(None, "mean of score")
+    """
+    if ledger is not None:
+        first, *others = (mechanism.guarantee for mechanism in mechanisms)
+        ledger.charge(first.compose(*others), label)
 
 
 def measure_squares(

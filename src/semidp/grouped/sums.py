@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.accounting import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.grouped.reading import open_groups, read_squares, read_sums, squares_outcome
 from semidp.grouped.sensitivity import SumSpace, outcome_mechanism, sum_space
-from semidp.grouped.spread import SquareSum, measure_squares, square_mechanism
+from semidp.grouped.spread import SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Margin
 from semidp.mechanisms import Measurement, Mechanism
 from semidp.noise import Randomness
 from semidp.tables import Feature
-from semidp.tradeoff import Budget, compose
+from semidp.tradeoff import Budget
 
 Floats = NDArray[np.float64]
 By = Sequence[Margin | str] | Margin | str
@@ -127,9 +128,8 @@ class GroupSums:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of everything that was measured."""
-        parts = [self.mechanism.tradeoff, *([self.squares.mechanism.tradeoff] if self.squares else [])]
-        tradeoff = compose(*parts) if len(parts) > 1 else parts[0]
-        return Guarantee(self.space.dataspace, self.space.adjacency, tradeoff)
+        squares = [self.squares.mechanism.guarantee] if self.squares else []
+        return self.mechanism.guarantee.compose(*squares)
 
     @property
     def private(self) -> bool:
@@ -253,6 +253,7 @@ def sums(
     adjacency: Adjacency | None = None,
     spread_budget: Budget | None = None,
     randomness: Randomness | None = None,
+    ledger: Ledger | None = None,
 ) -> GroupSums:
     """Release sums of an outcome by groups whose counts are published exactly.
 
@@ -276,17 +277,22 @@ def sums(
         What may be spent on a sum of squares, from which `GroupSums.within_sd` follows.
     randomness
         Where random words come from; the operating system unless given.
+    ledger
+        Charged before any noise is drawn.
     """
     blocks = _blocks(by)
     with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
         space = sum_space(groups.dataspace, groups.adjacency, outcome, blocks)
         mechanism = outcome_mechanism(space, budget)
         values = read_sums(groups.source, space)
+        label = f"sums of {outcome.column}"
         if spread_budget is None:
+            charge(ledger, label, mechanism)
             return GroupSums(mechanism, mechanism.measure(values, randomness))
         grid = squares_outcome(outcome)
         spread = square_mechanism(groups.dataspace, groups.adjacency, grid, spread_budget)
         squares = read_squares(groups.source, grid)
+        charge(ledger, label, mechanism, spread)
         return GroupSums(
             mechanism, mechanism.measure(values, randomness), measure_squares(grid, spread, squares, randomness)
         )

@@ -14,7 +14,7 @@ from semidp.release.requests import (
     outcome_from,
     proportion_of,
 )
-from semidp.release.run import mechanism_for, read, run, together
+from semidp.release.run import mechanism_for, read, run
 from semidp.release.survey import Scope, Survey, survey
 from semidp.release.values import Fitted, Published, Release
 
@@ -43,5 +43,4 @@ __all__ = [
     "run",
     "shared",
     "survey",
-    "together",
 ]

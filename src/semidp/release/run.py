@@ -9,7 +9,6 @@ from semidp.accounting import Ledger
 from semidp.engines import Source, open_source
 from semidp.errors import InputError
 from semidp.fit import fit_table
-from semidp.guarantees import Guarantee
 from semidp.invariants import Dataspace
 from semidp.mechanisms import Measurement, Mechanism, calibrated, choose
 from semidp.noise import Randomness, SystemRandomness
@@ -61,7 +60,8 @@ def run(
     found = read(plan, data)
     mechanisms = [mechanism_for(request, found.scope) for request in plan.tables]
     sums = [mechanism_for(request, found.scope) for request in plan.groups]
-    guarantee = together([mechanism.guarantee for mechanism in (*mechanisms, *sums)])
+    first, *others = (mechanism.guarantee for mechanism in (*mechanisms, *sums))
+    guarantee = first.compose(*others)
     entry = ledger.charge(guarantee, label=", ".join(request.name for request in plan.requests)) if ledger else None
     measured = [mechanism.apply(table, randomness) for mechanism, table in zip(mechanisms, found.tables, strict=True)]
     work = zip(plan.tables, mechanisms, measured, strict=True)
@@ -101,13 +101,6 @@ def mechanism_for(request: TableRequest | GroupRequest, scope: Scope) -> Mechani
     if request.mechanism == AUTO:
         return choose(space, request.budget)
     return calibrated(request.mechanism, space, request.budget)
-
-
-def together(guarantees: list[Guarantee]) -> Guarantee:
-    """Return the guarantee of several measurements of the same data: Semi-DP first, then composition."""
-    first, *others = guarantees
-    tradeoff = first.tradeoff.compose(*(other.tradeoff for other in others)) if others else first.tradeoff
-    return Guarantee(first.dataspace, first.adjacency, tradeoff)
 
 
 def published(
