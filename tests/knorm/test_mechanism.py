@@ -224,10 +224,8 @@ def test_the_expected_loss_is_below_projected_laplace(rows: int, columns: int) -
 def test_progress_is_reported() -> None:
     table = filled(5, 5)
     seen = []
-    mechanism = KNormMechanism.calibrate(
-        space_of(table, "A B"), Budget.pure(1), lambda task, done, total: seen.append((task, done, total))
-    )
-    mechanism.apply(table, SeededRandomness(7))
+    mechanism = KNormMechanism.calibrate(space_of(table, "A B"), Budget.pure(1))
+    mechanism.reporting(lambda task, done, total: seen.append((task, done, total))).apply(table, SeededRandomness(7))
     assert seen[-1] == ("drawing uniform points", 1, 1)
 
 

@@ -18,6 +18,7 @@ from semidp.errors import DataError, InputError, Refused
 from semidp.exact import sqrt_up, up
 from semidp.guarantees import Guarantee
 from semidp.noise import Randomness, SystemRandomness
+from semidp.progress import Progress
 from semidp.sensitivity import SensitivitySpace
 from semidp.tables import Table
 from semidp.tradeoff import Budget, Gaussian, Tradeoff
@@ -155,6 +156,10 @@ class Mechanism(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return what an analysis lists: name, scale, expected loss and kind of claim."""
         return {"name": self.name, "scale": self.scale, "expected_l2": self.expected_l2, "claim": self.claim}
+
+    def reporting(self, progress: Progress) -> Self:
+        """Return the mechanism with somebody to tell how far a long draw has come; most draws are over at once."""
+        return self
 
     def apply(self, table: Table, randomness: Randomness | None = None) -> Measurement:
         """Measure a table: add noise, then project.

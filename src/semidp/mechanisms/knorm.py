@@ -5,7 +5,7 @@ published total exact. The ball and its uniform points live in `semidp.knorm`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -63,12 +63,12 @@ class KNormMechanism(Mechanism):
     claim: ClassVar[Claim] = "ideal"
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget, progress: Progress = silent) -> Self:
+    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
         """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too long to draw."""
         check_request(cls, space, budget)
         assert budget.epsilon is not None
         check_scale(1 / budget.epsilon**2)
-        mechanism = cls(space, budget.epsilon, progress)
+        mechanism = cls(space, budget.epsilon)
         try:
             ball = mechanism.placed.ball
         except Refused as refusal:
@@ -82,6 +82,10 @@ class KNormMechanism(Mechanism):
                 f"have about {mechanism.expected_l2:.4g}"
             )
         return mechanism
+
+    def reporting(self, progress: Progress) -> Self:
+        """Return the mechanism with somebody to tell how far a long draw has come."""
+        return replace(self, progress=progress)
 
     @cached_property
     def placed(self) -> PlacedBall:

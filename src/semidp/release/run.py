@@ -63,7 +63,8 @@ def run(
     first, *others = (mechanism.guarantee for mechanism in (*mechanisms, *sums))
     guarantee = first.compose(*others)
     entry = ledger.charge(guarantee, label=", ".join(request.name for request in plan.requests)) if ledger else None
-    measured = [mechanism.apply(table, randomness) for mechanism, table in zip(mechanisms, found.tables, strict=True)]
+    pairs = zip(mechanisms, found.tables, strict=True)
+    measured = [mechanism.reporting(progress).apply(table, randomness) for mechanism, table in pairs]
     work = zip(plan.tables, mechanisms, measured, strict=True)
     tables = tuple(published(request, mechanism, m, found.scope, progress) for request, mechanism, m in work)
     asked = zip(plan.groups, sums, found.sums, strict=True)
