@@ -71,8 +71,9 @@ def event_guarantee(event: Any, dataspace: Dataspace, adjacency: Adjacency) -> G
 def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     """Return the tradeoff function of a dp-accounting event for groups of `a` records.
 
-    Where every part is a Gaussian mechanism, Poisson-sampled or not, or a mixture of Gaussians, the group's own losses
-    are composed; otherwise the event's one-record curve is applied `a` times (`functional_tradeoff`).
+    Where every part is a Gaussian mechanism, Poisson-sampled or not, the group's own losses are composed; otherwise the
+    event's one-record curve is applied `a` times (`functional_tradeoff`). So it is where a part is a mixture of
+    Gaussians, which describes one record and not how the sampling of several hangs together.
 
     *Why mixtures suffice.* Let a records contribute vectors v_i of length at most c to a batch, each with probability
     q, and v_i' in the other dataset. With the noise's density taken out, the two outputs are ``Σ_S w_S exp(<v_S, x> -
@@ -104,6 +105,9 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
 
     size = group_size(a)
     replaced = _relation(event, relation) is NeighboringRelation.REPLACE_ONE
+    if size > 1 and any(isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent) for leaf, _ in _leaves(event, 1)):
+        # The event is about one record: nothing says that the random centres of several are independent.
+        return event_tradeoff(event, 1, relation).group(size)
     square, rho = Fraction(0), Fraction(0)  # of the Gaussian parts, and of those known by their zCDP
     mixtures = []
     for leaf, count in _leaves(event, 1):

@@ -163,10 +163,16 @@ class SumSpace(OutcomeSpace):
 
     @property
     def exact(self) -> bool:
-        """Whether the norms are attained: one block, or published blocks that share no feature and no larger margin."""
+        """Whether the norms are attained: one block, or published blocks that share no feature and no margin."""
         names = [name for block in self.blocks for name in block.names]
         apart = len(names) == len(set(names)) and all(block in self.dataspace.margins for block in self.blocks)
-        return len(self.blocks) == 1 or (apart and not self.schema.structural_zeros)
+        # a margin across blocks, such as BC beside AB and CD, or a declared zero says which of their cells go together
+        tied = any(
+            sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
+            for margin in self.dataspace.margins
+        )
+        zeros = self.dataspace.schema is not None and self.dataspace.schema.structural_zeros
+        return len(self.blocks) == 1 or (apart and not tied and not zeros)
 
     @property
     def method(self) -> str:

@@ -236,10 +236,9 @@ class GroupSums:
         if not block.names:
             return (("all",),)
         part = schema.restrict(block.names)
-        levels = [feature.levels for feature in part.features]
-        return tuple(
-            tuple(level[code] for level, code in zip(levels, index, strict=True)) for index in np.ndindex(*part.shape)
-        )
+        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
+        axes = [(part.axis(name), part.feature(name).levels) for name in block.names]
+        return tuple(tuple(levels[index[axis]] for axis, levels in axes) for index in np.ndindex(*part.shape))
 
 
 def sums(
