@@ -7,7 +7,18 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Budget, Dataspace, GroupRequest, Margin, Plan, TableRequest, run
+from semidp import (
+    Adjacency,
+    Budget,
+    Dataspace,
+    GroupRequest,
+    Margin,
+    Plan,
+    SeededRandomness,
+    TableRequest,
+    grouped,
+    run,
+)
 from semidp.accounting.events import dp_sgd, event_tradeoff
 from semidp.engines import Outcome
 from semidp.grouped import sum_space
@@ -99,3 +110,12 @@ def _sums(records: tuple[tuple[int, int, int], ...], blocks: list[Margin]) -> li
         for cell in np.ndindex(*(2 for _ in axes)):
             found.append(sum(record[2] for record in records if tuple(record[axis] for axis in axes) == cell))
     return found
+
+
+def test_means_without_error_are_not_compared() -> None:
+    records = {"ward": np.repeat(["a", "b"], 50), "days": np.repeat([2, 8], 50)}
+    outcome = Outcome("days", 0, 10, 10)
+    found = grouped.sums(records, outcome, ["ward"], Budget.gdp(1000), randomness=SeededRandomness(1))
+    assert found.compare().degrees == 0
+    assert found.compare().pooled == 5
+    assert found.compare(sampling_sd=1.0).degrees == 1

@@ -190,7 +190,8 @@ class GroupSums:
 
         With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)`` has a chi-squared distribution with one
         degree of freedom less than groups. Without `sampling_sd` V holds the noise alone, and the question is about the
-        records; with it (`within_sd`, or a known number) it is about the population that they were drawn from.
+        records; with it (`within_sd`, or a known number) it is about the population that they were drawn from. Means
+        without any error, as under a huge budget, need no test: nothing is compared.
         """
         number = self._number(block)
         found = self.means(block)
@@ -201,7 +202,10 @@ class GroupSums:
         n = found.counts[there].astype(np.float64)
         means = found.values[there]
         # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
-        precision = 1 / (self._noise / n**2 + (sampling_sd or 0.0) ** 2 / n)
+        variances = self._noise / n**2 + (sampling_sd or 0.0) ** 2 / n
+        if not variances.all():
+            return Comparison(0.0, 0, float(n @ means / n.sum()))
+        precision = 1 / variances
         taken, v = self._noise * self.space.common_part(number), 1 / n
         share = taken / (1 - taken * float(v @ (precision * v)))
 
