@@ -4,55 +4,13 @@ A ball is an interval that is proven to hold the true value; whatever precision 
 answers is true. Nothing here knows which distribution is sampled.
 """
 
-import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 from semidp.noise.randomness import Stream
+from semidp.tradeoff.balls import Ball, ball, precision
 
-Ball = Any
-"""A `flint.arb`."""
-
-_turn = threading.RLock()
-
-
-def _new_lock() -> None:
-    global _turn
-    _turn = threading.RLock()
-
-
-# A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
-os.register_at_fork(after_in_child=_new_lock)
-
-
-@contextmanager
-def precision(bits: int) -> Iterator[None]:
-    """Work with `bits` bits inside the block; flint keeps one precision for all threads, hence the lock."""
-    from flint import ctx
-
-    with _turn:
-        before = ctx.prec
-        ctx.prec = bits
-        try:
-            yield
-        finally:
-            ctx.prec = before
-
-
-def ball(x: Fraction | int) -> Ball:
-    """Return the smallest ball around a fraction at the current precision.
-
-    >>> with precision(64):
-    ...     bool(ball(Fraction(1, 3)) * 3 == 1), bool(ball(Fraction(1, 3)) < Fraction(1, 2).numerator)
-    (False, True)
-    """
-    from flint import arb, fmpq
-
-    x = Fraction(x)
-    return arb(fmpq(x.numerator, x.denominator))
+__all__ = ["Ball", "LazyUniform", "ball", "precision"]
 
 
 class LazyUniform:

@@ -5,7 +5,10 @@ lives with the tradeoff functions; nothing here knows about privacy.
 """
 
 import math
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +20,39 @@ Ball = Any
 _SMALLEST = math.ulp(0.0)
 _ENOUGH_BITS = 60
 _MOST_BITS = 1 << 14
+
+
+_turn = threading.RLock()
+
+
+def _new_lock() -> None:
+    global _turn
+    _turn = threading.RLock()
+
+
+# A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
+os.register_at_fork(after_in_child=_new_lock)
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Work with `bits` bits inside the block; flint keeps one precision for all threads, hence the lock.
+
+    Every change of precision in the package goes through here: a sampler's error bounds read the precision in force.
+
+    >>> with precision(64):
+    ...     bool(ball(Fraction(1, 3)) * 3 == 1)
+    False
+    """
+    from flint import ctx
+
+    with _turn:
+        before = ctx.prec
+        ctx.prec = bits
+        try:
+            yield
+        finally:
+            ctx.prec = before
 
 
 def ball(x: Fraction | int | float) -> Ball:
@@ -37,11 +73,10 @@ def sharp(compute: Callable[[], Ball]) -> Ball:
     >>> sharp(lambda: ball(10**40) + 1 - ball(10**40))
     1.00000000000000
     """
-    import flint
 
     bits = 128
     while True:
-        with flint.ctx.workprec(bits):
+        with precision(bits):
             result = compute()
         if bits >= _MOST_BITS or (result.is_finite() and result.rel_accuracy_bits() >= _ENOUGH_BITS):
             return result
@@ -54,11 +89,10 @@ def above(x: Ball) -> float:
     >>> above(ball(Fraction(1, 3))) > 1 / 3
     True
     """
-    import flint
 
     if not x.is_finite():
         return math.inf
-    with flint.ctx.workprec(64):
+    with precision(64):
         end = x.upper()
     if end <= 0:
         return 0.0 - below(-x)
@@ -73,11 +107,10 @@ def below(x: Ball) -> float:
     >>> below(ball(Fraction(1, 3))) < 1 / 3
     True
     """
-    import flint
 
     if not x.is_finite():
         return -math.inf
-    with flint.ctx.workprec(64):
+    with precision(64):
         end = x.lower()
     if end < 0:
         return 0.0 - above(-x)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain, up
-from semidp.tradeoff.balls import Ball, ball
+from semidp.tradeoff.balls import Ball, ball, precision
 from semidp.tradeoff.base import Floats, Order, Tradeoff, group_size, nonnegative, proportion
 from semidp.tradeoff.polygons import BITS, Polygon
 
@@ -141,12 +141,11 @@ def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
     >>> curve.delta("1/2") - 1e-3 < 1e-12, curve.is_symmetric
     (True, True)
     """
-    import flint
 
     pairs = sorted({(nonnegative(e, "epsilon"), proportion(d, "delta")) for e, d in points}, reverse=True)
     if not pairs:
         raise InputError("a privacy profile needs at least one pair (epsilon, delta)")
-    with flint.ctx.workprec(BITS):  # power <= slope · size + delta, with the slope rounded up: claims a little less
+    with precision(BITS):  # power <= slope · size + delta, with the slope rounded up: claims a little less
         corners = _lowest([(_ceiling(ball(e).exp()), d) for e, d in pairs])
     return _through([(1 - size, 1 - power) for size, power in reversed(corners)]).symmetric()
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semidp.exact import Number, plain, up
-from semidp.tradeoff.balls import Ball, above, ball, below
+from semidp.tradeoff.balls import Ball, above, ball, below, precision
 from semidp.tradeoff.base import (
     ROUNDOFF,
     Floats,
@@ -44,9 +44,8 @@ class Polygon(Tradeoff):
     @cached_property
     def _corners(self) -> list[tuple[Ball, Ball]]:
         """Return balls around the (size, power) of each corner, sizes increasing from 0 to 1."""
-        import flint
 
-        with flint.ctx.workprec(BITS):
+        with precision(BITS):
             return self._compute_corners()
 
     @abstractmethod
@@ -69,23 +68,21 @@ class Polygon(Tradeoff):
         return like(np.clip(values, 0.0, a), alpha)
 
     def delta(self, epsilon: Number) -> float:
-        import flint
 
         e = nonnegative(epsilon, "epsilon")
         first = above(self._corners[0][1])
         steepest = self._steepest()
         if steepest is not None and e >= steepest:
             return min(first, 1.0)
-        with flint.ctx.workprec(BITS):
+        with precision(BITS):
             factor = ball(e).exp()
             gaps = [above(power - factor * size) for size, power in self._corners[1:-1]]
         return min(max([first, *gaps, 0.0]), 1.0)
 
     def epsilon(self, delta: Number) -> float:
-        import flint
 
         target = proportion(delta, "delta")
-        with flint.ctx.workprec(BITS):
+        with precision(BITS):
             goal = ball(target)
             if self._corners[0][1] > goal:
                 return math.inf

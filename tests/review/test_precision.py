@@ -1,0 +1,24 @@
+"""One precision for all threads: curves and samplers take turns, since a sampler's error bounds read what is in force."""
+
+import threading
+
+from flint import ctx
+
+from semidp import zcdp
+from semidp.noise.balls import precision
+
+
+def test_a_curve_waits_while_a_sampler_works() -> None:
+    done = threading.Event()
+
+    def curve() -> None:
+        zcdp("2.56").epsilon("1e-10")
+        done.set()
+
+    with precision(777):
+        other = threading.Thread(target=curve)
+        other.start()
+        assert not done.wait(0.3)
+        assert ctx.prec == 777
+    other.join(30)
+    assert done.is_set()
