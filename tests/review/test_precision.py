@@ -1,4 +1,4 @@
-"""One precision for all threads: curves and samplers take turns, since a sampler's error bounds read what is in force."""
+"""One precision for all threads: curves and samplers take turns, since error bounds of samplers depend on it."""
 
 import threading
 
