@@ -70,10 +70,11 @@ class Table:
 
     def margin(self, names: Iterable[str]) -> "Table":
         """Return the counts summed over every feature not in `names`."""
-        names = list(names)
-        kept = self.schema.axes(names)
-        dropped = tuple(axis for axis in range(len(self.schema.shape)) if axis not in kept)
-        return Table(self.schema.restrict(names), self.counts.sum(axis=dropped)) if kept else _total(self)
+        view = self.schema.view(names)
+        if not any(view):
+            return _total(self)
+        part = self.schema.restrict(self.schema.named(view))
+        return Table(part, self.schema.grid.sum(self.counts, view).reshape(part.shape))
 
     def __add__(self, other: "Table") -> "Table":
         if not isinstance(other, Table):

@@ -3,12 +3,14 @@
 A `Feature` has levels, or the edges of bins. How features form a table is in `schema`.
 """
 
+import bisect
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, SchemaError
 from semidp.exact import exact, plain
+from semidp.geometry import Chain
+
+
+@dataclass(frozen=True)
+class Depth:
+    """One depth of a nested feature: its name, the label of each node, and the first leaf below each.
+
+    >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).depths[0]
+    Depth(name='state', labels=('a', 'b'), starts=(0, 2))
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    starts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class Feature:
     levels: tuple[str, ...] = ()
     bins: tuple[Fraction | float, ...] | None = None
     null_level: str | None = None
+    above: tuple[Depth, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -64,9 +81,91 @@ class Feature:
             levels = (*levels, self.null_level)
         if not levels:
             raise SchemaError(f"feature {self.name!r} has no levels: list them, or give bins")
-        if len(set(levels)) < len(levels):
+        if not self.above and len(set(levels)) < len(levels):
             raise SchemaError(f"feature {self.name!r} lists a level twice")
         object.__setattr__(self, "levels", levels)
+
+    @classmethod
+    def nested(cls, names: Sequence[str], paths: Iterable[Sequence[str]]) -> "Feature":
+        """Return a chain of depths, coarse to fine, from the path of each leaf: its label at every depth.
+
+        Leaves are ordered so that every node is a range of them: by the order in which nodes first occur.
+
+        >>> county = Feature.nested(["state", "county"], [("b", "z"), ("a", "x"), ("b", "y")])
+        >>> county.levels, county.path(0), county.chain.size(1)
+        (('z', 'y', 'x'), ('b', 'z'), 2)
+        """
+        names, rows = tuple(names), [tuple(level_text(label) for label in path) for path in paths]
+        if len(names) < 2 or not all(names) or len(set(names)) < len(names):
+            raise SchemaError("a nested feature needs two or more depths with names of their own, coarse to fine")
+        if not rows:
+            raise SchemaError(f"the nested feature {names[-1]!r} has no levels: list them, or give a lookup file")
+        if any(len(row) != len(names) for row in rows):
+            raise SchemaError(f"every level of {names[-1]!r} needs its label at each depth: {', '.join(names)}")
+        if len(set(rows)) < len(rows):
+            raise SchemaError(f"the nested feature {names[-1]!r} lists a level twice")
+        seen: list[dict[tuple[str, ...], int]] = [{} for _ in names]
+        for row in rows:
+            for depth, order in enumerate(seen):
+                order.setdefault(row[: depth + 1], len(order))
+        rows.sort(key=lambda row: tuple(order[row[: depth + 1]] for depth, order in enumerate(seen)))
+        above = []
+        for depth, name in enumerate(names[:-1], start=1):
+            starts = [i for i, row in enumerate(rows) if i == 0 or row[:depth] != rows[i - 1][:depth]]
+            above.append(Depth(name, tuple(rows[i][depth - 1] for i in starts), tuple(starts)))
+        return cls(names[-1], tuple(row[-1] for row in rows), above=tuple(above))
+
+    @cached_property
+    def depths(self) -> tuple[Depth, ...]:
+        """The depths from coarse to fine; an ordinary feature has one."""
+        return (*self.above, Depth(self.name, self.levels, tuple(range(len(self.levels)))))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the depths."""
+        return tuple(depth.name for depth in self.depths)
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The depths as the geometry of margins sees them."""
+        return Chain(len(self.levels), tuple(depth.starts for depth in self.depths))
+
+    def path(self, leaf: int) -> tuple[str, ...]:
+        """Return the label of a leaf at every depth."""
+        return tuple(depth.labels[bisect.bisect_right(depth.starts, leaf) - 1] for depth in self.depths)
+
+    def leaves_below(self, name: str) -> dict[str, list[int]]:
+        """Return the leaves below each label at the depth of that name.
+
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).leaves_below("state")
+        {'a': [0, 1], 'b': [2]}
+        """
+        return self._leaves_below[self.names.index(name)]
+
+    @cached_property
+    def _leaves_below(self) -> list[dict[str, list[int]]]:
+        found: list[dict[str, list[int]]] = [{} for _ in self.depths]
+        for depth, labels in zip(self.depths, found, strict=True):
+            for label, (start, end) in zip(
+                depth.labels, itertools.pairwise((*depth.starts, len(self.levels))), strict=True
+            ):
+                labels.setdefault(label, []).extend(range(start, end))
+        return found
+
+    def at(self, depth: int) -> "Feature":
+        """Return the feature cut at a depth: its nodes there become the levels.
+
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).at(1)
+        Feature(name='state', levels=('a', 'b'), bins=None, null_level=None)
+        """
+        if depth == len(self.depths):
+            return self
+        here = self.depths[depth - 1]
+        above = tuple(
+            Depth(d.name, d.labels, tuple(bisect.bisect_left(here.starts, start) for start in d.starts))
+            for d in self.above[: depth - 1]
+        )
+        return Feature(here.name, here.labels, above=above)
 
     def codes(self, values: ArrayLike) -> NDArray[np.intp]:
         """Return the position of each value among the levels; refuse missing and unknown values.

@@ -3,6 +3,7 @@
 A schema declares; it holds no count. Counts are in `counts`, which margins of them are public in `invariants`.
 """
 
+import itertools
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import SchemaError
 from semidp.files import toml_text
+from semidp.geometry import Grid, View
 from semidp.tables.features import Feature, level_text
 
 
@@ -68,21 +70,26 @@ class Schema:
             raise SchemaError("a schema needs at least one feature")
         if len(set(self.names)) < len(self.names):
             raise SchemaError(f"a feature is listed twice among {', '.join(self.names)}")
-        for zero in self.structural_zeros:
-            for name, levels in zero.levels:
-                for level in levels:
-                    self.feature(name)
-                    if level not in self.feature(name).levels:
-                        there = ", ".join(self.feature(name).levels[:12])
-                        raise SchemaError(
-                            f"a structural zero names the level {level!r}, which feature {name!r} does not have; it "
-                            f"has {there}{', …' if len(self.feature(name).levels) > 12 else ''}"
-                        )
+        for name, level in {
+            (name, level) for zero in self.structural_zeros for name, part in zero.levels for level in part
+        }:
+            known = self.feature(name).leaves_below(name)
+            if level not in known:
+                there = ", ".join(list(known)[:12])
+                raise SchemaError(
+                    f"a structural zero names the level {level!r}, which feature {name!r} does not have; it "
+                    f"has {there}{', …' if len(known) > 12 else ''}"
+                )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The features' names, in order."""
-        return tuple(feature.name for feature in self.features)
+        """The names of the features, in order; a nested feature has one for each of its depths, coarse to fine."""
+        return tuple(name for feature in self.features for name in feature.names)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The cells and their margins."""
+        return Grid(tuple(feature.chain for feature in self.features))
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -95,10 +102,8 @@ class Schema:
         return math.prod(self.shape)
 
     def axis(self, name: str) -> int:
-        """Return the position of a feature; an unknown name lists the ones there are."""
-        if name not in self.names:
-            raise SchemaError(f"there is no feature {name!r}; the features are {', '.join(self.names)}")
-        return self.names.index(name)
+        """Return the position of the feature that has this name; an unknown name lists the ones there are."""
+        return self._place(name)[0]
 
     def axes(self, names: Iterable[str]) -> tuple[int, ...]:
         """Return the positions of several features, in the schema's order."""
@@ -108,15 +113,55 @@ class Schema:
         """Return a feature by its name."""
         return self.features[self.axis(name)]
 
+    def view(self, names: Iterable[str]) -> View:
+        """Return the depth at which the margin over `names` has each feature; 0 where it has none.
+
+        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")])
+        >>> Schema([places, Feature("sex", "fm")]).view(["county"])
+        (2, 0)
+        """
+        depths = [0] * len(self.features)
+        for axis, depth in map(self._place, names):
+            depths[axis] = max(depths[axis], depth)
+        return tuple(depths)
+
+    def named(self, view: View) -> tuple[str, ...]:
+        """Return the names that a view stands for, closed: who names a county has named its state.
+
+        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("b", "y")])
+        >>> Schema([places, Feature("sex", "fm")]).named((2, 0))
+        ('state', 'county')
+        """
+        return tuple(name for feature, depth in zip(self.features, view, strict=True) for name in feature.names[:depth])
+
+    def closed(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return names in the schema's order, with those that they imply."""
+        return self.named(self.view(names))
+
     def restrict(self, names: Iterable[str]) -> "Schema":
-        """Return the schema of the margin over `names`, in this schema's order.
+        """Return the schema of the margin over `names`, in this schema's order: features are dropped, or cut.
 
         A structural zero survives where all its features do.
         """
-        kept = [self.features[axis] for axis in self.axes(names)]
-        left = {feature.name for feature in kept}
+        view = self.view(names)
+        kept = [feature.at(depth) for feature, depth in zip(self.features, view, strict=True) if depth]
+        left = {name for feature in kept for name in feature.names}
         zeros = [zero for zero in self.structural_zeros if {name for name, _ in zero.levels} <= left]
         return Schema(tuple(kept), tuple(zeros))
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Where each name stands: the position of its feature, and its depth there."""
+        return {
+            name: (axis, depth)
+            for axis, feature in enumerate(self.features)
+            for depth, name in enumerate(feature.names, start=1)
+        }
+
+    def _place(self, name: str) -> tuple[int, int]:
+        if name not in self._places:
+            raise SchemaError(f"there is no feature {name!r}; the features are {', '.join(self.names)}")
+        return self._places[name]
 
     @cached_property
     def possible(self) -> NDArray[np.bool_] | None:
@@ -124,14 +169,32 @@ class Schema:
         if not self.structural_zeros:
             return None
         mask = np.ones(self.shape, dtype=bool)
+        groups: dict[tuple[str, ...], list[tuple[tuple[str, ...], ...]]] = {}
         for zero in self.structural_zeros:
-            where: list[Any] = [slice(None)] * len(self.features)
-            for name, levels in zero.levels:
-                axis = self.axis(name)
-                where[axis] = [self.features[axis].levels.index(level) for level in levels]
-            mask[_box(where, self.shape)] = False
+            groups.setdefault(tuple(name for name, _ in zero.levels), []).append(tuple(part for _, part in zero.levels))
+        for names, zeros in groups.items():
+            mask &= self._not_among(names, zeros)
         mask.setflags(write=False)
         return mask
+
+    def _not_among(self, names: tuple[str, ...], zeros: Sequence[tuple[tuple[str, ...], ...]]) -> NDArray[np.bool_]:
+        """Return a mask, broadcast along other features, of the cells that match none of the zeros on some names."""
+        axes = [self.axis(name) for name in names]
+        known = [self.feature(name).leaves_below(name) for name in names]
+        sides = [1] * len(self.shape)
+        for axis in axes:
+            sides[axis] = self.shape[axis]
+        part = np.ones(sides, dtype=bool)
+        steps = [math.prod(sides[axis + 1 :]) for axis in axes]
+        flat: list[int] = []
+        for zero in zeros:
+            where: dict[int, set[int]] = {}
+            for axis, step, leaves, levels in zip(axes, steps, known, zero, strict=True):
+                offsets = {leaf * step for level in levels for leaf in leaves[level]}
+                where[axis] = where[axis] & offsets if axis in where else offsets
+            flat += map(sum, itertools.product(*where.values()))
+        part.ravel()[flat] = False
+        return part
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values; `from_json` reads them back."""
@@ -183,7 +246,3 @@ class Schema:
             return cls.from_json(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise SchemaError(f"the schema is not valid TOML: {error}") from None
-
-
-def _box(where: list[Any], shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
-    return np.ix_(*[np.arange(size)[part] for part, size in zip(where, shape, strict=True)])

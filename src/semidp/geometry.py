@@ -1,0 +1,338 @@
+"""The geometry of margins: which margins contain which, how they hang together, and tables summed down to them.
+
+A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form a lattice (meet: what
+two margins share, join: what they name together); `Grid` sums tables down to a view and spreads margins back over the
+cells. Everything that needs margins of a table uses this module: a(t), norms, projection, fit, grouped statistics.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+View = tuple[int, ...]
+"""For each feature (axis of the table) the depth at which a margin names it; 0 where it does not."""
+
+Shape = tuple[int, ...]
+Counts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+LARGEST_MASK = 2**25
+"""The most cells for which the possible ones are worked out one by one."""
+
+
+def meet(*views: View) -> View:
+    """Return what all views share: the coarser depth of each feature.
+
+    >>> meet((2, 0, 1), (1, 1, 1))
+    (1, 0, 1)
+    """
+    return tuple(map(min, zip(*views, strict=True)))
+
+
+def join(*views: View) -> View:
+    """Return what the views name together: the finer depth of each feature.
+
+    >>> join((2, 0, 1), (1, 1, 1))
+    (2, 1, 1)
+    """
+    return tuple(map(max, zip(*views, strict=True)))
+
+
+def within(view: View, other: View) -> bool:
+    """Whether `other` is at least as fine as `view` everywhere, so that it publishes it too.
+
+    >>> within((1, 0), (2, 0)), within((1, 1), (2, 0))
+    (True, False)
+    """
+    return all(mine <= theirs for mine, theirs in zip(view, other, strict=True))
+
+
+def maximal(views: Iterable[View]) -> list[View]:
+    """Return the views that no other one contains, in order and each once; the view of nothing is dropped.
+
+    >>> maximal([(1, 0), (1, 1), (0, 0), (1, 1)])
+    [(1, 1)]
+    """
+    every = sorted({view for view in views if any(view)}, reverse=True)
+    return [view for view in every if not any(within(view, other) and view != other for other in every)]
+
+
+def common_part(views: Sequence[View]) -> View | None:
+    """Return what all views share, if they share nothing else with each other; else None.
+
+    >>> common_part([(1, 1, 0), (0, 1, 1)]), common_part([(1, 0, 0), (0, 0, 1)])
+    ((0, 1, 0), (0, 0, 0))
+    >>> common_part([(1, 1, 0, 0), (0, 1, 1, 0), (0, 0, 1, 1)]) is None
+    True
+    """
+    if len(views) < 2:
+        return tuple(0 for _ in views[0]) if views else ()
+    shared = meet(*views)
+    apart = all(meet(one, other) == shared for i, one in enumerate(views) for other in views[:i])
+    return shared if apart else None
+
+
+def junction_order(views: Sequence[View]) -> list[View] | None:
+    """Order views so that each meets the earlier ones together inside one of them; None if they are not decomposable.
+
+    A junction tree is a spanning tree of largest intersections: Prim's algorithm builds one if there is any, and its
+    order has the running intersection property. Depths of one feature count as variables of their own: depth k names
+    the first k of them.
+
+    >>> junction_order([(1, 1, 0, 0), (0, 0, 1, 1), (0, 1, 1, 0)])
+    [(1, 1, 0, 0), (0, 1, 1, 0), (0, 0, 1, 1)]
+    >>> junction_order([(1, 1, 0), (0, 1, 1), (1, 0, 1)]) is None
+    True
+    """
+    left = list(views)
+    ordered = [left.pop(0)] if left else []
+    while left:
+        best = max(left, key=lambda view: max(sum(meet(view, other)) for other in ordered))
+        left.remove(best)
+        met = meet(best, join(*ordered))
+        if not any(within(met, other) for other in ordered):
+            return None
+        ordered.append(best)
+    return ordered
+
+
+def inclusion_exclusion(views: Sequence[View]) -> dict[View, int]:
+    """Return the coefficients of ``I - Π_M (I - E_M)`` where averages commute, E_M E_M' = E_{M∧M'}.
+
+    >>> inclusion_exclusion([(1, 1, 0), (0, 1, 1)])
+    {(1, 1, 0): 1, (0, 1, 1): 1, (0, 1, 0): -1}
+    """
+    product: dict[View, int] = {}
+    for view in views:
+        change = {view: 1}
+        for known, coefficient in product.items():
+            shared = meet(known, view)
+            change[shared] = change.get(shared, 0) - coefficient
+        for known, coefficient in change.items():
+            product[known] = product.get(known, 0) + coefficient
+    return {view: coefficient for view, coefficient in product.items() if coefficient}
+
+
+def edge_cover(needed: Iterable[tuple[int, int]], views: Sequence[View]) -> float:
+    """Return ρ*: the least total weight on views such that every needed (feature, depth) has weight at least one.
+
+    >>> edge_cover([(0, 1), (1, 1), (2, 1)], [(1, 1, 0), (0, 1, 1), (1, 0, 1)])
+    1.5
+    """
+    wanted = sorted(needed)
+    sets = [frozenset((axis, depth) for axis, depth in wanted if depth <= view[axis]) for view in views]
+    useful = [part for part in dict.fromkeys(sets) if part and not any(part < other for other in sets)]
+    if sum(map(len, useful)) == len(wanted):
+        return float(len(useful))  # disjoint: each one is needed in full
+    from scipy.optimize import linprog
+
+    needs = -np.array([[variable in part for part in useful] for variable in wanted], dtype=float)
+    solved = linprog(np.ones(len(useful)), A_ub=needs, b_ub=-np.ones(len(wanted)), method="highs")
+    return float(len(useful) if solved.fun is None else solved.fun)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The depths of one feature: for each, where in the leaves its nodes begin. Every node is a range of leaves.
+
+    >>> states = Chain(5, ((0, 3), (0, 1, 2, 3, 4)))
+    >>> states.size(1), states.children(1, 2).tolist(), states.children(0, 1).tolist()
+    (2, [3, 2], [2])
+    """
+
+    leaves: int
+    starts: tuple[tuple[int, ...], ...] = field(repr=False)
+
+    @classmethod
+    def flat(cls, levels: int) -> "Chain":
+        """Return the chain of an ordinary feature: one depth.
+
+        >>> Chain.flat(3).size(1)
+        3
+        """
+        return cls(levels, (tuple(range(levels)),))
+
+    @property
+    def depth(self) -> int:
+        """The depth of the leaves."""
+        return len(self.starts)
+
+    def size(self, depth: int) -> int:
+        """Return the number of nodes at a depth; the whole is the only node at depth 0."""
+        return len(self.starts[depth - 1]) if depth else 1
+
+    def first(self, coarse: int, fine: int) -> NDArray[np.intp]:
+        """Return the position at depth `fine` of the first node below each node at depth `coarse`."""
+        if coarse == 0:
+            return np.zeros(1, dtype=np.intp)
+        below, above = (np.asarray(self.starts[depth - 1], dtype=np.intp) for depth in (fine, coarse))
+        return np.searchsorted(below, above)
+
+    def children(self, coarse: int, fine: int) -> NDArray[np.intp]:
+        """Return how many nodes at depth `fine` lie below each node at depth `coarse`."""
+        return np.diff(self.first(coarse, fine), append=self.size(fine))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of a table, an axis a feature, and its margins: arrays with an axis a feature too.
+
+    A margin's array has as many entries along a feature as there are nodes at its depth, and one where it does not
+    name the feature, so that margins of ordinary features broadcast against the table.
+
+    >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
+    >>> table = np.array([[1, 2], [3, 4], [5, 6]])
+    >>> grid.sum(table, (1, 1)).tolist(), grid.sum(table, (0, 1)).tolist()
+    ([[4, 6], [5, 6]], [[9, 12]])
+    >>> grid.spread(np.array([[10], [20]]), (1, 0)).tolist()
+    [[10], [10], [20]]
+    """
+
+    chains: tuple[Chain, ...]
+
+    @classmethod
+    def flat(cls, shape: Sequence[int]) -> "Grid":
+        """Return the grid of ordinary features.
+
+        >>> Grid.flat((2, 3)).shape
+        (2, 3)
+        """
+        return cls(tuple(Chain.flat(size) for size in shape))
+
+    @cached_property
+    def full(self) -> View:
+        """The view of the table itself: every feature at its leaves."""
+        return tuple(chain.depth for chain in self.chains)
+
+    @property
+    def nothing(self) -> View:
+        """The view of the total."""
+        return tuple(0 for _ in self.chains)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The shape of the table."""
+        return self.shape_of(self.full)
+
+    def shape_of(self, view: View) -> Shape:
+        """Return the shape of a margin's array."""
+        return tuple(chain.size(depth) for chain, depth in zip(self.chains, view, strict=True))
+
+    def size_of(self, view: View) -> int:
+        """Return the number of cells of a margin."""
+        return math.prod(self.shape_of(view))
+
+    def sum(self, values: NDArray[Any], view: View, source: View | None = None) -> NDArray[Any]:
+        """Sum a table, or the margin at `source`, down to a coarser view."""
+        source = self.full if source is None else source
+        dropped = tuple(axis for axis, depth in enumerate(view) if depth == 0 and source[axis])
+        result = values.sum(axis=dropped, keepdims=True) if dropped else values
+        for axis, (depth, fine) in enumerate(zip(view, source, strict=True)):
+            if 0 < depth < fine:
+                result = np.add.reduceat(result, self.chains[axis].first(depth, fine), axis=axis)
+        return np.asarray(result)
+
+    def spread(self, values: NDArray[Any], view: View, target: View | None = None) -> NDArray[Any]:
+        """Give each cell of a finer view (the table's own unless said) the value of the margin cell it lies in.
+
+        Features that the margin does not name keep length one: the result broadcasts.
+        """
+        target = self.full if target is None else target
+        for axis, (depth, fine) in enumerate(zip(view, target, strict=True)):
+            if 0 < depth < fine:
+                values = np.repeat(values, self.chains[axis].children(depth, fine), axis=axis)
+        return values
+
+    def below(self, view: View, source: View | None = None) -> Any:
+        """Return how many cells of the table (or of the margin at `source`) lie in each cell of a margin.
+
+        A plain number where that is the same for all, else an array of the margin's shape or one that broadcasts.
+        """
+        source = self.full if source is None else source
+        parts = []
+        for axis, (chain, depth, fine) in enumerate(zip(self.chains, view, source, strict=True)):
+            if depth < fine:
+                children = chain.children(depth, fine)
+                same = int(children[0]) if (children == children[0]).all() else None
+                sides = [1] * len(view)
+                sides[axis] = -1
+                parts.append(same if same is not None else children.reshape(sides))
+        product: Any = 1
+        for part in parts:
+            product = product * part
+        return product
+
+    def labels(self, view: View, source: View | None = None) -> NDArray[np.intp]:
+        """Return for each cell of the table (or of the margin at `source`), flattened, its cell in a margin."""
+        source = self.full if source is None else source
+        numbers = np.arange(self.size_of(view), dtype=np.intp).reshape(self.shape_of(view))
+        return np.broadcast_to(self.spread(numbers, view, source), self.shape_of(source)).ravel()
+
+    def coarsened(self, view: View) -> "Grid":
+        """Return the grid of a margin as a table of its own; features it does not name keep an axis of length one."""
+        return Grid(
+            tuple(
+                _cut(chain, depth) if depth else Chain.flat(1) for chain, depth in zip(self.chains, view, strict=True)
+            )
+        )
+
+    def inhabited(self, possible: Mask | None, totals: "Iterable[Totals]", view: View | None = None) -> Mask | None:
+        """Return the cells of a view that are possible and where no margin is empty; None where that is all of them."""
+        view = self.full if view is None else view
+        mask: Any = possible
+        for total in totals:
+            if not total.counts.all():
+                there = self.spread(total.counts > 0, total.view, view)
+                mask = there if mask is None else mask & there
+        return None if mask is None else np.ascontiguousarray(np.broadcast_to(mask, self.shape_of(view)))
+
+    def operator(self, views: Sequence[View], domain: Mask) -> Any:
+        """Return margins as a sparse matrix of ones: a column a cell of the domain, a row a margin cell that occurs."""
+        from scipy import sparse
+
+        cells = np.flatnonzero(domain)
+        rows, start = [], 0
+        for view in views:
+            _, where = np.unique(self.labels(view)[cells], return_inverse=True)
+            rows.append(start + where)
+            start += int(where.max(initial=-1)) + 1
+        columns = np.tile(np.arange(len(cells)), len(rows))
+        return sparse.csr_array((np.ones(len(columns)), (np.concatenate(rows), columns)), shape=(start, len(cells)))
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """The published counts of one margin: its view, and its array with an axis a feature.
+
+    >>> Totals((1, 0), np.array([[3], [7]])).down(Grid.flat((2, 2)), (0, 0)).counts
+    array([[10]])
+    """
+
+    view: View
+    counts: Counts = field(repr=False)
+
+    def down(self, grid: Grid, view: View) -> "Totals":
+        """Return the coarser margin that follows from this one."""
+        return Totals(view, grid.sum(self.counts, view, self.view))
+
+    @property
+    def levels(self) -> int:
+        """The number of cells with a record."""
+        return int((self.counts > 0).sum())
+
+
+def finest(grid: Grid, totals: Iterable[Totals], down_to: Callable[[View], View]) -> tuple[Totals, ...]:
+    """Return margins coarsened by a rule, without those that others contain."""
+    found = {view: total.down(grid, view) for total in totals if any(view := down_to(total.view))}
+    return tuple(found[view] for view in maximal(found))
+
+
+def _cut(chain: Chain, depth: int) -> Chain:
+    """Return a chain whose leaves are the nodes at `depth`."""
+    firsts = tuple(tuple(chain.first(coarse, depth).tolist()) for coarse in range(1, depth + 1))
+    return Chain(chain.size(depth), firsts)
