@@ -14,7 +14,7 @@ from semidp.fit import fit_table
 from semidp.fit.problem import Sums, pose
 from semidp.fit.programs import prove
 from semidp.fit.real import project
-from semidp.invariants import Dataspace, Margin
+from semidp.spaces import Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 ALLOWED = {

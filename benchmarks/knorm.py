@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from semidp.knorm import Ball, PairBall, TableBall
-from semidp.sensitivity.listing import moves
+from semidp.queries.moves import moves
 
 RATES = (
     (TableBall(8, 8, 2), 60, 20),

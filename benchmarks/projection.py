@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from semidp.invariants import Adjacency, Dataspace, Margin
-from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin
+from semidp.queries import SensitivitySpace, sensitivity_space
 from semidp.tables import Feature, Schema, Table
 
 SHAPE = (10, 100, 100, 100)

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 from semidp.accounting import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
 from semidp.accounting.events import Mixture
 from semidp.errors import InputError, Refused
-from semidp.invariants import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Tradeoff, gaussian, zcdp
 
 REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from semidp.accounting import Ledger, fits
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace, Margin
-from semidp.invariants.fiber import datasets
+from semidp.spaces import Adjacency, Dataspace, Margin
+from semidp.spaces.listing import datasets
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget, Order, Tradeoff, approximate, compose, gaussian, laplace, zcdp
 
@@ -165,7 +165,7 @@ from pathlib import Path
 from semidp.accounting import Ledger
 from semidp.errors import BudgetExceeded
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import zcdp
 
 book = Ledger(sys.argv[1])

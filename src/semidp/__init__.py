@@ -51,7 +51,6 @@ from semidp.inference import (
     power_curves,
     sample_size,
 )
-from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, Witness, semi_adjacency
 from semidp.knorm import knorm_noise, published_noise
 from semidp.mechanisms import (
     ContinuousGaussianMechanism,
@@ -82,6 +81,7 @@ from semidp.noise import (
     SeededRandomness,
     SystemRandomness,
 )
+from semidp.queries import ExplicitSpace, Norms, TableSpace, sensitivity_space
 from semidp.release import (
     FitKind,
     GroupRequest,
@@ -96,7 +96,7 @@ from semidp.release import (
     run,
     survey,
 )
-from semidp.sensitivity import ExplicitSpace, Norms, SensitivitySpace, sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin, SemiAdjacency, Witness, semi_adjacency
 from semidp.tables import Feature, Schema, StructuralZero, Table
 from semidp.tradeoff import (
     Budget,
@@ -175,13 +175,13 @@ __all__ = [
     "SeededRandomness",
     "SemiAdjacency",
     "SemidpError",
-    "SensitivitySpace",
     "Source",
     "Statistic",
     "StructuralZero",
     "SystemRandomness",
     "Table",
     "TableRequest",
+    "TableSpace",
     "Tradeoff",
     "TwoByTwo",
     "UmpuTest",

@@ -1,8 +1,8 @@
 """The geometry of margins: which margins contain which, how they hang together, and tables summed down to them.
 
-A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form a lattice (meet: what
-two margins share, join: what they name together); `Grid` sums tables down to a view and spreads margins back over the
-cells. Everything that needs margins of a table uses this module: a(t), norms, projection, fit, grouped statistics.
+A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form a lattice (meet:
+what two margins share, join: what they name together); `Grid` sums tables down to a view and spreads margins back over
+the cells. Everything that needs margins of a table uses this module: a(t), norms, projection, fit, grouped statistics.
 """
 
 import math
@@ -71,7 +71,7 @@ def common_part(views: Sequence[View]) -> View | None:
     True
     """
     if len(views) < 2:
-        return tuple(0 for _ in views[0]) if views else ()
+        return tuple(0 for _ in views[0])
     shared = meet(*views)
     apart = all(meet(one, other) == shared for i, one in enumerate(views) for other in views[:i])
     return shared if apart else None
@@ -118,22 +118,13 @@ def inclusion_exclusion(views: Sequence[View]) -> dict[View, int]:
     return {view: coefficient for view, coefficient in product.items() if coefficient}
 
 
-def edge_cover(needed: Iterable[tuple[int, int]], views: Sequence[View]) -> float:
-    """Return ρ*: the least total weight on views such that every needed (feature, depth) has weight at least one.
+def variables(view: View) -> frozenset[tuple[int, int]]:
+    """Return a view as a set: each (feature, depth) that it names.
 
-    >>> edge_cover([(0, 1), (1, 1), (2, 1)], [(1, 1, 0), (0, 1, 1), (1, 0, 1)])
-    1.5
+    >>> sorted(variables((2, 0, 1)))
+    [(0, 1), (0, 2), (2, 1)]
     """
-    wanted = sorted(needed)
-    sets = [frozenset((axis, depth) for axis, depth in wanted if depth <= view[axis]) for view in views]
-    useful = [part for part in dict.fromkeys(sets) if part and not any(part < other for other in sets)]
-    if sum(map(len, useful)) == len(wanted):
-        return float(len(useful))  # disjoint: each one is needed in full
-    from scipy.optimize import linprog
-
-    needs = -np.array([[variable in part for part in useful] for variable in wanted], dtype=float)
-    solved = linprog(np.ones(len(useful)), A_ub=needs, b_ub=-np.ones(len(wanted)), method="highs")
-    return float(len(useful) if solved.fun is None else solved.fun)
+    return frozenset((axis, depth) for axis, named in enumerate(view) for depth in range(1, named + 1))
 
 
 @dataclass(frozen=True)
@@ -272,6 +263,23 @@ class Grid:
         source = self.full if source is None else source
         numbers = np.arange(self.size_of(view), dtype=np.intp).reshape(self.shape_of(view))
         return np.broadcast_to(self.spread(numbers, view, source), self.shape_of(source)).ravel()
+
+    def box(self, chosen: Iterable[tuple[View, int]]) -> list[range]:
+        """Return the leaves of each feature that lie in all of the chosen margin cells (their flat positions).
+
+        >>> Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2))).box([((1, 0), 1)])
+        [range(2, 3), range(0, 2)]
+        """
+        nodes = [(0, 0)] * len(self.chains)  # for each feature the finest depth that is chosen, and the node there
+        for view, flat in chosen:
+            for axis, code in enumerate(np.unravel_index(flat, self.shape_of(view))):
+                if view[axis] > nodes[axis][0]:
+                    nodes[axis] = (view[axis], int(code))
+        found = []
+        for chain, (depth, node) in zip(self.chains, nodes, strict=True):
+            start = int(chain.first(depth, chain.depth)[node])
+            found.append(range(start, start + int(chain.children(depth, chain.depth)[node])))
+        return found
 
     def coarsened(self, view: View) -> "Grid":
         """Return the grid of a margin as a table of its own; features it does not name keep an axis of length one."""

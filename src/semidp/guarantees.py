@@ -14,7 +14,7 @@ from typing import Any
 
 from semidp.errors import InputError, Refused
 from semidp.files import replace_file
-from semidp.invariants import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Gaussian, Order, Tradeoff, tradeoff_from_json
 
 _INLINE = 4096  # published numbers up to which a dataspace stays inside the file that needs it
@@ -41,7 +41,7 @@ class Guarantee:
     Group privacy and Semi-DP with the same curve are not the same guarantee (Cho and Awan, Section 3.5):
 
     >>> from semidp.tables import Feature, Schema, Table
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tradeoff import gaussian
     >>> table = Table(Schema([Feature("sex", "fm")]), [3, 4])
     >>> everything, fixed = Dataspace.of(table, []), Dataspace.of(table, [Margin("sex")])
@@ -118,7 +118,7 @@ class Guarantee:
         guarantee can be carried over: the intermediate datasets need not agree with the exact statistics.
 
         >>> from semidp.tables import Feature, Schema, Table
-        >>> from semidp.invariants import Margin
+        >>> from semidp.spaces import Margin
         >>> from semidp.tradeoff import zcdp
         >>> table = Table(Schema([Feature("state", "ab")]), [3, 4])
         >>> announced = Guarantee(Dataspace.of(table, []), Adjacency(1), zcdp("2.56"))

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from semidp.audit import Draws, Pair, worst_pair
-from semidp.invariants import Adjacency, Dataspace, Margin
 from semidp.knorm import Ball, knorm_noise
 from semidp.noise import generator
-from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.queries import TableSpace, sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 
-def a_space(counts: Sequence[Any], margins: Sequence[str], a: int, released: str | None = None) -> SensitivitySpace:
+def a_space(counts: Sequence[Any], margins: Sequence[str], a: int, released: str | None = None) -> TableSpace:
     """Return the space of a table with features A, B, C, … of which margins such as "AB" are published."""
     array = np.array(counts)
     schema = Schema(
@@ -35,12 +35,12 @@ def knorm_draws(ball: Ball, epsilon: Fraction, law: Any = knorm_noise) -> Draws:
 
 
 @pytest.fixture(scope="session")
-def square() -> SensitivitySpace:
+def square() -> TableSpace:
     """Return a 3x3 table with both margins public under A_3: the smallest with a three-cycle."""
     return a_space([[10, 20, 30], [15, 25, 35], [3, 4, 5]], ["A", "B"], 3)
 
 
 @pytest.fixture(scope="session")
-def cycle(square: SensitivitySpace) -> Pair:
+def cycle(square: TableSpace) -> Pair:
     """Return the pair that a three-cycle separates."""
     return worst_pair(square)

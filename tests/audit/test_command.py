@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 from semidp.audit import of_release
 from semidp.cli.audit import audit
 from semidp.errors import InputError
-from semidp.invariants import Margin
 from semidp.mechanisms import RoundedGaussianMechanism
 from semidp.release import Plan, Release, TableRequest, run
+from semidp.spaces import Margin
 from semidp.tables import Feature
 from semidp.tradeoff import Budget, Gaussian
 

@@ -5,8 +5,8 @@ import pytest
 
 from semidp.audit import Pair, worst_pair
 from semidp.errors import InputError, Refused
-from semidp.invariants import Adjacency, Dataspace, Margin
-from semidp.sensitivity import sensitivity_space
+from semidp.queries import sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, StructuralZero, Table
 
 from .conftest import a_space

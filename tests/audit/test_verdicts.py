@@ -22,7 +22,7 @@ from semidp.mechanisms import (
     RoundedGaussianMechanism,
 )
 from semidp.noise import RoundedGaussian, SeededRandomness, generator
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import TableSpace
 from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian, zcdp
 
 from .conftest import knorm_draws
@@ -36,7 +36,7 @@ class Case:
 
     claim: Tradeoff
     samples: int
-    build: Callable[[SensitivitySpace, Fraction], Draws]
+    build: Callable[[TableSpace, Fraction], Draws]
 
 
 CASES = {
@@ -67,7 +67,7 @@ RATIOS = np.random.default_rng(8).uniform(0.5, 0.8, len(CASES)).tolist()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ours_is_acquitted_by_an_audit_that_has_power(name: str, square: SensitivitySpace, cycle: Pair) -> None:
+def test_ours_is_acquitted_by_an_audit_that_has_power(name: str, square: TableSpace, cycle: Pair) -> None:
     case = CASES[name]
     found = audit_mechanism(
         case.build(square, ONE), cycle, case.claim, samples=case.samples, randomness=SeededRandomness(1)
@@ -78,7 +78,7 @@ def test_ours_is_acquitted_by_an_audit_that_has_power(name: str, square: Sensiti
 
 
 @pytest.mark.parametrize(("name", "ratio"), [*zip(CASES, RATIOS, strict=True)])
-def test_noise_that_is_too_small_is_convicted(name: str, ratio: float, square: SensitivitySpace, cycle: Pair) -> None:
+def test_noise_that_is_too_small_is_convicted(name: str, ratio: float, square: TableSpace, cycle: Pair) -> None:
     case = CASES[name]
     draws = case.build(square, Fraction(ratio).limit_denominator(1000))
     found = audit_mechanism(draws, cycle, case.claim, samples=case.samples // 2, randomness=SeededRandomness(2))
@@ -89,7 +89,7 @@ def test_noise_that_is_too_small_is_convicted(name: str, ratio: float, square: S
 
 
 @pytest.mark.parametrize("name", ["rounded gaussian", "laplace", "k-norm"])
-def test_a_fifth_too_little_is_enough(name: str, square: SensitivitySpace, cycle: Pair) -> None:
+def test_a_fifth_too_little_is_enough(name: str, square: TableSpace, cycle: Pair) -> None:
     case = CASES[name]
     draws = case.build(square, Fraction(4, 5))
     found = audit_mechanism(draws, cycle, case.claim, samples=case.samples, randomness=SeededRandomness(3))
@@ -170,7 +170,7 @@ def test_honest_mechanisms_are_convicted_no_more_often_than_stated() -> None:
     assert sum(verdicts) <= 22
 
 
-def test_an_audit_is_repeatable_and_plain(square: SensitivitySpace) -> None:
+def test_an_audit_is_repeatable_and_plain(square: TableSpace) -> None:
     import json
 
     mechanism = RoundedGaussianMechanism.calibrate(square, Budget.gdp(1))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.invariants import Dataspace, Margin
+from semidp.spaces import Dataspace, Margin
 from semidp.tables import Feature, Schema, StructuralZero, Table
 
 NAMES = "ABCDE"

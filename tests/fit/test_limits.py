@@ -13,7 +13,7 @@ from semidp.fit import Fit, fit_table
 from semidp.fit.problem import Sums, pose
 from semidp.fit.real import project
 from semidp.fit.search import running_order
-from semidp.invariants import Dataspace, Margin
+from semidp.spaces import Dataspace, Margin
 from semidp.tables import StructuralZero, Table
 from tests.fit.cases import least_loss, margins_exact, schema_of, space_of
 

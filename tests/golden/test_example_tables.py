@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from semidp.errors import AdjacencyUnknown
-from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.sensitivity import sensitivity_space
+from semidp.queries import sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.tables import Feature, Schema, Table
 
 GOLDEN = json.loads((Path(__file__).parent / "example_tables.json").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 

@@ -21,8 +21,8 @@ from semidp.grouped import (
     moments_of,
     outcome_mechanism,
 )
-from semidp.invariants import Adjacency, Dataspace, Margin
 from semidp.noise import SeededRandomness
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget
 

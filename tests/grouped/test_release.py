@@ -11,10 +11,10 @@ from semidp.accounting import Ledger
 from semidp.audit.subjects import of_release
 from semidp.engines import Outcome
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.invariants import Margin
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Plan, Release, Statistic, TableRequest, proportion_of, run, shared
 from semidp.report import html, summary
+from semidp.spaces import Margin
 from semidp.tables import Feature
 from semidp.tradeoff import Budget, compose
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.grouped import Coding, Design, moment_space, outcome_adjacency, sum_space
-from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 A, B = Margin("A"), Margin("B")

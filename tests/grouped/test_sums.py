@@ -9,8 +9,8 @@ from scipy import stats
 from semidp.engines import Outcome, open_source
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.grouped import GroupSums, means, outcome_mechanism, proportions, sum_space, sums
-from semidp.invariants import Adjacency, Dataspace, Margin
 from semidp.noise import SeededRandomness
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget
 

@@ -11,8 +11,8 @@ import pytest
 from semidp.accounting import Ledger
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SchemaError
 from semidp.inference import Alternative, OddsRatioResult, TwoByTwo, UmpuTest, canonical_noise, odds_ratio_test
-from semidp.invariants import Adjacency, Dataspace, Margin
 from semidp.noise import SeededRandomness
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget, PiecewiseLinear, Tradeoff, approximate, gaussian, zcdp
 

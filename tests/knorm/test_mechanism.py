@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.knorm import ExplicitBall, PairBall, RowsBall, TableBall, place_ball
 from semidp.knorm.placing import whole_points
 from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.queries import TableSpace, sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.tables import Feature, Schema, StructuralZero, Table
 from semidp.tradeoff import Budget
 
@@ -28,7 +28,7 @@ def table_of(counts: list | np.ndarray) -> Table:
     return Table(Schema(features), array)
 
 
-def space_of(table: Table, margins: str, a: int | None = None, released: str | None = None) -> SensitivitySpace:
+def space_of(table: Table, margins: str, a: int | None = None, released: str | None = None) -> TableSpace:
     public = Dataspace.of(table, [Margin(*names) for names in margins.split()])
     return sensitivity_space(public, Adjacency(a or semi_adjacency(public).bound), released)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError, Refused
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Order, Tradeoff, approximate, compose, gaussian, laplace, piecewise, zcdp
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.sensitivity import sensitivity_space
-from semidp.sensitivity.bounds import certified_norms
-from semidp.sensitivity.norms import Question
+from semidp.geometry import variables
+from semidp.queries import sensitivity_space
+from semidp.queries.bounds import certified_norms
+from semidp.queries.norms import Question
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.tables import Feature, Schema, Table
 
 A, B, C = (0,), (1,), (2,)
@@ -146,10 +147,9 @@ def tabulated(schema: Schema, records: list[tuple[str, ...]]) -> Table:
 
 def check_bounds(public: Dataspace, a: int, norms: tuple[int, int, int]) -> None:
     """The bounds that need no counts hold in every enumerated case."""
-    question = Question.of(public, tuple(range(len(public.schema.shape))))
-    features = [str(axis) for axis in question.structure.varying]
-    margins = [frozenset(map(str, margin.axes)) for margin in question.visible]
-    bound = certified_norms(min(a, public.n), features, margins)
+    question = Question.of(public, public.schema.grid.full)
+    margins = [variables(margin.view) for margin in question.visible]
+    bound = certified_norms(min(a, public.n), question.structure.varying, margins)
     assert norms[0] <= bound.l1
     assert norms[1] <= bound.l2_squared
     assert norms[2] <= bound.linf

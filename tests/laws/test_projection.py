@@ -8,16 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import Refused
-from semidp.invariants import Adjacency, Dataspace, Margin
-from semidp.sensitivity import projection as module
-from semidp.sensitivity import sensitivity_space
-from semidp.sensitivity.projection import (
+from semidp.geometry import Grid, View, inclusion_exclusion
+from semidp.queries import projection as module
+from semidp.queries import sensitivity_space
+from semidp.queries.projection import (
     AveragingProjection,
     LeastSquaresProjection,
+    Projector,
     averages_commute,
-    inclusion_exclusion,
-    projection,
+    projector,
 )
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 FAMILIES = [
@@ -30,6 +31,15 @@ FAMILIES = [
     [(0, 1, 2)],
     [(0,), (2,)],
 ]
+
+
+def views(margins: list[tuple[int, ...]], features: int = 3) -> tuple[View, ...]:
+    """Margins named by their features, as views."""
+    return tuple(tuple(int(axis in margin) for axis in range(features)) for margin in margins)
+
+
+def projection(shape: tuple[int, ...], margins: list[tuple[int, ...]], mask: np.ndarray) -> Projector:
+    return projector(Grid.flat(shape), views(margins, len(shape)), mask)
 
 
 @st.composite
@@ -102,7 +112,7 @@ def test_the_fixed_part_comes_from_the_margins_alone(problem: tuple, seed: int) 
     shape, margins, mask = problem
     table = np.random.default_rng(seed).integers(0, 50, size=shape) * mask
     found = projection(shape, margins, mask)
-    sums = [table.sum(axis=tuple(axis for axis in range(3) if axis not in margin)) for margin in margins]
+    sums = [table.sum(axis=tuple(axis for axis in range(3) if axis not in margin), keepdims=True) for margin in margins]
     assert np.allclose(found.project(table) + found.fixed_part(sums), table, atol=1e-8)
 
 
@@ -110,17 +120,21 @@ def test_the_fixed_part_comes_from_the_margins_alone(problem: tuple, seed: int) 
 @given(problems())
 def test_averages_and_least_squares_agree_where_both_hold(problem: tuple) -> None:
     shape, margins, mask = problem
-    if averages_commute(mask, margins):
-        one = AveragingProjection(shape, tuple(margins), mask)
-        other = LeastSquaresProjection(shape, tuple(margins), mask)
+    grid = Grid.flat(shape)
+    if averages_commute(grid, mask, views(margins)):
+        one = AveragingProjection(grid, views(margins), mask)
+        other = LeastSquaresProjection(grid, views(margins), mask)
         values = np.arange(mask.size, dtype=float).reshape(shape) ** 2
         assert np.allclose(one.project(values), other.project(values), atol=1e-8)
         assert one.dimension == other.dimension
 
 
 def test_cliques_minus_separators() -> None:
-    assert inclusion_exclusion([(0, 1), (1, 2), (2, 3)]) == {(0, 1): 1, (1, 2): 1, (2, 3): 1, (1,): -1, (2,): -1}
-    assert inclusion_exclusion([(0,), (1,), (2,)]) == {(0,): 1, (1,): 1, (2,): 1, (): -2}
+    chain = views([(0, 1), (1, 2), (2, 3)], 4)
+    one, two = views([(1,), (2,)], 4)
+    assert inclusion_exclusion(chain) == {**dict.fromkeys(chain, 1), one: -1, two: -1}
+    single = views([(0,), (1,), (2,)])
+    assert inclusion_exclusion(single) == {**dict.fromkeys(single, 1), (0, 0, 0): -2}
 
 
 def test_a_chain_with_empty_margin_cells_needs_no_least_squares() -> None:
@@ -130,7 +144,7 @@ def test_a_chain_with_empty_margin_cells_needs_no_least_squares() -> None:
     schema = Schema([Feature(name, "wxyz") for name in "ABCD"])
     public = Dataspace.of(Table(schema, counts), [Margin("A", "B"), Margin("B", "C"), Margin("C", "D")])
     space = sensitivity_space(public, Adjacency(4))
-    assert isinstance(space._projection, AveragingProjection)
+    assert isinstance(space._projector, AveragingProjection)
     assert np.allclose(space.project(counts) + space.fixed_part(), counts, atol=1e-9)
 
 
@@ -139,7 +153,7 @@ def test_large_irregular_domains_project_by_iteration(monkeypatch: pytest.Monkey
     generator = np.random.default_rng(5)
     mask = generator.random((40, 50)) < 0.7
     monkeypatch.setattr(module, "DENSE_MARGIN_CELLS", 10)
-    found = LeastSquaresProjection((40, 50), ((0,), (1,)), mask)
+    found = LeastSquaresProjection(Grid.flat((40, 50)), ((1, 0), (0, 1)), mask)
     values = generator.integers(0, 1000, size=(40, 50)) * mask
     projected = found.project(values)
     n = values.sum()

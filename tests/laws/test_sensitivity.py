@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError, Refused, SchemaError
-from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.sensitivity import ExplicitSpace, SensitivitySpace, sensitivity_space
-from semidp.sensitivity.bounds import certified_norms, edge_cover
+from semidp.queries import ExplicitSpace, TableSpace, sensitivity_space
+from semidp.queries.bounds import certified_norms, edge_cover
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.tables import Feature, Schema, StructuralZero, Table
 
 
@@ -25,7 +25,7 @@ def space_of(counts: object, *margins: str, zeros: tuple = ()) -> Dataspace:
     return Dataspace.of(Table(schema_of(*array.shape, zeros=zeros), array), [Margin(*names) for names in margins])
 
 
-def norms(space: SensitivitySpace) -> tuple[int, int, int]:
+def norms(space: TableSpace) -> tuple[int, int, int]:
     return space.l1, space.l2_squared, space.linf
 
 
@@ -53,12 +53,12 @@ def test_exact_values_for_large_counts(shape: tuple[int, ...], margins: tuple[st
         check_move(space)
 
 
-def check_move(space: SensitivitySpace) -> None:
+def check_move(space: TableSpace) -> None:
     """The worst move has zero margins, at most a records, and attains Δ2 where the norms are exact."""
     move = space.worst_move()
     assert move is not None
     for margin in space._question.visible:
-        assert not move.sum(axis=tuple(axis for axis in range(move.ndim) if axis not in margin.axes)).any()
+        assert not space.schema.grid.sum(move, margin.view).any()
     assert np.maximum(move, 0).sum() <= space.adjacency.a
     assert (move**2).sum() == space.l2_squared
 
@@ -183,7 +183,7 @@ def test_a_released_margin_is_the_projection_of_the_whole(data: st.DataObject) -
     public = space_of(np.bincount(chosen, minlength=8).reshape(2, 2, 2), *margins)
     kept = tuple("ABC".index(name) for name in released)
     dropped = tuple(axis for axis in range(3) if axis not in kept)
-    from semidp.invariants.fiber import tables
+    from semidp.spaces.listing import tables
 
     listed = list(tables(public))
     moves = [x - y for x in listed for y in listed if np.abs(x - y).sum() <= 2 * a]
@@ -269,13 +269,15 @@ def test_a_large_given_a_has_certified_bounds(a: int) -> None:
     assert (move**2).sum() <= space.l2_squared
 
 
+SOME = Dataspace.described("some datasets")
+
 # --- explicit spaces ------------------------------------------------------------------------------------------------
 
 
 def test_an_explicit_space_is_rank_deficient_like_the_papers() -> None:
     """The paper's 2x2 example as a list: dimension one, and the norms of the table."""
     move = [[1, -1], [-1, 1]]
-    space = SensitivitySpace.from_vectors([move])
+    space = ExplicitSpace([move], SOME, Adjacency(3))
     table = sensitivity_space(space_of([[4, 3], [2, 5]], "A", "B"), Adjacency(3))
     assert (space.l1, space.l2_squared, space.linf, space.dimension) == (*norms(table), table.dimension)
     assert np.allclose(space.project(np.arange(4).reshape(2, 2)), table.project(np.arange(4).reshape(2, 2)))
@@ -287,7 +289,7 @@ def test_an_explicit_space_is_rank_deficient_like_the_papers() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_an_explicit_space_projects_onto_its_span(vectors: list[list[int]]) -> None:
-    space = ExplicitSpace(vectors)
+    space = ExplicitSpace(vectors, SOME, Adjacency(1))
     assert space.dimension == np.linalg.matrix_rank(np.array(vectors))
     for vector in vectors:
         assert np.allclose(space.project(vector), vector, atol=1e-9)
@@ -298,7 +300,7 @@ def test_an_explicit_space_projects_onto_its_span(vectors: list[list[int]]) -> N
 @pytest.mark.parametrize("vectors", [[], [[1, 2], [1, 2, 3]], [[math.nan]], [1.0]])
 def test_an_illegal_list_is_refused(vectors: list) -> None:
     with pytest.raises(InputError):
-        ExplicitSpace(vectors)
+        ExplicitSpace(vectors, SOME, Adjacency(1))
 
 
 # --- what is refused, what is fixed ---------------------------------------------------------------------------------

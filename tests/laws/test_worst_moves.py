@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp.invariants import Adjacency, Dataspace, Margin
-from semidp.sensitivity import sensitivity_space
+from semidp.queries import sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 

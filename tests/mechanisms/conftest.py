@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from semidp.invariants import Adjacency, Dataspace, Margin
-from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.queries import QuerySpace, sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, StructuralZero, Table
 
-Setting = tuple[SensitivitySpace, Table]
+Setting = tuple[QuerySpace, Table]
 
 
 def a_table(shape: Sequence[int], zeros: Sequence[StructuralZero] = ()) -> Table:

@@ -11,13 +11,13 @@ import pytest
 from semidp.engines import Outcome
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import down, up
-from semidp.grouped.designs import Design
-from semidp.grouped.sensitivity import moment_space
-from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.mechanisms import RoundedGaussianMechanism
 from semidp.mechanisms.examples import two_way
 from semidp.noise import SeededRandomness
-from semidp.sensitivity import ExplicitSpace, SensitivitySpace
+from semidp.queries import ExplicitSpace, TableSpace
+from semidp.queries.designs import Design
+from semidp.queries.outcomes import moment_space
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.tables import Feature, Schema, StructuralZero, Table
 from semidp.tradeoff import Budget
 
@@ -49,12 +49,13 @@ def test_a_design_may_not_declare_structural_zeros_that_the_counts_do_not() -> N
 
 @pytest.mark.parametrize(("kind", "size"), [(np.int8, 100), (np.int32, 2**20), (np.int64, 2**40)])
 def test_squares_of_an_explicit_space_do_not_wrap(kind: type, size: int) -> None:
-    space = ExplicitSpace(np.array([[size, -size]], dtype=kind))
+    space = ExplicitSpace(np.array([[size, -size]], dtype=kind), Dataspace.described("two"), Adjacency(1))
     assert (space.l1, space.l2_squared, space.linf) == (2 * size, 2 * size**2, size)
 
 
 def test_moves_of_unsigned_vectors_have_negatives() -> None:
-    assert [move.tolist() for move in ExplicitSpace(np.array([[3, 0]], dtype=np.uint8)).moves()] == [[3, 0], [-3, 0]]
+    space = ExplicitSpace(np.array([[3, 0]], dtype=np.uint8), Dataspace.described("two"), Adjacency(1))
+    assert [move.tolist() for move in space.moves()] == [[3, 0], [-3, 0]]
 
 
 def test_an_unsigned_query_is_measured_in_whole_numbers() -> None:
@@ -96,7 +97,7 @@ def test_norms_and_a_are_never_below_the_truth_whatever_is_hidden_or_impossible(
             int((moves**2).sum(axis=1).max()),
             int(np.abs(moves).max()),
         )
-        space = SensitivitySpace(dataspace, Adjacency(a), dataspace.schema.restrict(released))
+        space = TableSpace(dataspace, Adjacency(a), dataspace.schema.restrict(released))
         said = (space.l1, space.l2_squared, space.linf)
         assert all(bound >= norm for bound, norm in zip(said, true, strict=True))
         assert not space.exact or said == true

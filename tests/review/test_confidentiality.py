@@ -11,8 +11,8 @@ from semidp.engines import open_source
 from semidp.errors import BudgetExceeded, DataError, InputError, SchemaError
 from semidp.files import replace_file
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace, Margin
 from semidp.release import Plan, TableRequest
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, StructuralZero
 from semidp.tradeoff import Budget, zcdp
 

@@ -58,7 +58,7 @@ def test_the_naive_mechanism_could_be_projected_too() -> None:
 
 def test_subspace_dp_as_printed_allows_publishing_everything() -> None:
     """Projecting away from the span of S_φ leaves nothing of φ(X) = X to compare; the row space of C is meant."""
-    one_record = semidp.ExplicitSpace(list(np.eye(3)))
+    one_record = semidp.ExplicitSpace(list(np.eye(3)), semidp.Dataspace.described("three bits"), semidp.Adjacency(1))
     for bits in np.ndindex(2, 2, 2):
         seen = np.array(bits) - one_record.project(np.array(bits))
         assert np.abs(seen).max() < 1e-12

@@ -19,7 +19,7 @@ from semidp.accounting.renyi import Renyi
 from semidp.errors import InputError, Refused
 from semidp.exact import exact
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, from_profile
 from semidp.tradeoff.base import ROUNDOFF, Floats, group_size
 from semidp.tradeoff.losses import Losses, convolve_all

@@ -17,7 +17,7 @@ from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.files import replace_file
 from semidp.guarantees import Guarantee, read_document, space_document, space_from
-from semidp.invariants import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import (
     Approximate,
     Budget,

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.grouped import SumSpace
-from semidp.invariants import Dataspace
+from semidp.queries import TableSpace
 from semidp.release import Scope
-from semidp.sensitivity import SensitivitySpace
+from semidp.spaces import Dataspace
 from semidp.tables import Table
 
 Counts = NDArray[np.int64]
@@ -58,7 +58,7 @@ class Pair:
         return int(np.maximum(self.move, 0).sum())
 
 
-def worst_pair(space: SensitivitySpace) -> Pair:
+def worst_pair(space: TableSpace) -> Pair:
     """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
 
     ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the published margins and at
@@ -85,7 +85,7 @@ def worst_pair(space: SensitivitySpace) -> Pair:
     raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
 
 
-def _candidates(space: SensitivitySpace) -> Iterator[Counts]:
+def _candidates(space: TableSpace) -> Iterator[Counts]:
     """The worst move, then the first of the others, the longest first."""
     worst = space.worst_move()
     if worst is not None:
@@ -94,7 +94,7 @@ def _candidates(space: SensitivitySpace) -> Iterator[Counts]:
     yield from sorted(others, key=lambda move: -int((move**2).sum()))
 
 
-def _table_below(move: Counts, space: SensitivitySpace, public: Dataspace) -> Counts | None:
+def _table_below(move: Counts, space: TableSpace, public: Dataspace) -> Counts | None:
     """Return a table of the public totals that `move` leaves nonnegative: what it takes away, and a fit of the rest."""
     from semidp.fit import fit_table
 

@@ -14,7 +14,6 @@ from semidp.accounting import Ledger as Book
 from semidp.cli._output import Format, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
-from semidp.invariants import Margin
 from semidp.release import (
     GRID,
     GroupRequest,
@@ -27,6 +26,7 @@ from semidp.release import (
     proportion_of,
     shared,
 )
+from semidp.spaces import Margin
 from semidp.tables import Feature, Schema
 from semidp.tradeoff import Budget
 

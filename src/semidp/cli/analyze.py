@@ -14,8 +14,8 @@ from semidp.cli._output import Format, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.mechanisms import available, option_name
+from semidp.queries import Norms
 from semidp.release import Scope, survey
-from semidp.sensitivity import Norms
 from semidp.tradeoff import Budget
 
 REFERENCE = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))

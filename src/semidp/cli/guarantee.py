@@ -12,7 +12,7 @@ from semidp.cli._output import Format, print_json
 from semidp.errors import InputError
 from semidp.exact import exact, plain
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
 RhoStated = Annotated[str | None, typer.Option("--rho", help="The stated zero-concentrated rho.", metavar="NUMBER")]

@@ -18,8 +18,8 @@ from semidp.fit.problem import WORD_BITS, Counts, Floats, Problem, Sums, pose
 from semidp.fit.programs import prove, whole_bound
 from semidp.fit.real import Projection, approach, project
 from semidp.fit.search import improve, nested
-from semidp.invariants import Dataspace
 from semidp.progress import Progress, silent
+from semidp.spaces import Dataspace
 
 __all__ = ["Fit", "Kind", "fit_table"]
 
@@ -111,7 +111,7 @@ def fit_table(
 
     Examples
     --------
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> sexes, regions = Table(schema.restrict(["sex"]), [6, 4]), Table(schema.restrict(["region"]), [2, 3, 5])

@@ -1,24 +1,17 @@
 """Exact group counts, private group statistics: sums, means, proportions, comparison, linear and logistic regression.
 
-`sums` and `regression` are the pages to read first; `sensitivity` holds the proofs, `designs` the regression designs,
-`baselines` what is compared with in studies.
+`sums` and `regression` are the pages to read first; the proofs and the regression designs are in `queries`, `baselines`
+is what is compared with in studies.
 """
 
 from semidp.grouped.baselines import baseline_means, baseline_regression
-from semidp.grouped.designs import Coding, Column, Design
 from semidp.grouped.logistic import LogisticFit, logistic_regression
 from semidp.grouped.reading import moments_of, read_moments, read_sums
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
-from semidp.grouped.sensitivity import (
-    MomentSpace,
-    SumSpace,
-    moment_space,
-    outcome_adjacency,
-    outcome_mechanism,
-    sum_space,
-)
 from semidp.grouped.spread import SquareSum
 from semidp.grouped.sums import Comparison, Estimates, GroupSums, means, proportions, sums
+from semidp.mechanisms import outcome_mechanism
+from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
 
 __all__ = [
     "Coding",

@@ -16,14 +16,14 @@ from semidp.accounting import Ledger
 from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.exact import Number, positive
-from semidp.grouped.designs import Design
 from semidp.grouped.reading import open_groups, read_moments
 from semidp.grouped.regression import Moments, chosen, published
-from semidp.grouped.sensitivity import moment_space, outcome_mechanism
 from semidp.grouped.spread import charge
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace, Margin
+from semidp.mechanisms import outcome_mechanism
 from semidp.noise import Randomness
+from semidp.queries import Design, moment_space
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature
 from semidp.tradeoff import Budget
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError
-from semidp.grouped.sensitivity import MomentSpace, SumSpace, outcome_adjacency
-from semidp.invariants import Adjacency, Dataspace, Margin, normalised
+from semidp.queries import MomentSpace, SumSpace, outcome_adjacency
+from semidp.spaces import Adjacency, Dataspace, Margin, normalised
 from semidp.tables import Feature, Schema
 
 SQUARE_STEPS = 100
@@ -83,8 +83,8 @@ def read_moments(source: Source, space: MomentSpace) -> NDArray[np.int64]:
 def moments_of(sums: NDArray[np.int64], space: MomentSpace) -> NDArray[np.int64]:
     """Return X'y from the sums of the outcome over each combination of the design's features.
 
-    >>> from semidp.grouped.designs import Design
-    >>> from semidp.grouped.sensitivity import moment_space
+    >>> from semidp.queries import Design
+    >>> from semidp.queries import moment_space
     >>> from semidp.tables import Table
     >>> arms = Table(Schema([Feature("arm", ["control", "drug"])]), [3, 2])
     >>> public = Dataspace.of(arms, [Margin("arm")])

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from semidp.accounting import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
-from semidp.grouped.designs import Design
 from semidp.grouped.reading import open_groups, read_moments, read_squares, squares_outcome
-from semidp.grouped.sensitivity import MomentSpace, moment_space, outcome_mechanism
 from semidp.grouped.spread import SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Margin
-from semidp.mechanisms import Measurement, Mechanism
+from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
+from semidp.queries import Design, MomentSpace, moment_space
+from semidp.spaces import Adjacency, Margin
 from semidp.tables import Feature, Schema
 from semidp.tradeoff import Budget
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from semidp.accounting import Ledger
 from semidp.engines import Outcome
-from semidp.grouped.sensitivity import outcome_mechanism, sum_space
-from semidp.invariants import Adjacency, Dataspace
-from semidp.mechanisms import Measurement, Mechanism
+from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
+from semidp.queries import sum_space
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Budget
 
 
@@ -54,7 +54,7 @@ class SquareSum:
 def square_mechanism(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, budget: Budget) -> Mechanism:
     """Return the mechanism that measures the sum of squares of an outcome.
 
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
     >>> square_mechanism(public, Adjacency(2), Outcome("score", 0, 1, steps=10), Budget.gdp(1)).scale

@@ -15,12 +15,12 @@ from semidp.accounting import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.grouped.reading import open_groups, read_squares, read_sums, squares_outcome
-from semidp.grouped.sensitivity import SumSpace, outcome_mechanism, sum_space
 from semidp.grouped.spread import SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Margin
-from semidp.mechanisms import Measurement, Mechanism
+from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
+from semidp.queries import SumSpace, sum_space
+from semidp.spaces import Adjacency, Margin
 from semidp.tables import Feature
 from semidp.tradeoff import Budget
 

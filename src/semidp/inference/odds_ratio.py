@@ -17,8 +17,8 @@ from semidp.inference.canonical import CanonicalNoise
 from semidp.inference.choice import canonical_noise, curve_of
 from semidp.inference.hypergeometric import TwoByTwo
 from semidp.inference.umpu import Alternative, Interval, UmpuTest, check_level
-from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.noise import Randomness, SystemRandomness
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.tables import Table
 from semidp.tradeoff import Budget, Tradeoff
 

@@ -17,9 +17,8 @@ from semidp.errors import Refused
 from semidp.knorm.closed import Ball, Floats, PairBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.table import TableBall
-from semidp.sensitivity import SensitivitySpace
-from semidp.sensitivity.listing import Listing
-from semidp.sensitivity.space import MatrixForm
+from semidp.queries import MatrixForm, TableSpace
+from semidp.queries.moves import Listing
 
 Whole = NDArray[np.int64]
 
@@ -120,7 +119,7 @@ class PlacedList(PlacedBall):
         return np.linalg.pinv(self.lattice.T.astype(float))
 
 
-def place_ball(space: SensitivitySpace) -> PlacedBall:
+def place_ball(space: TableSpace) -> PlacedBall:
     """Return the ball K of a space, hull(S_a) or the smallest known ball that contains it.
 
     One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
@@ -128,8 +127,8 @@ def place_ball(space: SensitivitySpace) -> PlacedBall:
 
     Examples
     --------
-    >>> from semidp.invariants import Adjacency, Dataspace, Margin
-    >>> from semidp.sensitivity import sensitivity_space
+    >>> from semidp.spaces import Adjacency, Dataspace, Margin
+    >>> from semidp.queries import sensitivity_space
     >>> from semidp.tables import Feature, Schema, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 3], [4, 0, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
@@ -144,7 +143,7 @@ def place_ball(space: SensitivitySpace) -> PlacedBall:
     return _matrix(space, form, a)
 
 
-def _matrix(space: SensitivitySpace, form: MatrixForm, a: int) -> PlacedBall:
+def _matrix(space: TableSpace, form: MatrixForm, a: int) -> PlacedBall:
     cells = form.cells
     if not form.columns_published:
         totals = np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).astype(np.int64)
@@ -158,7 +157,7 @@ def _matrix(space: SensitivitySpace, form: MatrixForm, a: int) -> PlacedBall:
     return PlacedMatrix(TableBall(len(cells), cells.shape[1], min(a, 3)), cells, space.shape, both_sides=True)
 
 
-def _listed(space: SensitivitySpace) -> PlacedBall:
+def _listed(space: TableSpace) -> PlacedBall:
     """The ball of all moves, on the cells that some move touches."""
     if space.dimension > MOST_DIMENSIONS:
         raise Refused(
@@ -175,7 +174,7 @@ def _listed(space: SensitivitySpace) -> PlacedBall:
     return PlacedList(ball, cells, space.shape)
 
 
-def _check_reach(space: SensitivitySpace, ball: ExplicitBall, cells: NDArray[np.intp]) -> None:
+def _check_reach(space: TableSpace, ball: ExplicitBall, cells: NDArray[np.intp]) -> None:
     """Refuse where noise in the span of S_a would leave exact something that the public statistics do not fix."""
     schema = space.dataspace.schema
     assert schema is not None

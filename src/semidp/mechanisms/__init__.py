@@ -5,7 +5,7 @@ geometry in `knorm`.
 """
 
 from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise
-from semidp.mechanisms.choose import NAMES, available, calibrated, choose, option_name
+from semidp.mechanisms.choose import NAMES, available, calibrated, choose, option_name, outcome_mechanism
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -41,4 +41,5 @@ __all__ = [
     "choose",
     "naive_loss",
     "option_name",
+    "outcome_mechanism",
 ]

@@ -1,6 +1,6 @@
 """What every mechanism shares: a calibrated value that knows its errors, its guarantee and how to measure a table.
 
-A mechanism is a `SensitivitySpace` and an exact scale, nothing else; the guarantee follows from these two. The noise
+A mechanism is a `QuerySpace` and an exact scale, nothing else; the guarantee follows from these two. The noise
 distributions live in `noise`, the sensitivity in `sensitivity`; making tables nonnegative lives in `fit`.
 """
 
@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.errors import DataError, InputError, Refused
+from semidp.errors import InputError, Refused
 from semidp.exact import sqrt_up, up
 from semidp.guarantees import Guarantee
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import QuerySpace
 from semidp.tables import Table
 from semidp.tradeoff import Budget, Gaussian, Tradeoff
 
@@ -95,7 +95,7 @@ class Mechanism(ABC):
     (2.0, 3, Gaussian(mu_squared=Fraction(1, 1)))
     """
 
-    space: SensitivitySpace
+    space: QuerySpace
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
@@ -104,7 +104,7 @@ class Mechanism(ABC):
 
     @classmethod
     @abstractmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with the least noise that satisfies `budget` on `space`."""
 
     @property
@@ -147,7 +147,7 @@ class Mechanism(ABC):
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell of the projected table, ``τ·sqrt(P_ii)``."""
-        return np.sqrt(self.variance * self.space.variances())
+        return np.sqrt(self.variance * self.space.published_variances())
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a matrix."""
@@ -171,8 +171,7 @@ class Mechanism(ABC):
         randomness
             Where random words come from; the operating system unless given.
         """
-        self._check(table)
-        return self.measure(table.counts, randomness)
+        return self.measure(self.space.values(table), randomness)
 
     def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
         """Measure a whole-number query given as an array of the space's shape."""
@@ -188,7 +187,7 @@ class Mechanism(ABC):
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public numbers."""
-        return self.space.project(noisy) + self.space.fixed_part()
+        return self.space.published(noisy)
 
     def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
         """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for studies is not."""
@@ -200,20 +199,6 @@ class Mechanism(ABC):
         if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
             raise InputError("the query does not fit in 62 bits, which exact arithmetic here does not cover")
         return np.asarray(values.astype(np.int64) + whole.astype(np.int64))
-
-    def _check(self, table: Table) -> None:
-        schema, dataspace = self.space.schema, self.space.dataspace
-        if table.schema != schema:
-            raise InputError(
-                f"the mechanism is calibrated for a table of {_names(schema)}, not of {_names(table.schema)}: "
-                "give it that table, or calibrate again"
-            )
-        if table.n != dataspace.n:
-            raise DataError("the table does not have the published number of records: build the space from its totals")
-        for margin in dataspace.margins:
-            shared = [name for name in margin.names if name in table.schema.names]
-            if shared and table.margin(shared) != dataspace.value(margin).margin(shared):
-                raise DataError(f"the table contradicts the published {margin}: build the space from its totals")
 
 
 class Sampler(Protocol):
@@ -268,7 +253,7 @@ class NoNoise(Mechanism):
     kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism for a table that is already public; refuse any other."""
         if not space.is_zero:
             raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
@@ -308,7 +293,7 @@ class NoNoise(Mechanism):
         return np.stack([self.measure(values).noisy] * count)
 
 
-def check_request(mechanism: type[Mechanism], space: SensitivitySpace, budget: Budget) -> None:
+def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget) -> None:
     """Refuse a budget that a mechanism cannot satisfy, and a table that needs no noise."""
     if budget.kind not in mechanism.kinds:
         raise Refused(
@@ -367,13 +352,9 @@ def largest(holds: Callable[[Fraction], bool], start: Fraction = Fraction(1)) ->
     return low
 
 
-def cell_weights(weights: ArrayLike, space: SensitivitySpace) -> NDArray[np.float64]:
+def cell_weights(weights: ArrayLike, space: QuerySpace) -> NDArray[np.float64]:
     """Return weights as an array of the space's shape."""
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != tuple(space.shape):
         raise InputError(f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}")
     return array
-
-
-def _names(schema: Any) -> str:
-    return ", ".join(schema.names)

@@ -16,7 +16,7 @@ from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
 from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget
 
 FOR_RELEASES: tuple[type[Mechanism], ...] = (
@@ -28,6 +28,12 @@ FOR_RELEASES: tuple[type[Mechanism], ...] = (
     LatticeGaussianMechanism,
 )
 """What `choose` chooses from, the first of two that are equally good."""
+
+EXACT: tuple[type[Mechanism], ...] = (RoundedGaussianMechanism, DiscreteGaussianMechanism, LaplaceMechanism)
+"""What sums of an outcome are measured with: whole-number noise and exact claims only."""
+
+EXACT_NAMES = ("gaussian", "laplace")
+"""What a plan calls them."""
 
 FOR_STUDIES: tuple[type[Mechanism], ...] = (
     ContinuousGaussianMechanism,
@@ -63,7 +69,7 @@ def option_name(mechanism: Mechanism) -> str:
     return next((name for name, kinds in NAMES.items() if type(mechanism) in kinds), mechanism.name)
 
 
-def available(space: SensitivitySpace, budget: Budget) -> tuple[Mechanism, ...]:
+def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     """Return every mechanism for releases that satisfies a budget on a space, the least expected loss first.
 
     A mechanism that cannot serve the space (too large, or not of a shape it knows) is left out.
@@ -78,7 +84,7 @@ def available(space: SensitivitySpace, budget: Budget) -> tuple[Mechanism, ...]:
     return _attempts(space, budget, FOR_RELEASES)[0]
 
 
-def choose(space: SensitivitySpace, budget: Budget) -> Mechanism:
+def choose(space: QuerySpace, budget: Budget) -> Mechanism:
     """Return the mechanism with the least expected loss, ``sqrt(E‖P·noise‖²)``, that satisfies a budget on a space.
 
     >>> from semidp.mechanisms.examples import two_way
@@ -94,7 +100,7 @@ def choose(space: SensitivitySpace, budget: Budget) -> Mechanism:
 
 
 def _attempts(
-    space: SensitivitySpace, budget: Budget, kinds: tuple[type[Mechanism], ...]
+    space: QuerySpace, budget: Budget, kinds: tuple[type[Mechanism], ...]
 ) -> tuple[tuple[Mechanism, ...], list[Refused]]:
     if space.is_zero:
         return (NoNoise.calibrate(space, budget),), []
@@ -108,7 +114,7 @@ def _attempts(
     return tuple(sorted(found, key=lambda mechanism: mechanism.expected_l2)), refusals
 
 
-def calibrated(name: str, space: SensitivitySpace, budget: Budget) -> Mechanism:
+def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
     """Return a mechanism by its short name; for a table that the public totals fix, the one that adds no noise.
 
     ``gaussian`` is the discrete Gaussian for a zCDP budget and the rounded one for the others.
@@ -123,3 +129,31 @@ def calibrated(name: str, space: SensitivitySpace, budget: Budget) -> Mechanism:
         return NoNoise.calibrate(space, budget)
     fitting = [kind for kind in NAMES[name] if budget.kind in kind.kinds]
     return (fitting or NAMES[name])[0].calibrate(space, budget)
+
+
+def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = "auto") -> Mechanism:
+    """Return the mechanism with the least expected loss that satisfies a budget, or the one of a given name.
+
+    Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for zCDP, the discrete
+    Laplace for pure budgets, the best of the three for (ε, δ).
+
+    >>> from semidp.engines import Outcome
+    >>> from semidp.queries import sum_space
+    >>> from semidp.spaces import Adjacency, Dataspace, Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> outcome_mechanism(space, Budget.gdp(1)).scale
+    200.0
+    """
+    if space.is_zero:
+        return NoNoise.calibrate(space, budget)
+    if name in EXACT_NAMES:
+        return calibrated(name, space, budget)
+    if name != "auto":
+        raise InputError(
+            f"there is no mechanism {name!r} for sums of an outcome; there are auto, {', '.join(EXACT_NAMES)}"
+        )
+    found = [kind.calibrate(space, budget) for kind in EXACT if budget.kind in kind.kinds]
+    return min(found, key=lambda mechanism: mechanism.expected_l2)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from semidp.invariants import Adjacency, Dataspace, Margin
-from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.queries import QuerySpace, sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 
-def two_way() -> tuple[SensitivitySpace, Table]:
+def two_way() -> tuple[QuerySpace, Table]:
     """Return a table of two sexes by three regions, and its sensitivity space under A_3 with both margins public.
 
     >>> space, table = two_way()

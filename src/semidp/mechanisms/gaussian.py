@@ -24,7 +24,7 @@ from semidp.mechanisms.base import (
     root_up,
 )
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian, generator
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import QuerySpace
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 
@@ -37,7 +37,7 @@ class ConcentratedNoise(Mechanism):
     kinds: ClassVar[tuple[str, ...]] = ("zcdp", "approximate")
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/(2ρ)``."""
         check_request(cls, space, budget)
         return cls(space, check_scale(Fraction(space.l2_squared) / (2 * rho_within(budget))))
@@ -62,7 +62,7 @@ class GaussianNoise(Mechanism):
     kinds: ClassVar[tuple[str, ...]] = ("gdp", "approximate")
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/μ²``."""
         check_request(cls, space, budget)
         return cls(space, check_scale(Fraction(space.l2_squared) / mu_within(budget) ** 2))

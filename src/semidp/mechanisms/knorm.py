@@ -20,7 +20,7 @@ from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.noise import Randomness, generator
 from semidp.progress import Progress, silent
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate
 
 _ROUNDING = 1 / 12  # the variance of a rounding error; less where the noise itself is small
@@ -63,7 +63,7 @@ class KNormMechanism(Mechanism):
     claim: ClassVar[Claim] = "ideal"
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too long to draw."""
         check_request(cls, space, budget)
         assert budget.epsilon is not None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from semidp.exact import sqrt_up
 from semidp.mechanisms.base import Claim, Mechanism, check_request, check_scale, epsilon_of, root_up
 from semidp.noise import Randomness, uniforms
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate
 
 
@@ -52,7 +52,7 @@ class L2Mechanism(Mechanism):
     claim: ClassVar[Claim] = "ideal"
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``b = Δ2/ε``; a δ in the budget is not used."""
         check_request(cls, space, budget)
         return cls(space, check_scale(Fraction(space.l2_squared) / epsilon_of(budget) ** 2))

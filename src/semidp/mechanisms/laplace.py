@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 from semidp.exact import up
 from semidp.mechanisms.base import CellByCell, check_request, check_scale, epsilon_of
 from semidp.noise import DiscreteLaplace
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate
 
 
@@ -45,7 +45,7 @@ class LaplaceMechanism(CellByCell):
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``b = Δ1/ε``; a δ in the budget is not used."""
         check_request(cls, space, budget)
         b = Fraction(space.l1) / epsilon_of(budget)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.mechanisms.gaussian import ConcentratedNoise
 from semidp.noise import LatticeGaussian, OneSidedLatticeGaussian, Randomness
-from semidp.sensitivity import SensitivitySpace
-from semidp.sensitivity.space import MatrixForm
+from semidp.queries import MatrixForm, QuerySpace
 from semidp.tradeoff import Budget
 
 
@@ -51,7 +50,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
     name: ClassVar[str] = "lattice gaussian"
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``σ² = Δ2²/(2ρ)``; refuse other invariants, and a σ too small for the sampler."""
         mechanism = super().calibrate(space, budget)
         mechanism.sampler  # noqa: B018  (built now, so that it refuses now)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.exact import sqrt_down
 from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request, epsilon_of, root_up
 from semidp.noise import Randomness, generator
-from semidp.sensitivity import SensitivitySpace
+from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian
 
 
@@ -51,7 +51,7 @@ class NaiveMechanism(Mechanism):
     one_record: ClassVar[int]  # the square of the sensitivity of one record, in the norm of the mechanism
 
     @classmethod
-    def calibrate(cls, space: SensitivitySpace, budget: Budget) -> Self:
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the baseline that spends ε/a, or μ/a, on one record."""
         check_request(cls, space, budget)
         if budget.rho is not None:

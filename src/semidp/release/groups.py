@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError
-from semidp.grouped import Comparison, Estimates, GroupSums, SumSpace, outcome_mechanism, sum_space
+from semidp.grouped import Comparison, Estimates, GroupSums
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import LaplaceMechanism, Mechanism
+from semidp.mechanisms import LaplaceMechanism, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
+from semidp.queries import SumSpace, sum_space
 from semidp.release.measured import Noise, advertised
 from semidp.release.requests import GroupRequest, Statistic
 from semidp.release.survey import Scope

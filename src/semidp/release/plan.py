@@ -14,8 +14,8 @@ from typing import Any
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact, plain, sqrt_down, sqrt_up
 from semidp.files import toml_text
-from semidp.invariants import Margin
 from semidp.release.requests import GroupRequest, TableRequest, file_names, only_keys
+from semidp.spaces import Margin
 from semidp.tables import Feature, Schema, StructuralZero
 from semidp.tradeoff import Budget
 

@@ -12,8 +12,8 @@ from typing import Any
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import exact, plain
-from semidp.invariants import Margin
 from semidp.mechanisms import NAMES
+from semidp.spaces import Margin
 from semidp.tradeoff import Budget
 
 AUTO = "auto"

@@ -9,7 +9,6 @@ from semidp.accounting import Ledger
 from semidp.engines import Source, open_source
 from semidp.errors import InputError
 from semidp.fit import fit_table
-from semidp.invariants import Dataspace
 from semidp.mechanisms import Measurement, Mechanism, calibrated, choose
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
@@ -19,6 +18,7 @@ from semidp.release.plan import Plan
 from semidp.release.requests import AUTO, FitKind, GroupRequest, TableRequest
 from semidp.release.survey import Scope, Survey, survey
 from semidp.release.values import Fitted, Published, Release, versions
+from semidp.spaces import Dataspace
 
 
 def run(

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from semidp.engines import Source
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
-from semidp.grouped import read_sums, sum_space
-from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
+from semidp.grouped import read_sums
+from semidp.queries import TableSpace, sensitivity_space, sum_space
 from semidp.release.plan import Plan, Reading
-from semidp.sensitivity import SensitivitySpace, sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
 from semidp.tables import Feature, Schema, Table, no_column
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
@@ -62,7 +62,7 @@ class Scope:
         unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
         return {"used": self.adjacency.a, **(semi.to_json() if semi else unknown)}
 
-    def space(self, features: tuple[str, ...]) -> SensitivitySpace:
+    def space(self, features: tuple[str, ...]) -> TableSpace:
         """Return the sensitivity space of the table over `features`."""
         return sensitivity_space(self.dataspace, self.adjacency, released=features)
 

@@ -22,12 +22,12 @@ from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.guarantees import Guarantee
-from semidp.invariants import Adjacency, Dataspace
 from semidp.release.groups import PublishedGroups
 from semidp.release.measured import Noise
 from semidp.release.plan import Plan
 from semidp.release.requests import file_names
 from semidp.release.survey import Scope, semi_of
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tables import Schema, Table
 from semidp.tradeoff import Tradeoff, tradeoff_from_json
 

@@ -8,11 +8,11 @@ from urllib.parse import quote
 import numpy as np
 
 from semidp.exact import plain
-from semidp.invariants import Dataspace
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import Published, PublishedGroups, Release, file_names
 from semidp.report import words
 from semidp.report.cells import error_text, grid
+from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
 _SHOWN_TOTALS = 40

@@ -4,8 +4,8 @@ import math
 from fractions import Fraction
 
 from semidp.exact import plain, rounded_up, sqrt_up
-from semidp.invariants import Dataspace
 from semidp.release import Published, PublishedGroups, Release, Scope, file_names
+from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
 FALSE_ALARMS = Fraction(1, 20)

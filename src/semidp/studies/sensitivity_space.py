@@ -17,8 +17,8 @@ from semidp import (
     KNormMechanism,
     Margin,
     Schema,
-    SensitivitySpace,
     Table,
+    TableSpace,
     sensitivity_space,
 )
 from semidp.plots.style import BLUE, GREY, ORANGE, drawing
@@ -35,7 +35,7 @@ _CELLS = {
 }
 
 
-def space(a: int, shape: tuple[int, int] = SHAPE) -> SensitivitySpace:
+def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     """Return S_a of a two-way table with both margins public and three records in every cell.
 
     >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]

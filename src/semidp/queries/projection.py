@@ -1,7 +1,7 @@
 """The orthogonal projection onto tables with zero published margins, and the part of a table that they fix.
 
 No matrix of cells by cells is ever formed: averages over margins where these commute, least squares on the margin
-operator elsewhere. What is published, and how far two tables may be apart, lives in `space` and `norms`.
+operator elsewhere. What is published, and how far two tables may be apart, is in `tables` and `norms`.
 """
 
 import math
@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.invariants.structure import Axes, running_intersection
+from semidp.geometry import Grid, Mask, View, inclusion_exclusion, join, junction_order, meet, within
 
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
 
 
-class Projection(Protocol):
+class Projector(Protocol):
     """P: orthogonal projection onto the tables that live on the domain and have zero margins."""
 
     @property
@@ -39,94 +38,70 @@ class Projection(Protocol):
         """Return the diagonal of P."""
 
 
-def projection(shape: Axes, margins: Sequence[Axes], domain: Mask | None = None) -> Projection:
-    """Return the projection onto tables of `shape` that vanish outside `domain` and have zero `margins`.
+def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> Projector:
+    """Return the projection onto tables on `grid` that vanish outside `domain` and have zero `margins`.
 
-    On a product domain the averages E_M over margins commute, E_M E_M' = E_{M∩M'}, hence
-    ``I - P = I - Π_M (I - E_M)``: inclusion and exclusion over intersections, which for decomposable margins is
+    On a product domain the averages E_M over margins commute, E_M E_M' = E_{M∧M'}, hence
+    ``I - P = I - Π_M (I - E_M)``: inclusion and exclusion over what margins share, which for decomposable margins is
     ``Σ_C E_C - Σ_S E_S`` over cliques and separators. The same holds for averages over the cells of any domain under
     whose uniform law the margins are conditionally independent given their separators; every other domain is solved
     by least squares.
 
     Examples
     --------
-    >>> P = projection((2, 2), [(0,), (1,)])
+    >>> P = projector(Grid.flat((2, 2)), [(1, 0), (0, 1)])
     >>> P.project(np.array([[4.0, 0.0], [0.0, 0.0]]))
     array([[ 1., -1.],
            [-1.,  1.]])
-    >>> P.dimension, P.fixed_part([np.array([3, 1]), np.array([2, 2])])
+    >>> P.dimension, P.fixed_part([np.array([[3], [1]]), np.array([[2, 2]])])
     (1, array([[1.5, 1.5],
            [0.5, 0.5]]))
     """
-    margins = tuple(margins) or ((),)
+    margins = tuple(margins) or (grid.nothing,)
     if domain is None or domain.all():
-        return AveragingProjection(shape, margins, None)
-    if averages_commute(domain, margins):
-        return AveragingProjection(shape, margins, domain)
-    return LeastSquaresProjection(shape, margins, domain)
+        return AveragingProjection(grid, margins, None)
+    if averages_commute(grid, domain, margins):
+        return AveragingProjection(grid, margins, domain)
+    return LeastSquaresProjection(grid, margins, domain)
 
 
-def inclusion_exclusion(margins: Sequence[Axes]) -> dict[Axes, int]:
-    """Return the coefficients of ``I - Π_M (I - E_M)`` where E_M E_M' = E_{M∩M'}.
-
-    >>> inclusion_exclusion([(0, 1), (1, 2), (2, 3)])
-    {(0, 1): 1, (1, 2): 1, (1,): -1, (2, 3): 1, (2,): -1}
-    """
-    product: dict[Axes, int] = {}
-    for margin in margins:
-        change = {margin: 1}
-        for axes, coefficient in product.items():
-            shared = tuple(axis for axis in axes if axis in margin)
-            change[shared] = change.get(shared, 0) - coefficient
-        for axes, coefficient in change.items():
-            product[axes] = product.get(axes, 0) + coefficient
-    return {axes: coefficient for axes, coefficient in product.items() if coefficient}
-
-
-def averages_commute(domain: Mask, margins: Sequence[Axes]) -> bool:
+def averages_commute(grid: Grid, domain: Mask, margins: Sequence[View]) -> bool:
     """Whether inclusion and exclusion is exact for averages over the cells of `domain`.
 
-    True if the margins can be ordered so that each meets the union U of the earlier ones inside one of them (a
-    junction tree) and, under the uniform law on the domain, M and U are independent given M∩U; or if the domain is
+    True if the margins can be ordered so that each meets the join U of the earlier ones inside one of them (a
+    junction tree) and, under the uniform law on the domain, M and U are independent given M∧U; or if the domain is
     a product.
 
-    >>> averages_commute(np.array([[True, True], [True, False]]), [(0,), (1,)])
+    >>> averages_commute(Grid.flat((2, 2)), np.array([[True, True], [True, False]]), [(1, 0), (0, 1)])
     False
-    >>> averages_commute(np.array([[True, True], [False, False]]), [(0,), (1,)])
+    >>> averages_commute(Grid.flat((2, 2)), np.array([[True, True], [False, False]]), [(1, 0), (0, 1)])
     True
     """
-    ordered = running_intersection(margins)
+    ordered = junction_order(margins)
     if ordered is None:
         return _is_product(domain)
-    union: Axes = ()
+    union = grid.nothing
     for margin in ordered:
-        if not _independent(domain, union, margin):
+        if not _independent(grid, domain, union, margin):
             return False
-        union = tuple(sorted({*union, *margin}))
+        union = join(union, margin)
     return True
 
 
-def sum_over(values: NDArray[Any], kept: Axes) -> NDArray[Any]:
-    """Sum an array over every axis not in `kept`, which stay in place with length one elsewhere.
+def _independent(grid: Grid, domain: Mask, one: View, other: View) -> bool:
+    """Whether two views are independent given what they share, under the uniform law on the domain."""
+    both, shared = join(one, other), meet(one, other)
+    cells = grid.sum(domain.astype(np.int64), both)
 
-    >>> sum_over(np.ones((2, 3)), (1,)).shape
-    (1, 3)
-    """
-    dropped = tuple(axis for axis in range(values.ndim) if axis not in kept)
-    total: NDArray[Any] = values.sum(axis=dropped, keepdims=True)
-    return total
+    def down(view: View) -> NDArray[Any]:
+        return grid.spread(grid.sum(cells, view, both), view, both)
 
-
-def _independent(domain: Mask, one: Axes, other: Axes) -> bool:
-    """Whether two sets of axes are independent given what they share, under the uniform law on the domain."""
-    both = tuple(sorted({*one, *other}))
-    shared = tuple(axis for axis in one if axis in other)
-    cells = sum_over(domain, both).astype(np.int64)
-    return bool(np.all(cells * sum_over(cells, shared) == sum_over(cells, one) * sum_over(cells, other)))
+    return bool(np.all(cells * down(shared) == down(one) * down(other)))
 
 
 def _is_product(domain: Mask) -> bool:
-    levels = [int((sum_over(domain, (axis,)) > 0).sum()) for axis in range(domain.ndim)]
+    axes = range(domain.ndim)
+    levels = [int(domain.any(axis=tuple(other for other in axes if other != axis)).sum()) for axis in axes]
     return math.prod(levels) == int(domain.sum())
 
 
@@ -134,28 +109,24 @@ def _is_product(domain: Mask) -> bool:
 class AveragingProjection:
     """P by averages over margins: O(cells × margins) time, no memory beyond the result."""
 
-    shape: Axes
-    margins: tuple[Axes, ...]
+    grid: Grid
+    margins: tuple[View, ...]
     domain: Mask | None = field(repr=False)
 
     @cached_property
-    def terms(self) -> list[tuple[Axes, int, Any]]:
-        """The averages that make up I - P: axes, coefficient, and the number of domain cells that each one averages."""
+    def terms(self) -> list[tuple[View, int, Any]]:
+        """The averages that make up I - P: view, coefficient, and the number of domain cells that each one averages."""
         found = []
-        for axes, coefficient in inclusion_exclusion(self.margins).items():
-            if self.domain is None:
-                cells: Any = math.prod(size for axis, size in enumerate(self.shape) if axis not in axes)
-            else:
-                cells = sum_over(self.domain, axes)
-            found.append((axes, coefficient, cells))
-        return sorted(found, key=lambda term: -len(term[0]))
+        for view, coefficient in inclusion_exclusion(self.margins).items():
+            cells = self.grid.below(view) if self.domain is None else self.grid.sum(self.domain.astype(np.int64), view)
+            found.append((view, coefficient, cells))
+        return sorted(found, key=lambda term: -sum(term[0]))
 
     @property
     def dimension(self) -> int:
         """The rank of P: cells of the domain less the trace of I - P."""
         if self.domain is None:
-            cells = math.prod(self.shape)
-            return cells - sum(c * math.prod(self.shape[axis] for axis in axes) for axes, c, _ in self.terms)
+            return math.prod(self.grid.shape) - sum(c * self.grid.size_of(view) for view, c, _ in self.terms)
         return int(self.domain.sum()) - sum(c * int((cells > 0).sum()) for _, c, cells in self.terms)
 
     def project(self, values: NDArray[Any]) -> Floats:
@@ -163,11 +134,13 @@ class AveragingProjection:
         result = np.array(values, dtype=np.float64)
         if self.domain is not None:
             result *= self.domain
-        sums: dict[Axes, Floats] = {}
-        for axes, _, _ in self.terms:  # largest first: a smaller margin is summed from one that holds it
-            source = min((total for known, total in sums.items() if {*axes} <= {*known}), key=np.size, default=result)
-            sums[axes] = sum_over(source, axes)
-        shares = [_share(sums[axes], coefficient, cells) for axes, coefficient, cells in self.terms]
+        sums: dict[View, Floats] = {}
+        for view, _, _ in self.terms:  # finest first: a coarser margin is summed from one that holds it
+            known = min((v for v in sums if within(view, v)), key=lambda v: sums[v].size, default=None)
+            sums[view] = self.grid.sum(result, view) if known is None else self.grid.sum(sums[known], view, known)
+        shares = [
+            self.grid.spread(_share(sums[view], coefficient, cells), view) for view, coefficient, cells in self.terms
+        ]
         for part in _gathered(shares, result.size // 8):
             result -= part
         if self.domain is not None:
@@ -175,21 +148,22 @@ class AveragingProjection:
         return result
 
     def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
-        """Return (I - P) φ from the margins of φ."""
-        result = np.zeros(self.shape)
-        for axes, coefficient, cells in self.terms:
-            known = next(i for i, margin in enumerate(self.margins) if {*axes} <= {*margin})
-            total = sum_over(_spread(margins[known], self.margins[known], self.shape), axes)
-            result += _share(total, coefficient, cells)
+        """Return (I - P) φ from the margins of φ, arrays with an axis a feature."""
+        result = np.zeros(self.grid.shape)
+        for view, coefficient, cells in self.terms:
+            known = next(i for i, margin in enumerate(self.margins) if within(view, margin))
+            total = self.grid.sum(np.asarray(margins[known]), view, self.margins[known])
+            result += self.grid.spread(_share(total, coefficient, cells), view)
         if self.domain is not None:
             result *= self.domain
         return result
 
     def variances(self) -> Floats:
         """Return the diagonal of P: 1 - Σ coefficient / (cells averaged)."""
-        result = np.ones(self.shape)
-        for _, coefficient, cells in self.terms:
-            result -= _share(np.ones(np.shape(cells)), coefficient, cells)
+        result = np.ones(self.grid.shape)
+        for view, coefficient, cells in self.terms:
+            ones = np.ones(self.grid.shape_of(view))
+            result -= self.grid.spread(_share(ones, coefficient, cells), view)
         if self.domain is not None:
             result *= self.domain
         return np.maximum(result, 0.0)
@@ -199,27 +173,14 @@ class AveragingProjection:
 class LeastSquaresProjection:
     """P by least squares on the margin operator A: ``P v = v - A⁺ A v`` on the cells of the domain."""
 
-    shape: Axes
-    margins: tuple[Axes, ...]
+    grid: Grid
+    margins: tuple[View, ...]
     domain: Mask = field(repr=False)
 
     @cached_property
     def operator(self) -> Any:
         """The margins of the domain's cells as a sparse matrix of ones, a row for each margin cell that occurs."""
-        from scipy import sparse
-
-        cells = np.nonzero(self.domain)
-        rows, columns, start = [], [], 0
-        for margin in self.margins:
-            sizes = tuple(self.shape[axis] for axis in margin)
-            flat = np.ravel_multi_index([cells[axis] for axis in margin], sizes) if margin else np.zeros_like(cells[0])
-            _, where = np.unique(flat, return_inverse=True)
-            rows.append(start + where)
-            columns.append(np.arange(len(where)))
-            start += int(where.max()) + 1
-        size = (start, len(cells[0]))
-        where_all = (np.concatenate(rows), np.concatenate(columns))
-        return sparse.csr_array((np.ones(len(where_all[0])), where_all), shape=size)
+        return self.grid.operator(self.margins, self.domain)
 
     @cached_property
     def gram(self) -> tuple[Floats, int]:
@@ -242,7 +203,7 @@ class LeastSquaresProjection:
 
     def project(self, values: NDArray[Any]) -> Floats:
         """Return P v."""
-        result = np.zeros(self.shape)
+        result = np.zeros(self.grid.shape)
         inside = np.asarray(values, dtype=np.float64)[self.domain]
         for _ in range(2):  # the second pass removes the rounding of the first
             inside = inside - self._least_norm(self.operator @ inside)
@@ -252,13 +213,13 @@ class LeastSquaresProjection:
     def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
         """Return (I - P) φ: the table of least norm that has these margins."""
         seen = [
-            np.asarray(values, dtype=np.float64).ravel()[sum_over(self.domain, margin).ravel() > 0]
+            np.asarray(values, dtype=np.float64).ravel()[self.grid.sum(self.domain, margin).ravel() > 0]
             for values, margin in zip(margins, self.margins, strict=True)
         ]
         wanted = np.concatenate(seen)
         inside = self._least_norm(wanted)
         inside += self._least_norm(wanted - self.operator @ inside)
-        result = np.zeros(self.shape)
+        result = np.zeros(self.grid.shape)
         result[self.domain] = inside
         return result
 
@@ -266,7 +227,7 @@ class LeastSquaresProjection:
         """Return the diagonal of P, from the pseudo-inverse of A A'."""
         inverse, _ = self.gram
         rows = self.operator.tocsc().indices.reshape(-1, len(self.margins))
-        result = np.zeros(self.shape)
+        result = np.zeros(self.grid.shape)
         result[self.domain] = np.maximum(1 - inverse[rows[:, :, None], rows[:, None, :]].sum(axis=(1, 2)), 0.0)
         return result
 
@@ -314,8 +275,3 @@ def _share(total: NDArray[Any], coefficient: int, cells: Any) -> Floats:
     if np.ndim(cells) == 0:
         return np.asarray(total * (coefficient / cells))
     return np.asarray(coefficient * np.divide(total, cells, out=np.zeros(np.shape(cells)), where=cells > 0))
-
-
-def _spread(values: NDArray[Any], axes: Axes, shape: Axes) -> NDArray[Any]:
-    """Give a margin the axes of the whole table, of length one where it has none."""
-    return np.asarray(values).reshape([size if axis in axes else 1 for axis, size in enumerate(shape)])

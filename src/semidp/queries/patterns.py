@@ -13,8 +13,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.invariants.structure import Axes
-from semidp.sensitivity.bounds import Norms
+from semidp.geometry import Grid, Mask, Totals, View, join
+from semidp.queries.bounds import Norms
+from semidp.spaces.structure import Slices
 
 LARGEST_A = 6  # the pairings of 2a records are enumerated: 22482 of them at a = 6, 426833 at a = 7
 
@@ -24,7 +25,7 @@ Block = tuple[int, ...]  # the counts of a block's levels, largest first, capped
 
 
 @dataclass(frozen=True)
-class Pattern:
+class RecordPattern:
     """One way to move records inside one slice: their multiplicities, and the level of each in each block."""
 
     appear: Partition
@@ -38,14 +39,14 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Slice:
+class SliceCounts:
     """The tables of one level of the common part: blocks of counts, and whether a feature is free to change."""
 
     blocks: tuple[Block, ...]
     size: int
     free: bool
 
-    def widest(self, s: int) -> Pattern | None:
+    def widest(self, s: int) -> RecordPattern | None:
         """Return the pattern of s records with the largest sum of squares, or None if s records cannot move."""
         return _widest(self, s)
 
@@ -55,7 +56,7 @@ class Slice:
 
 
 @cache
-def _widest(part: Slice, s: int) -> Pattern | None:
+def _widest(part: SliceCounts, s: int) -> RecordPattern | None:
     for appear, vanish in _candidates(part, s):
         if found := _realise(part, appear, vanish):
             return found
@@ -63,14 +64,14 @@ def _widest(part: Slice, s: int) -> Pattern | None:
 
 
 @cache
-def _tallest(part: Slice, s: int) -> int:
+def _tallest(part: SliceCounts, s: int) -> int:
     for appear, vanish in sorted(_candidates(part, s), key=lambda pair: -pair[0][0]):
         if _realise(part, appear, vanish):
             return appear[0]
     return 0
 
 
-def _candidates(part: Slice, s: int) -> list[tuple[Partition, Partition]]:
+def _candidates(part: SliceCounts, s: int) -> list[tuple[Partition, Partition]]:
     """Pairs of partitions of s, widest first, larger part first (a move and its negative count once)."""
     if s > part.size:
         return []
@@ -120,7 +121,7 @@ def pairings(appear: Partition, vanish: Partition) -> tuple[Pairing, ...]:
     return tuple(split(tuple(range(len(appear))), tuple(range(len(vanish)))))
 
 
-def _realise(part: Slice, appear: Partition, vanish: Partition) -> Pattern | None:
+def _realise(part: SliceCounts, appear: Partition, vanish: Partition) -> RecordPattern | None:
     """Choose a pairing for each block so that no record that appears equals one that vanishes."""
     everything = (1 << (len(appear) * len(vanish))) - 1
     options = [_options(block, appear, vanish) for block in part.blocks]
@@ -149,7 +150,7 @@ def _realise(part: Slice, appear: Partition, vanish: Partition) -> Pattern | Non
     if chosen is None:
         return None
     levels = [_levels(option[mask], appear, vanish) for option, mask in zip(options, chosen, strict=True)]
-    return Pattern(appear, vanish, tuple(levels))
+    return RecordPattern(appear, vanish, tuple(levels))
 
 
 @cache
@@ -191,66 +192,63 @@ class BlockTable:
 
     Parameters
     ----------
-    shape
-        The shape of the table.
-    common
-        The axes that all margins share.
-    blocks
-        The other axes of each margin.
-    margins
-        The published counts, with the axes of ``sorted(common + block)``.
+    slices
+        Its margins, level by level of their common part.
     n
         The number of records.
     possible
         The cells that can occur, or None where all can; looked at only to place records on unpublished features.
     """
 
-    shape: Axes
-    common: Axes
-    blocks: tuple[Axes, ...]
-    margins: tuple[NDArray[np.int64], ...] = field(repr=False)
+    slices: Slices
     n: int
-    possible: NDArray[np.bool_] | None = field(default=None, repr=False)
+    possible: Mask | None = field(default=None, repr=False)
 
     @classmethod
-    def of(
-        cls,
-        shape: Axes,
-        margins: Sequence[Axes],
-        values: Sequence[NDArray[np.int64]],
-        n: int,
-        possible: NDArray[np.bool_] | None = None,
-    ) -> "BlockTable | None":
+    def of(cls, grid: Grid, margins: Sequence[Totals], n: int, possible: Mask | None = None) -> "BlockTable | None":
         """Return the table if its margins have this form, else None."""
-        common: set[int] = set.intersection(*map(set, margins)) if len(margins) > 1 else set()
-        blocks = [tuple(axis for axis in margin if axis not in common) for margin in margins]
-        if sum(map(len, blocks)) > len({axis for block in blocks for axis in block}):
-            return None
-        return cls(shape, tuple(sorted(common)), tuple(blocks), tuple(values), n, possible)
+        slices = Slices.of(grid, margins)
+        return None if slices is None else cls(slices, n, possible)
 
     @property
-    def free(self) -> Axes:
-        """The axes that no margin publishes and that have a choice of levels."""
-        bound = {*self.common, *(axis for block in self.blocks for axis in block)}
-        return tuple(axis for axis, size in enumerate(self.shape) if axis not in bound and size > 1)
+    def grid(self) -> Grid:
+        """The cells of the table."""
+        return self.slices.grid
 
     @cached_property
-    def matrices(self) -> list[NDArray[np.int64]]:
-        """Each margin as a matrix: levels of the common part by levels of the block."""
+    def published(self) -> View:
+        """All that the margins say of any feature."""
+        return join(self.grid.nothing, *(margin.view for margin in self.slices.margins))
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """The features that can change below what is published of them, somewhere."""
+        return tuple(axis for axis, children in enumerate(self._children) if (children > 1).any())
+
+    @cached_property
+    def free_everywhere(self) -> bool:
+        """Whether some feature can change whatever the published levels are; otherwise norms may be upper bounds."""
+        return any((children > 1).all() for children in self._children)
+
+    @cached_property
+    def _children(self) -> list[NDArray[np.intp]]:
+        """For each feature, how many levels lie below each inhabited node of what is published of it."""
         found = []
-        for block, values in zip(self.blocks, self.margins, strict=True):
-            axes = sorted({*self.common, *block})
-            order = [axes.index(axis) for axis in (*self.common, *block)]
-            sizes = [self.shape[axis] for axis in self.common]
-            found.append(np.transpose(values, order).reshape(int(np.prod(sizes, dtype=np.int64)), -1))
+        for axis, (chain, depth) in enumerate(zip(self.grid.chains, self.published, strict=True)):
+            there = np.ones(chain.size(depth), dtype=bool)
+            alone = tuple(depth if i == axis else 0 for i in range(len(self.published)))
+            for margin in self.slices.margins:
+                if depth and margin.view[axis] == depth:
+                    there &= self.grid.sum(margin.counts, alone, margin.view).ravel() > 0
+            found.append(chain.children(depth, chain.depth)[there])
         return found
 
-    def slices(self, a: int) -> list[tuple[Slice, list[int]]]:
+    def kinds(self, a: int) -> list[tuple[SliceCounts, list[int]]]:
         """Return the distinct slices with, for each, up to a levels of the common part where it occurs."""
-        if not self.matrices:
-            return [(Slice((), min(self.n, a), bool(self.free)), [0])]
-        parts = [np.minimum(-np.sort(-matrix, axis=1)[:, :a], a) for matrix in self.matrices]
-        sizes = np.minimum(self.matrices[0].sum(axis=1, keepdims=True), a)
+        if not self.slices.margins:
+            return [(SliceCounts((), min(self.n, a), bool(self.free)), [0])]
+        parts = [self.slices.largest(number, a) for number in range(len(self.slices.margins))]
+        sizes = np.minimum(self.slices.sizes[:, None], a)
         rows, inverse = np.unique(np.hstack([*parts, sizes]), axis=0, return_inverse=True)
         found = []
         widths = np.cumsum([part.shape[1] for part in parts])[:-1]
@@ -258,20 +256,20 @@ class BlockTable:
             if row[-1]:
                 blocks = sorted(tuple(int(x) for x in piece if x) for piece in np.split(row[:-1], widths))
                 where = np.flatnonzero(inverse.ravel() == kind)[:a]
-                found.append((Slice(tuple(blocks), int(row[-1]), bool(self.free)), [int(z) for z in where]))
+                found.append((SliceCounts(tuple(blocks), int(row[-1]), bool(self.free)), [int(z) for z in where]))
         return found
 
     def norms(self, a: int) -> tuple[Norms, NDArray[np.int64] | None]:
         """Return the exact norms for positive parts of at most a records, and a table that attains Δ2.
 
-        >>> rows, columns = np.array([5, 5, 5]), np.array([4, 6, 5])
-        >>> BlockTable.of((3, 3), [(0,), (1,)], [rows, columns], 15).norms(3)[0]
+        >>> rows, columns = Totals((1, 0), np.array([[5], [5], [5]])), Totals((0, 1), np.array([[4, 6, 5]]))
+        >>> BlockTable.of(Grid.flat((3, 3)), [rows, columns], 15).norms(3)[0]
         Norms(l1=6, l2_squared=6, linf=1)
         """
         # best[s]: the widest choice of s records over the slices seen so far, as (squares, [(pattern, level)])
-        best: dict[int, tuple[int, list[tuple[Pattern, int]]]] = {0: (0, [])}
+        best: dict[int, tuple[int, list[tuple[RecordPattern, int]]]] = {0: (0, [])}
         tallest = 0
-        for part, places in self.slices(a):
+        for part, places in self.kinds(a):
             tallest = max([tallest, *(part.tallest(s) for s in range(1, a + 1))])
             for place in places:
                 for done in sorted(best, reverse=True):
@@ -285,40 +283,32 @@ class BlockTable:
         norms = Norms(2 * max(best), squares, tallest)
         return norms, self.table(chosen, a) if chosen else None
 
-    def table(self, chosen: Sequence[tuple[Pattern, int]], a: int) -> NDArray[np.int64]:
-        """Write patterns of `slices(a)`, each at one level of the common part, as a table."""
-        result = np.zeros(self.shape, dtype=np.int64)
+    def table(self, chosen: Sequence[tuple[RecordPattern, int]], a: int) -> NDArray[np.int64]:
+        """Write patterns of `kinds(a)`, each at one level of the common part, as a table."""
+        result = np.zeros(self.grid.shape, dtype=np.int64)
         for pattern, place in chosen:
-            order = sorted(range(len(self.matrices)), key=lambda i: self._key(i, place, a))
+            # the blocks in the order in which `kinds` sorted them
+            blocks = sorted(
+                zip(self.slices.margins, self.slices.rows(place), strict=True),
+                key=lambda block: tuple(int(x) for x in np.minimum(-np.sort(-block[1][1])[:a], a) if x),
+            )
             for sign, counts, side in ((1, pattern.appear, 0), (-1, pattern.vanish, 1)):
                 for part, count in enumerate(counts):
-                    cell = [0] * len(self.shape)
-                    self._set(cell, self.common, place)
-                    for rank, i in enumerate(order):
-                        levels = np.argsort(-self.matrices[i][place], kind="stable")
-                        self._set(cell, self.blocks[i], int(levels[pattern.levels[rank][side][part]]))
-                    self._complete(cell, side)
-                    result[tuple(cell)] += sign * count
+                    cells = [(self.slices.common, place)] if any(self.slices.common) else []
+                    for rank, (margin, (positions, row)) in enumerate(blocks):
+                        levels = np.argsort(-row, kind="stable")
+                        cells.append((margin.view, int(positions[levels[pattern.levels[rank][side][part]]])))
+                    result[self._complete(self.grid.box(cells), side)] += sign * count
         return result
 
-    def _complete(self, cell: list[int], side: int) -> None:
-        """Put the records that appear and those that vanish on different levels of the unpublished features."""
-        if not self.free:
-            return
+    def _complete(self, box: list[range], side: int) -> tuple[int, ...]:
+        """Choose a cell: records that appear and those that vanish on different levels of the unpublished features."""
         if self.possible is None:
-            cell[self.free[0]] = side
-            return
-        where = tuple(slice(None) if axis in self.free else level for axis, level in enumerate(cell))
-        choices = np.argwhere(self.possible[where])
-        for axis, level in zip(self.free, choices[-side] if len(choices) else [0] * len(self.free), strict=True):
-            cell[axis] = int(level)
-
-    def _key(self, i: int, place: int, a: int) -> tuple[int, ...]:
-        """Return the counts of a block as `slices` cuts and orders them, so that both put the blocks in one order."""
-        return tuple(int(x) for x in np.minimum(-np.sort(-self.matrices[i][place])[:a], a) if x)
-
-    def _set(self, cell: list[int], axes: Axes, flat: int) -> None:
-        if axes:
-            where = np.unravel_index(flat, [self.shape[axis] for axis in axes])
-            for axis, level in zip(axes, where, strict=True):
-                cell[axis] = int(level)
+            cell = [leaves.start for leaves in box]
+            wide = next((axis for axis in self.free if len(box[axis]) > 1), None)
+            if wide is not None:
+                cell[wide] += side
+            return tuple(cell)
+        choices = np.argwhere(self.possible[tuple(slice(leaves.start, leaves.stop) for leaves in box)])
+        offset = choices[-side] if len(choices) else [0] * len(box)
+        return tuple(leaves.start + int(k) for leaves, k in zip(box, offset, strict=True))

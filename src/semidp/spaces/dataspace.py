@@ -1,23 +1,23 @@
 """What is published exactly, and the set of datasets that is left.
 
-`Margin` names a public statistic, `Dataspace` is the set D_t of datasets that agree with the published values t, and
-`Adjacency` says which of them must be told apart only with difficulty. Norms of differences live in `sensitivity`.
+`Margin` names a public statistic and `Dataspace` is the set D_t of datasets that agree with the published values t.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 
 from semidp.errors import DataError, InputError, SchemaError
+from semidp.geometry import Totals, maximal
 from semidp.tables import Schema, Table
 
 
-@dataclass(frozen=True, init=False)
+@frozen(init=False, repr=False)
 class Margin:
     """A published margin: the counts over one feature, or over several jointly.
 
@@ -30,12 +30,28 @@ class Margin:
     sex × region
     """
 
-    names: tuple[str, ...] = field(compare=False)
-    _key: frozenset[str] = field(repr=False)
+    names: tuple[str, ...] = field(eq=frozenset)
 
     def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", tuple(dict.fromkeys(names)))
-        object.__setattr__(self, "_key", frozenset(names))
+        if not all(isinstance(name, str) and name for name in names):
+            raise InputError("a margin is named by its features, such as Margin('sex', 'region')")
+        self.__attrs_init__(tuple(dict.fromkeys(names)))
+
+    @classmethod
+    def of(cls, value: "Margin | str | Iterable[str]") -> "Margin":
+        """Return a margin from what a user may write for one: itself, a feature, or several features.
+
+        >>> Margin.of("sex"), Margin.of(["sex", "region"])
+        (Margin('sex'), Margin('sex', 'region'))
+        """
+        if isinstance(value, Margin):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        try:
+            return cls(*value)
+        except TypeError:
+            raise InputError(f"a margin is one feature or several, such as Margin('sex'), not {value!r}") from None
 
     def __repr__(self) -> str:
         return f"Margin({', '.join(map(repr, self.names))})"
@@ -49,7 +65,7 @@ class Margin:
         >>> Margin("sex").within(Margin("sex", "region"))
         True
         """
-        return self._key <= other._key
+        return {*self.names} <= {*other.names}
 
 
 def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
@@ -60,12 +76,10 @@ def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     >>> normalised(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
     (Margin('sex', 'region'),)
     """
-    ordered = sorted({schema.axes(margin.names) for margin in margins} - {()})
-    whole = [axes for axes in ordered if not any(set(axes) < set(other) for other in ordered)]
-    return tuple(Margin(*(schema.names[axis] for axis in axes)) for axes in whole)
+    return tuple(Margin(*schema.named(view)) for view in maximal(schema.view(margin.names) for margin in margins))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, eq=False)
 class Dataspace:
     """D_t: the datasets of n records whose published margins have the published values t.
 
@@ -100,7 +114,7 @@ class Dataspace:
     n: int | None
     description: str | None = None
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if self.schema is None:
             if not self.description:
                 raise InputError("a dataspace without a schema needs a description")
@@ -116,7 +130,7 @@ class Dataspace:
                 raise DataError(f"the published values of {margin} do not add up to the number of records")
         for one, total in zip(self.margins, self.totals, strict=True):
             for other, again in zip(self.margins, self.totals, strict=True):
-                shared = [name for name in one.names if name in other.names]
+                shared = [name for name in one.names if name in other.names]  # closed: both name the coarser depths
                 if shared and not np.array_equal(total.margin(shared).counts, again.margin(shared).counts):
                     raise DataError(f"the published values of {one} and {other} contradict each other")
 
@@ -136,8 +150,9 @@ class Dataspace:
         >>> Dataspace.known(schema, {Margin("sex"): sexes}).n
         21
         """
-        kept = normalised(schema, values)
-        totals = tuple(values[margin] for margin in kept)
+        closed = {Margin(*schema.closed(margin.names)): table for margin, table in values.items()}
+        kept = normalised(schema, closed)
+        totals = tuple(closed[margin] for margin in kept)
         if n is None:
             if not totals:
                 raise InputError("the number of records n is always public: give it")
@@ -155,10 +170,47 @@ class Dataspace:
 
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
+        wanted = margin if self.schema is None else Margin(*self.schema.closed(margin.names))
         for known, total in zip(self.margins, self.totals, strict=True):
-            if margin.within(known):
-                return total if margin == known else total.margin(margin.names)
+            if wanted.within(known):
+                return total if wanted == known else total.margin(wanted.names)
         raise InputError(f"{margin} is not published; published are {self.summary()}")
+
+    def publishes(self, margin: Margin) -> bool:
+        """Whether a margin is published, by itself or as part of a finer one.
+
+        >>> from semidp.tables import Feature
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
+        >>> Dataspace.of(table, [Margin("sex", "region")]).publishes(Margin("sex"))
+        True
+        """
+        if self.schema is None:
+            return False
+        closed = Margin(*self.schema.closed(margin.names))
+        return not closed.names or any(closed.within(known) for known in self.margins)
+
+    @cached_property
+    def published(self) -> tuple[Totals, ...]:
+        """The published margins as arrays with an axis a feature, for the geometry of margins."""
+        assert self.schema is not None
+        grid, found = self.schema.grid, []
+        for margin, total in zip(self.margins, self.totals, strict=True):
+            view = self.schema.view(margin.names)
+            found.append(Totals(view, total.counts.reshape(grid.shape_of(view))))
+        return tuple(found)
+
+    def over(self, names: Iterable[str]) -> "Dataspace":
+        """Return what is published about the table over some features alone.
+
+        >>> from semidp.tables import Feature
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
+        >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(Margin("region")).counts
+        array([4, 6])
+        """
+        assert self.schema is not None
+        part = self.schema.restrict(names)
+        shared = [Margin(*(name for name in margin.names if name in part.names)) for margin in self.margins]
+        return Dataspace.known(part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n)
 
     def contains(self, table: Table) -> bool:
         """Whether a table is one of this space: same schema, same n, same published margins."""
@@ -176,7 +228,7 @@ class Dataspace:
         >>> [table.counts.tolist() for table in space.tables()]
         [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
         """
-        from semidp.invariants.fiber import tables
+        from semidp.spaces.listing import tables
 
         if self.schema is None:
             raise InputError("a dataspace that is only described cannot be listed: give its schema and margins")
@@ -193,7 +245,7 @@ class Dataspace:
         if self.schema is None or self.schema != other.schema or self.n != other.n:
             return False
         return all(
-            any(margin.within(mine) for mine in self.margins) and self.value(margin) == total
+            self.publishes(margin) and self.value(margin) == total
             for margin, total in zip(other.margins, other.totals, strict=True)
         )
 
@@ -236,7 +288,10 @@ class Dataspace:
     def _values(self) -> list[tuple[list[str], list[int]]]:
         """What is published, whatever the order in which it is listed."""
         return sorted(
-            (sorted(margin.names), np.transpose(total.counts, np.argsort(margin.names)).ravel().tolist())
+            (
+                sorted(margin.names),
+                np.transpose(total.counts, np.argsort([f.name for f in total.schema.features])).ravel().tolist(),
+            )
             for margin, total in zip(self.margins, self.totals, strict=True)
         )
 
@@ -287,38 +342,3 @@ class Dataspace:
             part = schema.restrict(entry["features"])
             values[Margin(*entry["features"])] = Table(part, np.array(entry["counts"], np.int64).reshape(part.shape))
         return cls.known(schema, values, value["n"])
-
-
-@dataclass(frozen=True)
-class Adjacency:
-    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one).
-
-    >>> Adjacency(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
-    True
-    """
-
-    a: int
-
-    def __post_init__(self) -> None:
-        if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
-            raise InputError(f"the adjacency parameter a must be a whole number of at least 0, not {self.a}")
-
-    def adjacent(self, one: Iterable[object], other: Iterable[object]) -> bool:
-        """Whether two datasets, as lists of labelled records, differ in at most `a` records."""
-        try:
-            return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
-        except ValueError:
-            raise InputError("adjacency compares datasets with the same number of records") from None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the relation as plain values."""
-        return {"metric": "hamming", "a": self.a}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Adjacency":
-        """Read what `to_json` wrote.
-
-        >>> Adjacency.from_json(Adjacency(3).to_json())
-        Adjacency(a=3)
-        """
-        return cls(value["a"])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.exact import Number, exact
-from semidp.invariants import Dataspace, Margin, normalised
+from semidp.spaces import Dataspace, Margin, normalised
 from semidp.tables import Schema
 
 LARGEST_DESIGN = 2**18
@@ -170,11 +170,10 @@ class Design:
         if not self.features:
             return np.array([bool(dataspace.n)])
         part = self.schema.restrict(self.features)
-        there = np.full(part.shape, bool(dataspace.n)) if part.possible is None else part.possible & bool(dataspace.n)
-        for margin in _overlaps(dataspace, part):
-            sides = [size if name in margin.names else 1 for name, size in zip(part.names, part.shape, strict=True)]
-            there = there & (dataspace.value(margin).counts > 0).reshape(sides)
-        return np.asarray(there.ravel())
+        if not dataspace.n:
+            return np.zeros(part.size, dtype=bool)
+        there = part.grid.inhabited(part.possible, dataspace.over(self.features).published)
+        return np.ones(part.size, dtype=bool) if there is None else np.asarray(there.ravel())
 
     def missing(self, dataspace: Dataspace) -> tuple[Margin, ...]:
         """Return the margins that would have to be published for Σz and X'X to be public; none where they are."""
@@ -183,7 +182,7 @@ class Design:
             for position, one in enumerate(self.columns)
             for other in self.columns[position:]
         ]
-        unknown = [margin for margin in needed if not any(margin.within(known) for known in dataspace.margins)]
+        unknown = [margin for margin in needed if not dataspace.publishes(margin)]
         return normalised(self.schema, unknown) if any(margin.names for margin in unknown) else ()
 
     def check_public(self, dataspace: Dataspace) -> None:
@@ -196,15 +195,14 @@ class Design:
         >>> design.check_public(Dataspace.of(table, [Margin("arm"), Margin("sex")]))
         Traceback (most recent call last):
         semidp.errors.Refused: the moments of this design are not public, since the counts of arm × sex are not
-        published: publish them with --invariant arm,sex, or leave the columns that need them out
+        published: publish them, or leave the columns that need them out
         """
         missing = self.missing(dataspace)
         if missing:
             named = ", ".join(map(str, missing))
-            options = " ".join(f"--invariant {','.join(margin.names)}" for margin in missing)
             raise Refused(
                 f"the moments of this design are not public, since the counts of {named} are not published: publish "
-                f"them with {options}, or leave the columns that need them out"
+                "them, or leave the columns that need them out"
             )
         # Rows are matched with published counts by position: another order of features would pair the wrong ones.
         known = dataspace.schema
@@ -283,9 +281,3 @@ def _product(schema: Schema, one: Column, other: Column) -> Column:
         sides = [size if name in column.features else 1 for name, size in zip(names, shape, strict=True)]
         parts.append(np.array(column.values, dtype=object).reshape(sides))
     return Column(f"{one.name}:{other.name}", names, tuple(np.broadcast_to(parts[0] * parts[1], shape).ravel()))
-
-
-def _overlaps(dataspace: Dataspace, part: Schema) -> list[Margin]:
-    """The published margins, restricted to the features of a part of the schema."""
-    shared = [Margin(*(name for name in margin.names if name in part.names)) for margin in dataspace.margins]
-    return [margin for margin in shared if margin.names]

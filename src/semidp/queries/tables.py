@@ -1,34 +1,31 @@
-"""The sensitivity space of a table query: how far two tables can be apart while everything published stays.
+"""The query space of a table of counts: how far two tables can be apart while everything published stays.
 
-`sensitivity_space` derives it from what is published (`Dataspace`) and how many records may differ (`Adjacency`); every
-mechanism is calibrated from it. Noise lives in `noise`, the K-norm of the space's hull in `knorm`.
+`sensitivity_space` derives it from what is published (`Dataspace`) and which datasets are compared (`Adjacency`). Which
+method finds the norms is in `norms`, the subspace of the noise in `projection`, the K-norm of the hull in `knorm`.
 """
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from attrs import frozen
+from numpy.typing import ArrayLike
 
-from semidp.errors import InputError, Refused
-from semidp.invariants import Adjacency, Dataspace
-from semidp.invariants.structure import LARGEST_MASK, Axes, Published
-from semidp.sensitivity.bounds import ONE_RECORD, Norms
-from semidp.sensitivity.explicit import ExplicitSpace
-from semidp.sensitivity.listing import Listing, moves
-from semidp.sensitivity.norms import Found, Question, find_norms
-from semidp.sensitivity.projection import FixedTable, Mask, Projection, projection
-from semidp.tables import Schema
-
-Counts = NDArray[np.int64]
+from semidp.errors import DataError, InputError, Refused
+from semidp.geometry import LARGEST_MASK, Counts, Mask, View
+from semidp.queries.base import Floats, MatrixForm, QuerySpace
+from semidp.queries.bounds import ONE_RECORD, Norms
+from semidp.queries.moves import Listing, moves
+from semidp.queries.norms import Found, Question, find_norms
+from semidp.queries.projection import FixedTable, Projector, projector
+from semidp.spaces import Adjacency, Dataspace
+from semidp.tables import Schema, Table
 
 
 def sensitivity_space(
     dataspace: Dataspace, adjacency: Adjacency, released: Iterable[str] | None = None
-) -> "SensitivitySpace":
+) -> "TableSpace":
     """Return S_a of the table over the `released` features.
 
     ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1). The parameter a is the one of all
@@ -45,7 +42,7 @@ def sensitivity_space(
 
     Examples
     --------
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
@@ -59,7 +56,7 @@ def sensitivity_space(
     names = dataspace.schema.names if released is None else tuple(released)
     if not names:
         raise InputError("a released table needs at least one feature")
-    space = SensitivitySpace(dataspace, adjacency, dataspace.schema.restrict(names))
+    space = TableSpace(dataspace, adjacency, dataspace.schema.restrict(names))
     if space.is_zero and space.dimension > 0:
         raise Refused(
             f"with a = {adjacency.a} no table can change although the published statistics do not fix it, so it would "
@@ -68,24 +65,13 @@ def sensitivity_space(
     return space
 
 
-@dataclass(frozen=True, eq=False)
-class MatrixForm:
-    """A table as a matrix of the cells that can occur: published rows, and columns that are published or free.
-
-    ``table.ravel()[form.cells]`` is the matrix; assigning to ``table.ravel()[form.cells]`` puts it back.
-    """
-
-    cells: NDArray[np.intp] = field(repr=False)
-    columns_published: bool
-
-
-@dataclass(frozen=True)
-class SensitivitySpace:
-    """S_a of a table of counts; build it with `sensitivity_space`.
+@frozen(slots=False)
+class TableSpace(QuerySpace):
+    """S of a table of counts; build it with `sensitivity_space`.
 
     Examples
     --------
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
     >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3))
@@ -101,12 +87,15 @@ class SensitivitySpace:
     adjacency: Adjacency
     schema: Schema
 
-    from_vectors = ExplicitSpace
-
     @property
-    def shape(self) -> Axes:
+    def shape(self) -> tuple[int, ...]:
         """The shape of the released table."""
         return self.schema.shape
+
+    @property
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ of the released table."""
+        return self._found.norms
 
     @property
     def naive(self) -> Norms:
@@ -114,82 +103,58 @@ class SensitivitySpace:
         return ONE_RECORD
 
     @property
-    def l1(self) -> int:
-        """Δ1, the largest sum of absolute differences."""
-        return self._found.norms.l1
-
-    @property
-    def l2_squared(self) -> int:
-        """Δ2², the largest sum of squared differences."""
-        return self._found.norms.l2_squared
-
-    @property
-    def l2(self) -> float:
-        """Δ2, for display; calibration uses `l2_squared`, which is whole."""
-        return math.sqrt(self.l2_squared)
-
-    @property
-    def linf(self) -> int:
-        """Δ∞, the largest difference of one cell."""
-        return self._found.norms.linf
-
-    @property
     def exact(self) -> bool:
         """Whether the three norms are attained; otherwise they are proven upper bounds."""
         return self._found.exact
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether S = {0}: the published statistics fix the whole table, which is then published exactly."""
-        return self.l2_squared == 0
-
-    @property
-    def dimension(self) -> int:
-        """The number of free directions of the table under the published margins."""
-        return self._projection.dimension
-
-    def project(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Project onto the tables with zero published margins, on the cells that can occur."""
-        array = np.asarray(values)
-        if array.shape != self.shape:
-            raise InputError(f"the values have shape {array.shape}, but the table has shape {self.shape}")
-        return self._projection.project(array)
-
-    def fixed_part(self) -> NDArray[np.float64]:
-        """Return (I - P) φ, the part of the table that the published statistics fix, from those alone."""
-        margins = self._question.visible
-        total = np.array(self.dataspace.n, dtype=np.int64)
-        return self._projection.fixed_part([margin.counts for margin in margins] or [total])
-
-    def variances(self) -> NDArray[np.float64]:
-        """Return the diagonal of P: the variance of each cell of projected unit noise."""
-        return self._projection.variances()
-
-    def variance_of(self, weights: ArrayLike) -> float:
-        """Return w'Pw = |P w|²: the variance of the weighted sum of the cells of projected unit noise."""
-        return float((self.project(weights) ** 2).sum())
-
-    def worst_move(self) -> Counts | None:
-        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
-        return self._found.move
 
     @property
     def method(self) -> str:
         """How the norms were found."""
         return self._found.method
 
-    def side_by_side(self) -> dict[str, Norms]:
-        """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (a records, margins kept)."""
-        return {"S_DP": ONE_RECORD, "S_Group": ONE_RECORD.scaled(self.adjacency.a), "S_Semi": self._found.norms}
+    @property
+    def dimension(self) -> int:
+        """The number of free directions of the table under the published margins."""
+        return self._projector.dimension
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Project onto the tables with zero published margins, on the cells that can occur."""
+        return self._projector.project(self.checked(values))
+
+    def fixed_part(self) -> Floats:
+        """Return (I - P) φ, the part of the table that the published statistics fix, from those alone."""
+        total = np.array(self.dataspace.n, dtype=np.int64).reshape([1] * len(self.shape))
+        return self._projector.fixed_part([margin.counts for margin in self._question.visible] or [total])
+
+    def variances(self) -> Floats:
+        """Return the diagonal of P: the variance of each cell of projected unit noise."""
+        return self._projector.variances()
+
+    def worst_move(self) -> Counts | None:
+        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
+        return self._found.move
+
+    def values(self, table: Table) -> Counts:
+        """Return the counts of the released table; refuse another table, and one that contradicts what is published."""
+        if table.schema != self.schema:
+            ours, theirs = (", ".join(schema.names) for schema in (self.schema, table.schema))
+            raise InputError(
+                f"the mechanism is calibrated for a table of {ours}, not of {theirs}: give it that table, or calibrate "
+                "again"
+            )
+        if table.n != self.dataspace.n:
+            raise DataError("the table does not have the published number of records: build the space from its totals")
+        for margin in self.dataspace.margins:
+            shared = [name for name in margin.names if name in table.schema.names]
+            if shared and table.margin(shared) != self.dataspace.value(margin).margin(shared):
+                raise DataError(f"the table contradicts the published {margin}: build the space from its totals")
+        return table.counts
 
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, lazily: four-cell moves first, then three-cycles, and so on."""
         question = self._question
         if question.lifts and question.structure.decomposable:
-            margins = [margin.axes for margin in question.visible]
-            values = [margin.counts for margin in question.visible]
-            a = min(self.adjacency.a, question.structure.n)
-            return moves(self.shape, margins, values, self._domain, a)
+            return moves(question.grid, question.visible, self._domain, min(self.adjacency.a, question.structure.n))
         listing = Listing.of(self.dataspace, question.released)
         if listing is None:
             raise Refused(
@@ -203,8 +168,10 @@ class SensitivitySpace:
         A joint margin counts as one side; levels that do not occur are left out. Two margins must cover the table. With
         one margin the columns are all that it leaves open; with none the matrix has one row.
         """
-        visible = self._question.visible
-        axes = [margin.axes for margin in visible]
+        visible, grid = self._question.visible, self._question.grid
+        if any(chain.depth > 1 for chain in grid.chains):
+            return None
+        axes = [tuple(axis for axis, depth in enumerate(margin.view) if depth) for margin in visible]
         rest = tuple(axis for axis in range(len(self.shape)) if not any(axis in margin for margin in axes))
         if len(axes) > 2 or (len(axes) == 2 and (rest or {*axes[0]} & {*axes[1]})):
             return None
@@ -221,11 +188,15 @@ class SensitivitySpace:
             return None
         return MatrixForm(cells, len(axes) == 2)
 
+    @property
+    def released(self) -> View:
+        """The view of the released table in the schema of the dataspace."""
+        assert self.dataspace.schema is not None
+        return self.dataspace.schema.view(self.schema.names)
+
     @cached_property
     def _question(self) -> Question:
-        schema = self.dataspace.schema
-        assert schema is not None
-        return Question.of(self.dataspace, schema.axes(self.schema.names))
+        return Question.of(self.dataspace, self.released)
 
     @cached_property
     def _found(self) -> Found:
@@ -238,29 +209,17 @@ class SensitivitySpace:
             return np.zeros(self.shape, dtype=bool)
         question = self._question
         structure = question.structure
-        full = structure.schema
-        hidden = tuple(axis for axis in range(len(full.shape)) if axis not in question.released)
-        if hidden and full.size <= LARGEST_MASK:
-            whole = _inhabited(full.shape, full.possible, structure.margins)
-            mask = None if whole is None else np.asarray(whole.any(axis=hidden))
+        hidden = question.released != structure.grid.full
+        if hidden and structure.schema.size <= LARGEST_MASK:
+            whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
+            mask = None if whole is None else structure.grid.sum(whole.astype(np.int64), question.released) > 0
+            mask = None if mask is None else mask.reshape(self.shape)
         else:
-            mask = _inhabited(self.shape, self.schema.possible, question.visible)
+            mask = question.grid.inhabited(self.schema.possible, question.visible)
         return None if mask is None or mask.all() else mask
 
     @cached_property
-    def _projection(self) -> Projection:
+    def _projector(self) -> Projector:
         if self._found.only is not None:
             return FixedTable(self._found.only)
-        axes = [margin.axes for margin in self._question.visible]
-        return projection(self.shape, axes, self._domain)
-
-
-def _inhabited(shape: Axes, possible: Mask | None, margins: Iterable[Published]) -> Mask | None:
-    """The cells that are possible and where no margin is empty; None where that is all of them."""
-    mask: Any = possible
-    for margin in margins:
-        if not margin.counts.all():
-            sides = [size if axis in margin.axes else 1 for axis, size in enumerate(shape)]
-            there = (margin.counts > 0).reshape(sides)
-            mask = there if mask is None else mask & there
-    return None if mask is None else np.ascontiguousarray(np.broadcast_to(mask, shape))
+        return projector(self._question.grid, [margin.view for margin in self._question.visible], self._domain)

@@ -1,42 +1,25 @@
 """How far sums of a private outcome can be apart while the published counts stay: the spaces that calibrate noise here.
 
 A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes, in whole steps from
-0 to B. `SumSpace` is for sums by group, `MomentSpace` for X'y of a regression. Count tables live in `sensitivity`.
+0 to B. `SumSpace` is for sums by group, `MomentSpace` for X'y of a regression. Count tables are in `tables`.
 """
 
 import itertools
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError, Refused
-from semidp.grouped.designs import Design
-from semidp.invariants import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.mechanisms import (
-    DiscreteGaussianMechanism,
-    LaplaceMechanism,
-    Mechanism,
-    NoNoise,
-    RoundedGaussianMechanism,
-    calibrated,
-)
-from semidp.sensitivity import Norms, SensitivitySpace
-from semidp.sensitivity.space import MatrixForm
-from semidp.tables import Schema
-from semidp.tradeoff import Budget
+from semidp.queries.base import Floats, QuerySpace
+from semidp.queries.bounds import Norms
+from semidp.queries.designs import Design
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 
 Counts = NDArray[np.int64]
-
-MECHANISMS: tuple[type[Mechanism], ...] = (RoundedGaussianMechanism, DiscreteGaussianMechanism, LaplaceMechanism)
-"""What sums are measured with: whole-number noise and exact claims only."""
-
-NAMES = ("gaussian", "laplace")
-"""What a plan and the command line call them."""
 
 
 def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
@@ -53,55 +36,25 @@ def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
     return Adjacency(max(semi_adjacency(dataspace).bound, 1 if dataspace.n else 0))
 
 
-@dataclass(frozen=True)
-class OutcomeSpace(SensitivitySpace):
-    """What the two spaces share: whole-number norms, and no part that the published counts fix."""
+@frozen(slots=False)
+class OutcomeSpace(QuerySpace):
+    """What the two spaces share: an outcome, and no part that the published counts fix."""
 
+    dataspace: Dataspace
+    adjacency: Adjacency
     outcome: Outcome
-
-    @property
-    @abstractmethod
-    def norms(self) -> Norms:
-        """Δ1, Δ2² and Δ∞ in steps of the grid."""
 
     @property
     def movable(self) -> int:
         """How many records can differ: a, or all of them."""
         return min(self.adjacency.a, self.dataspace.n or 0)
 
-    @property
-    def l1(self) -> int:
-        """Δ1, in steps of the grid."""
-        return self.norms.l1
-
-    @property
-    def l2_squared(self) -> int:
-        """Δ2², in squared steps of the grid."""
-        return self.norms.l2_squared
-
-    @property
-    def linf(self) -> int:
-        """Δ∞, in steps of the grid."""
-        return self.norms.linf
-
-    def fixed_part(self) -> NDArray[np.float64]:
+    def fixed_part(self) -> Floats:
         """Return zeros: the published counts say nothing about an outcome."""
         return np.zeros(self.shape)
 
-    def side_by_side(self) -> dict[str, Norms]:
-        """Return the norms of S_DP (one record, no public counts), S_Group (any a records) and S_Semi."""
-        return {"S_DP": self.naive, "S_Group": self.naive.scaled(self.adjacency.a), "S_Semi": self.norms}
 
-    def moves(self) -> Iterator[Counts]:
-        """Refuse: outcomes take too many values for their differences to be listed."""
-        raise Refused("the differences of sums of an outcome are too many to list: use the norms")
-
-    def matrix(self) -> MatrixForm | None:
-        """Return None: sums are not a table of counts."""
-        return None
-
-
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SumSpace(OutcomeSpace):
     """S_a of the sums of an outcome by the cells of published margins; build it with `sum_space`.
 
@@ -171,7 +124,7 @@ class SumSpace(OutcomeSpace):
             sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
             for margin in self.dataspace.margins
         )
-        zeros = self.dataspace.schema is not None and self.dataspace.schema.structural_zeros
+        zeros = self.dataspace.schema is not None and bool(self.dataspace.schema.structural_zeros)
         return len(self.blocks) == 1 or (apart and not tied and not zeros)
 
     @property
@@ -187,10 +140,7 @@ class SumSpace(OutcomeSpace):
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the nearest sums that vanish where no record is and have the same total in every block."""
-        array = np.asarray(values, dtype=np.float64)
-        if array.shape != self.shape:
-            raise InputError(f"the values have shape {array.shape}, but the sums have shape {self.shape}")
-        result = np.where(self._inhabited, array, 0.0)
+        result = np.where(self._inhabited, self.checked(values).astype(np.float64), 0.0)
         if len(self.blocks) > 1 and self.dataspace.n:
             sizes = [int((counts > 0).sum()) for counts in self.counts]
             totals = [float(result[part].sum()) for part in self.slices]
@@ -235,7 +185,7 @@ class SumSpace(OutcomeSpace):
         return self.dataspace.value(block).counts if block.names else np.array([self.dataspace.n], dtype=np.int64)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class MomentSpace(OutcomeSpace):
     """S_a of ``X'y = Σ z(x_i) y_i`` for a design with public moments; build it with `moment_space`.
 
@@ -299,10 +249,7 @@ class MomentSpace(OutcomeSpace):
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the moments as they are: nothing published ties them."""
-        array = np.asarray(values, dtype=np.float64)
-        if array.shape != self.shape:
-            raise InputError(f"the values have shape {array.shape}, but the design has {self.shape[0]} columns")
-        return array
+        return self.checked(values).astype(np.float64)
 
     def variances(self) -> NDArray[np.float64]:
         """Return ones."""
@@ -344,59 +291,33 @@ def sum_space(
     >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
     Traceback (most recent call last):
     semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not published: publish
-    them with --invariant ward,sex
+    them
     """
-    schema = _checked(dataspace, adjacency)
+    _check(dataspace, adjacency)
     if not blocks:
         raise InputError("sums need at least one group: name a published margin")
     for block in blocks:
-        if block.names and not any(block.within(margin) for margin in dataspace.margins):
+        if not dataspace.publishes(block):
             raise Refused(
-                f"sums by group need exact group counts, and those of {block} are not published: publish them with "
-                f"--invariant {','.join(block.names)}"
+                f"sums by group need exact group counts, and those of {block} are not published: publish them"
             )
-    names = [name for block in blocks for name in block.names]
-    return SumSpace(dataspace, adjacency, schema.restrict(names) if names else schema, outcome, tuple(blocks))
+    return SumSpace(dataspace, adjacency, outcome, tuple(blocks))
 
 
 def moment_space(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design) -> MomentSpace:
     """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse any other."""
-    schema = _checked(dataspace, adjacency)
+    _check(dataspace, adjacency)
     design.check_public(dataspace)
-    return MomentSpace(dataspace, adjacency, schema.restrict(design.features or schema.names), outcome, design)
+    return MomentSpace(dataspace, adjacency, outcome, design)
 
 
-def outcome_mechanism(space: OutcomeSpace, budget: Budget, name: str = "auto") -> Mechanism:
-    """Return the mechanism with the least expected loss that satisfies a budget, or the one of a given name.
-
-    Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for zCDP, the discrete
-    Laplace for pure budgets, the best of the three for (ε, δ).
-
-    >>> from semidp.tables import Feature, Schema, Table
-    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
-    >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
-    >>> outcome_mechanism(space, Budget.gdp(1)).scale
-    200.0
-    """
-    if space.is_zero:
-        return NoNoise.calibrate(space, budget)
-    if name in NAMES:
-        return calibrated(name, space, budget)
-    if name != "auto":
-        raise InputError(f"there is no mechanism {name!r} for sums of an outcome; there are auto, {', '.join(NAMES)}")
-    found = [kind.calibrate(space, budget) for kind in MECHANISMS if budget.kind in kind.kinds]
-    return min(found, key=lambda mechanism: mechanism.expected_l2)
-
-
-def _checked(dataspace: Dataspace, adjacency: Adjacency) -> Schema:
+def _check(dataspace: Dataspace, adjacency: Adjacency) -> None:
     if dataspace.schema is None:
         raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
     if dataspace.n and adjacency.a == 0:
         raise Refused(
             "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"
         )
-    return dataspace.schema
 
 
 def _largest_first(counts: Counts, records: int) -> list[int]:

@@ -1,12 +1,13 @@
 """Certified upper bounds for the norms of any table with zero published margins.
 
 They need only the pattern of published margins and a, never the counts; proofs in docs/errata.md. Norms that are
-exact because a table attains them are found in `patterns` and `listing`.
+exact because a table attains them are found in `patterns` and `moves`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 LARGEST_SEARCH = 2000  # beyond this a the plain bound a² is used for Δ2²
 
@@ -40,7 +41,9 @@ ONE_RECORD = Norms(2, 2, 1)
 """The norms of S_DP: one record leaves a cell and enters another."""
 
 
-def certified_norms(a: int, features: Iterable[str], margins: Sequence[frozenset[str]], parity: bool = False) -> Norms:
+def certified_norms(
+    a: int, features: Iterable[Hashable], margins: Sequence[frozenset[Any]], parity: bool = False
+) -> Norms:
     """Bound the norms of tables with zero `margins` and positive part at most a.
 
     With ρ* the fractional edge cover number of the features by the margins, Δ1 <= 2a and Δ∞ <= k = ⌊a (1 - 1/ρ*)⌋.
@@ -69,7 +72,7 @@ def certified_norms(a: int, features: Iterable[str], margins: Sequence[frozenset
     """
     if parity:
         a -= a % 2
-    features = frozenset(features)
+    features = frozenset(features)  # each depth of a nested feature counts as one of its own
     if not features or a == 0:
         return Norms(0, 0, 0)
     if not features <= frozenset().union(*margins):
@@ -85,7 +88,7 @@ def certified_norms(a: int, features: Iterable[str], margins: Sequence[frozenset
     return Norms(2 * a, squares, k)
 
 
-def edge_cover(features: frozenset[str], margins: Sequence[frozenset[str]]) -> float:
+def edge_cover(features: frozenset[Any], margins: Sequence[frozenset[Any]]) -> float:
     """Return ρ*: the least total weight on margins such that every feature has weight at least one.
 
     >>> edge_cover(frozenset("ABC"), [frozenset("AB"), frozenset("BC"), frozenset("AC")])

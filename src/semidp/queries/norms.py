@@ -1,7 +1,7 @@
-"""Which method finds the norms of a sensitivity space, and whether they are attained.
+"""Which method finds the norms of a released table's sensitivity space, and whether they are attained.
 
 Exact by record patterns where the margins allow it, else by listing a small dataspace, else a certified bound, which is
-exact after all if a known move attains it. The methods themselves live in `patterns`, `listing` and `bounds`.
+exact after all if a known move attains it. The methods themselves are in `patterns`, `moves` and `bounds`.
 """
 
 import math
@@ -10,17 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from semidp.invariants import Dataspace
-from semidp.invariants.structure import LARGEST_MASK, Axes, Published, Structure
-from semidp.sensitivity.bounds import Norms, certified_norms
-from semidp.sensitivity.exchange import cube, exchange
-from semidp.sensitivity.listing import Listing
-from semidp.sensitivity.patterns import LARGEST_A, BlockTable
-from semidp.sensitivity.projection import LeastSquaresProjection
-
-Counts = NDArray[np.int64]
+from semidp.geometry import LARGEST_MASK, Counts, Grid, Mask, Totals, View, join, meet, variables, within
+from semidp.queries.bounds import Norms, certified_norms
+from semidp.queries.moves import Listing, cube_move, four_cell_move
+from semidp.queries.patterns import LARGEST_A, BlockTable
+from semidp.spaces import Dataspace
+from semidp.spaces.structure import Structure, visible
 
 LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
 
@@ -38,41 +34,45 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A released table: its axes in the schema, and the margins of it that follow from what is published."""
+    """A released table: its view of the schema, and the margins of it that follow from what is published.
+
+    `visible` and `grid` are those of the released table: features that it does not have are left out.
+    """
 
     dataspace: Dataspace
     structure: Structure
-    released: Axes
-    visible: tuple[Published, ...]
+    released: View
+    visible: tuple[Totals, ...]
 
     @classmethod
-    def of(cls, dataspace: Dataspace, released: Axes) -> "Question":
-        """Restrict what is published to the released features; axes of `visible` are those of the released table."""
+    def of(cls, dataspace: Dataspace, released: View) -> "Question":
+        """Restrict what is published to the released features."""
         structure = Structure.of(dataspace)
-        found: dict[Axes, Published] = {}
-        for margin in structure.margins:
-            shared = tuple(axis for axis in margin.axes if axis in released)
-            axes = tuple(released.index(axis) for axis in shared)
-            found[axes] = Published(axes, margin.over(shared))
-        kept = [axes for axes in sorted(found) if axes and not any({*axes} < {*other} for other in found)]
-        return cls(dataspace, structure, released, tuple(found[axes] for axes in kept))
+        seen = visible(structure.grid, structure.margins, released)
+        axes = [axis for axis, depth in enumerate(released) if depth]
+        kept = []
+        for total in seen:
+            view = tuple(total.view[axis] for axis in axes)
+            shape = structure.grid.shape_of(total.view)
+            kept.append(Totals(view, total.counts.reshape([shape[axis] for axis in axes])))
+        return cls(dataspace, structure, released, tuple(kept))
 
-    @property
-    def shape(self) -> Axes:
-        """The shape of the released table."""
-        return tuple(self.structure.schema.shape[axis] for axis in self.released)
+    @cached_property
+    def grid(self) -> Grid:
+        """The cells of the released table."""
+        chains = self.structure.grid.coarsened(self.released).chains
+        return Grid(tuple(chain for chain, depth in zip(chains, self.released, strict=True) if depth))
 
     @cached_property
     def blocks(self) -> BlockTable | None:
         """The released table as blocks of counts, if its margins are disjoint apart from a common part."""
-        axes, values = [margin.axes for margin in self.visible], [margin.counts for margin in self.visible]
-        return BlockTable.of(self.shape, axes, values, self.structure.n, self.possible)
+        return BlockTable.of(self.grid, self.visible, self.structure.n, self.possible)
 
     @cached_property
-    def possible(self) -> NDArray[np.bool_] | None:
+    def possible(self) -> Mask | None:
         """Which cells of the released table its own structural zeros allow, or None where all are."""
         schema = self.structure.schema
-        return schema.restrict(schema.names[axis] for axis in self.released).possible
+        return schema.restrict(schema.named(self.released)).possible
 
     @property
     def lifts(self) -> bool:
@@ -83,10 +83,10 @@ class Question:
         """
         if self.structure.zeros_matter:
             return False
-        if len(self.released) == len(self.structure.schema.shape):
+        if self.released == self.structure.grid.full:
             return True
         common = self.structure.common
-        return common is not None and {*common} <= {*self.released}
+        return common is not None and within(common, self.released)
 
     def realisable(self, move: Counts) -> bool:
         """Whether t allows a move: whether some table of D_t holds the records that vanish.
@@ -96,11 +96,7 @@ class Question:
         if self.possible is not None and move[~self.possible].any():
             return False
         gone = np.maximum(-move, 0)
-        sums = []
-        for margin in self.visible:
-            dropped = tuple(axis for axis in range(move.ndim) if axis not in margin.axes)
-            sums.append((margin, gone.sum(axis=dropped)))
-        if any((used > margin.counts).any() for margin, used in sums):
+        if any((self.grid.sum(gone, margin.view) > margin.counts).any() for margin in self.visible):
             return False
         return self.structure.decomposable or self._completes(gone)
 
@@ -110,9 +106,7 @@ class Question:
 
         if gone.size > LARGEST_PROGRAM:
             return False
-        operator = LeastSquaresProjection(
-            self.shape, tuple(margin.axes for margin in self.visible), np.ones(self.shape, dtype=bool)
-        ).operator
+        operator = self.grid.operator([margin.view for margin in self.visible], np.ones(self.grid.shape, dtype=bool))
         wanted = np.concatenate([margin.counts.ravel() for margin in self.visible])
         solved = milp(
             np.zeros(gone.size),
@@ -130,27 +124,27 @@ class Question:
 def find_norms(question: Question, a: int) -> Found:
     """Return the norms of S_a of a released table, exact where possible.
 
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
-    >>> found = find_norms(Question.of(public, (0, 1)), 3)
+    >>> found = find_norms(Question.of(public, (1, 1)), 3)
     >>> found.norms, found.exact, found.method
     (Norms(l1=4, l2_squared=4, linf=1), True, 'record patterns')
     """
     structure = question.structure
     a = min(a, structure.n)
-    margins = [margin.axes for margin in question.visible]
-    varying = {place for place, axis in enumerate(question.released) if axis in structure.varying}
-    if not varying or any(varying <= {*axes} for axes in margins):
+    open_part = structure.canonical(question.released)
+    if not any(open_part) or any(within(open_part, margin.view) for margin in structure.margins):
         return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
-    upper = certified_norms(
-        a, map(str, varying), [frozenset(map(str, {*axes} & varying)) for axes in margins], _even(question, varying)
-    )
+    varying = structure.varying & variables(question.released)
+    margins = [variables(meet(margin.view, question.released)) & varying for margin in structure.margins]
+    upper = certified_norms(a, varying, margins, _even(question, varying))
     blocks = question.blocks
     if blocks is not None and a <= LARGEST_A:
         norms, move = blocks.norms(a)
-        if question.lifts and not (structure.schema.structural_zeros and blocks.free):
+        sure = blocks.free_everywhere or not blocks.free
+        if question.lifts and sure and not (structure.schema.structural_zeros and blocks.free):
             return Found(norms, True, "record patterns", move)
         upper = upper.least(norms)
     listing = Listing.of(question.dataspace, question.released)
@@ -161,13 +155,15 @@ def find_norms(question: Question, a: int) -> Found:
     return Found(upper, attained == upper, "certified bound", move)
 
 
-def _even(question: Question, varying: set[int]) -> bool:
+def _even(question: Question, varying: frozenset[tuple[int, int]]) -> bool:
     """Whether the positive part is always even: two disjoint blocks that cover the table, one of them of two levels."""
-    blocks = [margin for margin in question.visible if {*margin.axes} & varying]
-    axes = [axis for margin in blocks for axis in margin.axes]
-    if len(blocks) != 2 or len(axes) != len({*axes}) or not varying <= {*axes}:
+    structure = question.structure
+    sets = [variables(meet(margin.view, question.released)) & varying for margin in structure.margins]
+    named = [variable for part in sets for variable in part]
+    if sum(map(bool, sets)) != 2 or len(named) != len({*named}) or not varying <= {*named}:
         return False
-    return min(int((margin.counts > 0).sum()) for margin in blocks) == 2
+    whole = [margin.down(structure.grid, meet(margin.view, question.released)) for margin in structure.margins]
+    return min(margin.levels for margin, part in zip(whole, sets, strict=True) if part) == 2
 
 
 def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
@@ -178,15 +174,15 @@ def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
     """
     structure = question.structure
     everything = structure.common is None or bool(structure.schema.structural_zeros)
-    more = range(len(structure.schema.shape)) if everything else structure.common or ()
-    whole = Question.of(question.dataspace, tuple(sorted({*question.released, *more})))
-    hidden = tuple(place for place, axis in enumerate(whole.released) if axis not in question.released)
+    more = structure.grid.full if everything or structure.common is None else structure.common
+    whole = Question.of(question.dataspace, join(question.released, more))
     best, widest = Norms(0, 0, 0), None
-    if not whole.lifts or math.prod(whole.shape) > max(LARGEST_MASK, math.prod(question.shape)):
+    if not whole.lifts or math.prod(whole.grid.shape) > max(LARGEST_MASK, math.prod(question.grid.shape)):
         return best, widest
+    shown = tuple(kept for kept, depth in zip(question.released, whole.released, strict=True) if depth)
     for move in _known_moves(whole, a):
         if whole.realisable(move):
-            seen = move.sum(axis=hidden)
+            seen = whole.grid.sum(move, shown).reshape(question.grid.shape)
             size = np.abs(seen)
             found = Norms(int(size.sum()), int((size**2).sum()), int(size.max()))
             if found.l2_squared > best.l2_squared:
@@ -198,12 +194,12 @@ def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
 def _known_moves(question: Question, a: int) -> Iterator[Counts]:
     blocks = question.blocks
     if blocks is not None:
-        for s in range(1, min(a, LARGEST_A) + 1):
+        for s in range(1, min(a, LARGEST_A) + 1 if blocks.free_everywhere or not blocks.free else 1):
             move = blocks.norms(s)[1]
             if move is not None:
                 yield move * (a // s)
-    elif len(question.released) == len(question.structure.schema.shape):
-        found = exchange if question.structure.decomposable else cube
-        move = found(question.shape, question.visible)
+    elif question.released == question.structure.grid.full:
+        found = four_cell_move if question.structure.decomposable else cube_move
+        move = found(question.grid, question.visible)
         if move is not None:
             yield move * (a // int(np.maximum(move, 0).sum()))

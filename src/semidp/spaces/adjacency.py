@@ -1,9 +1,10 @@
-"""The semi-adjacent parameter a(t): how many records must move together so that one of them can be anything else.
+"""Which datasets must be hard to tell apart, and the semi-adjacent parameter a(t) that says how far apart they lie.
 
-Both readings of the paper, exactly where a closed form or a listing exists, with a worked witness; everything is a
-function of the published t, never of the data. What a(t) does to norms lives in `sensitivity`.
+a(t) is how many records must move together so that one of them can be anything else: both readings of the paper,
+exact where a closed form or a listing exists, with a worked witness; a function of the published t, never of the data.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +12,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.invariants.cover import worst_cover
-from semidp.invariants.fiber import cells, fiber
-from semidp.invariants.slices import Slices, free_witness
-from semidp.invariants.spaces import Dataspace
-from semidp.invariants.structure import Structure
-from semidp.invariants.witness import Witness
+from semidp.spaces.cover import worst_cover
+from semidp.spaces.dataspace import Dataspace
+from semidp.spaces.listing import cells, fiber
+from semidp.spaces.structure import Slices, Structure
+from semidp.spaces.witness import Witness, free_witness, slice_witness
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one).
+
+    >>> Adjacency(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
+    True
+    """
+
+    a: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
+            raise InputError(f"the adjacency parameter a must be a whole number of at least 0, not {self.a}")
+
+    def adjacent(self, one: Iterable[object], other: Iterable[object]) -> bool:
+        """Whether two datasets, as lists of labelled records, differ in at most `a` records."""
+        try:
+            return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
+        except ValueError:
+            raise InputError("adjacency compares datasets with the same number of records") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values."""
+        return {"metric": "hamming", "a": self.a}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Adjacency":
+        """Read what `to_json` wrote.
+
+        >>> Adjacency.from_json(Adjacency(3).to_json())
+        Adjacency(a=3)
+        """
+        return cls(value["a"])
 
 
 @dataclass(frozen=True)
@@ -74,7 +109,7 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
 
     Examples
     --------
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
     >>> found = semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]))
@@ -108,7 +143,8 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
         alone = free_witness(structure)
         a = int(alone is not None)
         return SemiAdjacency(a, a, a, "no published margin leaves a choice", alone)
-    slices = Slices(structure)
+    assert structure.common is not None
+    slices = Slices(structure.grid, structure.common, structure.essential)
     least, most, best = 1, 1, None
     for z, others, away in slices.candidates():
         rarest = slices.rarest(z)
@@ -119,17 +155,17 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
         most = max(most, 1 + max(cover.most, int(away)))
         if 1 + size > least:
             least, best = 1 + size, (z, cover, away)
-    kind = "disjoint margins" if not structure.common else "margins disjoint apart from a common part"
+    kind = "disjoint margins" if not any(structure.common) else "margins disjoint apart from a common part"
     known = least == most
     method = f"closed form for {kind}" if known else f"bound for {kind}"
-    witness = slices.witness(*best) if best is not None and known else None
+    witness = slice_witness(structure, slices, *best) if best is not None and known else None
     return SemiAdjacency(least if known else None, 2, most, method, witness)
 
 
 def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
     """Return both readings by listing D_t, or None where it is too large.
 
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
     >>> found = by_listing(Dataspace.of(table, [Margin("sex"), Margin("region")]))

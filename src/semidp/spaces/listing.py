@@ -1,6 +1,6 @@
 """The tables and datasets of a small dataspace, one by one: definitions that execute.
 
-Only for spaces small enough to list; closed forms live in `semi` and `sensitivity` and are tested against this.
+Only for spaces small enough to list; closed forms are in `adjacency` and `queries` and are tested against this.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.invariants.spaces import Dataspace
+from semidp.spaces.dataspace import Dataspace
 
 MOST_TABLES = 20_000
 MOST_CELLS = 4_096
@@ -20,7 +20,7 @@ _FRONTIER = 8_000_000  # margin cells times partial tables held at once; beyond 
 def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     """Return the flat positions of the cells that can be positive: possible, and no published margin empty there.
 
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 1], [2, 0, 1]])
     >>> cells(Dataspace.of(table, [Margin("sex"), Margin("region")]))
@@ -29,11 +29,8 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     if dataspace.schema is None:
         raise InputError("a dataspace that is only described cannot be enumerated")
     schema = dataspace.schema
-    mask = np.ones(schema.shape, dtype=bool) if schema.possible is None else np.array(schema.possible)
-    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
-        axes = schema.axes(margin.names)
-        mask &= (total.counts > 0).reshape([size if axis in axes else 1 for axis, size in enumerate(schema.shape)])
-    return np.flatnonzero(mask)
+    mask = schema.grid.inhabited(schema.possible, dataspace.published)
+    return np.arange(schema.size) if mask is None else np.flatnonzero(mask)
 
 
 def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | None:
@@ -41,7 +38,7 @@ def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | 
 
     Cells are filled in order; a partial table is dropped once a margin cannot be met any more.
 
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
     >>> fiber(Dataspace.of(table, [Margin("sex"), Margin("region")]))
@@ -101,7 +98,7 @@ def tables(dataspace: Dataspace) -> Iterator[NDArray[np.int64]]:
 def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     """Iterate over the datasets of a small dataspace: labelled records, each the names of its levels.
 
-    >>> from semidp.invariants import Margin
+    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [1, 1]), [Margin("sex")])
     >>> list(datasets(space))
@@ -110,7 +107,11 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     assert dataspace.schema is not None
     for table in tables(dataspace):
         records = [
-            tuple(feature.levels[code] for feature, code in zip(dataspace.schema.features, cell, strict=True))
+            tuple(
+                label
+                for feature, code in zip(dataspace.schema.features, cell, strict=True)
+                for label in feature.path(int(code))
+            )
             for cell in np.argwhere(table)
             for _ in range(int(table[tuple(cell)]))
         ]
@@ -121,14 +122,12 @@ def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[li
     """For each cell the rows of the published margins that it adds to (the total among them), and their values."""
     schema = dataspace.schema
     assert schema is not None
-    levels = np.unravel_index(where, schema.shape)
     rows: list[list[int]] = [[0] for _ in where]
     values = [np.array([dataspace.n], dtype=np.int64)]
     start = 1
-    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
-        flat = np.ravel_multi_index([levels[axis] for axis in schema.axes(margin.names)], total.schema.shape)
-        for row, cell in zip(rows, flat, strict=True):
-            row.append(start + int(cell))
+    for total in dataspace.published:
+        for row, cell in zip(rows, schema.grid.labels(total.view)[where].tolist(), strict=True):
+            row.append(start + cell)
         values.append(total.counts.ravel())
         start += total.counts.size
     return rows, np.concatenate(values)

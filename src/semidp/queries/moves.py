@@ -1,0 +1,300 @@
+"""Elements of S_a: all of them for a small dataspace, one at a time for a large one, and the simplest ones of any.
+
+Closed forms are in `bounds` and `patterns`; what is listed here is what they are tested against.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, combinations_with_replacement, permutations, product
+
+import numpy as np
+
+from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order
+from semidp.queries.bounds import Norms
+from semidp.spaces import Dataspace
+from semidp.spaces.listing import cells, fiber
+
+_MOST_WORK = 500_000_000  # pairs of tables times cells: a few seconds
+_MOST_LEVELS = 20  # levels of a separator that are tried for a four-cell move, commonest first
+
+Levels = dict[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Every table of D_t, and the table over the released features that each one gives."""
+
+    tables: Counts = field(repr=False)
+    released: Counts = field(repr=False)
+    shape: Shape
+
+    @classmethod
+    def of(cls, dataspace: Dataspace, released: View) -> "Listing | None":
+        """List a small dataspace; None where it is too large."""
+        listed = fiber(dataspace)
+        if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:
+            return None
+        assert dataspace.schema is not None
+        grid = dataspace.schema.grid
+        shape = tuple(size for size, depth in zip(grid.shape_of(released), released, strict=True) if depth)
+        flat = grid.labels(released)[cells(dataspace)]
+        into = np.zeros((listed.shape[1], grid.size_of(released)), dtype=np.int64)
+        into[np.arange(listed.shape[1]), flat] = 1
+        return cls(listed, listed @ into, shape)
+
+    @property
+    def only(self) -> Counts | None:
+        """The released table, if the published statistics allow a single one."""
+        same = (self.released == self.released[0]).all()
+        return self.released[0].reshape(self.shape) if same else None
+
+    def moves(self, a: int) -> Iterator[Counts]:
+        """Iterate over the distinct differences, without zero, of tables at most a records apart."""
+        seen = set()
+        for near, table in self._near(a):
+            for move in np.unique(near - table, axis=0):
+                if move.any() and move.tobytes() not in seen:
+                    seen.add(move.tobytes())
+                    yield move.reshape(self.shape)
+
+    def norms(self, a: int) -> tuple[Norms, Counts | None]:
+        """Return the exact norms of S_a and a move that attains Δ2."""
+        best, worst = Norms(0, 0, 0), None
+        for near, table in self._near(a):
+            size = np.abs(near - table)
+            squares = (size**2).sum(axis=1)
+            found = Norms(int(size.sum(axis=1).max()), int(squares.max()), int(size.max()))
+            if found.l2_squared > best.l2_squared:
+                worst = (near - table)[squares.argmax()].reshape(self.shape)
+            best = best.most(found)
+        return best, worst
+
+    def _near(self, a: int) -> Iterator[tuple[Counts, Counts]]:
+        for table, released in zip(self.tables, self.released, strict=True):
+            near = np.abs(self.tables - table).sum(axis=1) <= 2 * a
+            yield self.released[near], released
+
+
+def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) -> Iterator[Counts]:
+    """Iterate over the tables with zero margins and positive part at most a that t allows, smallest first.
+
+    For decomposable margins t allows a move iff each margin of its negative part is at most t. Records vanish in every
+    combination of at most a cells; others with the same margins appear.
+
+    >>> both = [Totals((1, 0), np.array([[2], [2], [2]])), Totals((0, 1), np.array([[2, 2, 2]]))]
+    >>> len(list(moves(Grid.flat((3, 3)), both, None, 2))), len(list(moves(Grid.flat((3, 3)), both, None, 3)))
+    (18, 30)
+    """
+    where = np.arange(np.prod(grid.shape)) if domain is None else np.flatnonzero(domain)
+    labels = [grid.labels(margin.view).tolist() for margin in margins]
+    counts = [margin.counts.ravel().tolist() for margin in margins]
+    appearing = _Appearing(grid, [margin.view for margin in margins], labels, where.tolist())
+    for size in range(1, a + 1):
+        for vanish in combinations_with_replacement(where.tolist(), size):
+            if _within(vanish, labels, counts):
+                gone = Counter(vanish)
+                for appear in appearing.beside(vanish):
+                    if not any(cell in gone for cell in appear):
+                        move = np.zeros(grid.shape, dtype=np.int64)
+                        for cell, count in gone.items():
+                            move.flat[cell] -= count
+                        for cell in appear:
+                            move.flat[cell] += 1
+                        yield move
+
+
+def _within(vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]) -> bool:
+    """Whether t holds enough records for these to vanish."""
+    for label, count in zip(labels, counts, strict=True):
+        used = Counter(label[cell] for cell in vanish)
+        if any(many > count[level] for level, many in used.items()):
+            return False
+    return True
+
+
+class _Appearing:
+    """The multisets of cells that have the margins of a given one."""
+
+    def __init__(self, grid: Grid, views: list[View], labels: list[list[int]], where: list[int]) -> None:
+        self.shape, self.views, self.labels, self.where = grid.shape, views, labels, where
+        self.allowed = set(where)
+        common = common_part(views) if views else None
+        self.shuffle = common is not None and join(grid.nothing, *views) == grid.full
+        if self.shuffle:
+            assert common is not None
+            self.home = grid.labels(common).tolist()
+            self.blocks = [
+                [axis for axis, (depth, shared) in enumerate(zip(view, common, strict=True)) if depth > shared]
+                for view in views[1:]
+            ]
+
+    def beside(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Iterate over the multisets of allowed cells that have the margins of `vanish`."""
+        yield from self._shuffled(vanish) if self.shuffle else self._searched(vanish)
+
+    def _shuffled(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Margins that are disjoint apart from a common part: permute the levels of each block but the first."""
+        seen = set()
+        fixed = [self.home[cell] for cell in vanish]
+        codes = [np.unravel_index(cell, self.shape) for cell in vanish]
+        orders = [
+            order
+            for order in permutations(range(len(vanish)))
+            if all(fixed[i] == fixed[j] for i, j in enumerate(order))
+        ]
+        for choice in product(orders, repeat=len(self.blocks)):
+            now = [list(code) for code in codes]
+            for block, order in zip(self.blocks, choice, strict=True):
+                for i, j in enumerate(order):
+                    for axis in block:
+                        now[i][axis] = codes[j][axis]
+            appear = tuple(sorted(int(np.ravel_multi_index(cell, self.shape)) for cell in now))
+            if appear not in seen:
+                seen.add(appear)
+                if all(cell in self.allowed for cell in appear):
+                    yield appear
+
+    def _searched(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Any margins: choose cells in order while the margins that are left allow it."""
+        left = [Counter(label[cell] for cell in vanish) for label in self.labels]
+        pairs = list(zip(self.labels, left, strict=True))
+        near = [cell for cell in self.where if all(label[cell] in used for label, used in pairs)]
+
+        def grow(start: int, missing: int) -> Iterator[tuple[int, ...]]:
+            if missing == 0:
+                yield ()
+                return
+            for i in range(start, len(near)):
+                cell = near[i]
+                if all(used[label[cell]] > 0 for label, used in pairs):
+                    for label, used in pairs:
+                        used[label[cell]] -= 1
+                    for rest in grow(i, missing - 1):
+                        yield (cell, *rest)
+                    for label, used in pairs:
+                        used[label[cell]] += 1
+
+        yield from grow(0, len(vanish))
+
+
+def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
+    """Return two records that swap what lies beyond a separator of the margins, or None if none is found.
+
+    Such a move changes no published margin. Whether t holds the records for it, `norms` decides.
+
+    >>> chain = [Totals((1, 1, 0), np.full((2, 2, 1), 5)), Totals((0, 1, 1), np.full((1, 2, 2), 5))]
+    >>> move = four_cell_move(Grid.flat((2, 2, 2)), chain)
+    >>> int(abs(move).sum()), int(abs(move.sum(axis=2)).max()), int(abs(move.sum(axis=0)).max())
+    (4, 0, 0)
+    """
+    flat, shape = _flattened(grid, margins), grid.shape
+    if flat is None:
+        return None
+    by_axes = {margin.axes: margin for margin in flat}
+    for root in margins:
+        order = junction_order([root.view, *(other.view for other in margins if other is not root)])
+        if order is None or len(order) < 2:
+            return None
+        tree = [tuple(axis for axis, depth in enumerate(view) if depth) for view in order]
+        beyond = _beyond(tree)
+        for near, far in _starts(by_axes[tree[0]], by_axes[tree[1]]):
+            one, other = (_completed(shape, [by_axes[axes] for axes in tree[2:]], start) for start in (near, far))
+            move = np.zeros(shape, dtype=np.int64)
+            for sign, left, right in ((-1, one, one), (-1, other, other), (1, one, other), (1, other, one)):
+                move[tuple((right if axis in beyond else left)[axis] for axis in range(len(shape)))] += sign
+            if np.abs(move).sum() == 4:
+                return move
+    return None
+
+
+def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
+    """Return ±1 by parity on two common levels of some features that no margin holds together, as few as possible.
+
+    Every margin misses one of these features, and over it the signs cancel. AB, BC and AC: eight cells, four records.
+
+    >>> views = ((1, 1, 0), (0, 1, 1), (1, 0, 1))
+    >>> pairs = [Totals(view, np.full([2 if depth else 1 for depth in view], 8)) for view in views]
+    >>> int(abs(cube_move(Grid.flat((2, 2, 2)), pairs)).sum())
+    8
+    """
+    flat, shape = _flattened(grid, margins), grid.shape
+    if flat is None:
+        return None
+    levels = [np.arange(size) for size in shape]
+    for margin in flat:
+        for axis in margin.axes:
+            counts = margin.over((axis,))
+            levels[axis] = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+    varying = [axis for axis, choice in enumerate(levels) if len(choice) > 1]
+    for size in range(1, len(varying) + 1):
+        for chosen in combinations(varying, size):
+            if not any({*chosen} <= {*margin.axes} for margin in flat):
+                move = np.zeros(shape, dtype=np.int64)
+                for corner in product((0, 1), repeat=size):
+                    side = dict(zip(chosen, corner, strict=True))
+                    move[tuple(int(choice[side.get(axis, 0)]) for axis, choice in enumerate(levels))] = (-1) ** sum(
+                        corner
+                    )
+                return move
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _FlatMargin:
+    """A margin over ordinary features: its axes in the table, and its counts over these alone."""
+
+    axes: Shape
+    counts: Counts
+
+    def over(self, axes: Shape) -> Counts:
+        dropped = tuple(place for place, axis in enumerate(self.axes) if axis not in axes)
+        return np.asarray(self.counts.sum(axis=dropped))
+
+
+def _flattened(grid: Grid, margins: Sequence[Totals]) -> list[_FlatMargin] | None:
+    """Return margins over ordinary features; None where a feature is nested."""
+    if any(chain.depth > 1 for chain in grid.chains):
+        return None
+    found = []
+    for margin in margins:
+        axes = tuple(axis for axis, depth in enumerate(margin.view) if depth)
+        found.append(_FlatMargin(axes, margin.counts.reshape([grid.shape[axis] for axis in axes])))
+    return found
+
+
+def _starts(parent: _FlatMargin, child: _FlatMargin) -> Iterator[tuple[Levels, Levels]]:
+    """At each level of the separator, the two commonest cells of either margin: one pair for each record."""
+    shared = tuple(axis for axis in parent.axes if axis in child.axes)
+    sizes = parent.over(shared)
+    for flat in np.argsort(-sizes, axis=None, kind="stable")[:_MOST_LEVELS]:
+        level = np.unravel_index(flat, sizes.shape) if shared else ()
+        fixed = {axis: int(code) for axis, code in zip(shared, level, strict=True)}
+        left, right = _commonest(parent, fixed), _commonest(child, fixed)
+        if len(left) == len(right) == 2:
+            yield {**left[0], **right[0]}, {**left[1], **right[1]}
+
+
+def _commonest(margin: _FlatMargin, fixed: Levels) -> list[Levels]:
+    """The two cells of a margin with the largest counts among those with the fixed levels."""
+    counts = np.asarray(margin.counts[tuple(fixed.get(axis, slice(None)) for axis in margin.axes)])
+    rest = [axis for axis in margin.axes if axis not in fixed]
+    order = np.argsort(-counts, axis=None, kind="stable")[:2]
+    found = [np.unravel_index(flat, counts.shape) for flat in order if counts.ravel()[flat] > 0]
+    return [{**fixed, **{axis: int(code) for axis, code in zip(rest, cell, strict=True)}} for cell in found]
+
+
+def _completed(shape: Shape, margins: Sequence[_FlatMargin], start: Levels) -> Levels:
+    """Complete a record along the junction tree, at the commonest cell of each margin (else at level 0)."""
+    record = dict(start)
+    for margin in margins:
+        record.update(_commonest(margin, {axis: record[axis] for axis in margin.axes if axis in record})[0])
+    return {axis: record.get(axis, 0) for axis in range(len(shape))}
+
+
+def _beyond(tree: Sequence[Shape]) -> set[int]:
+    """The features on the second margin's side of the edge between the first two margins of a junction tree."""
+    side = {tree[0]: False, tree[1]: True}
+    for axes in tree[2:]:
+        side[axes] = side[max(side, key=lambda other: len({*axes} & {*other}))]
+    return {axis for axes, far in side.items() if far for axis in axes} - {*tree[0]}
