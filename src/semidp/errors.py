@@ -12,12 +12,22 @@
     └── MissingExtra (also an ImportError) an optional package is not installed
 
 A message is one sentence that says what was given, what is legal and what to do next. It never holds a
-confidential count or a data value. The command line prints it and exits with code 2.
+confidential count or a data value. The command line prints it, adds the options that mend it, and exits with code 2.
 """
 
 
 class SemidpError(Exception):
-    """Base of every error raised on purpose by semidp."""
+    """Base of every error raised on purpose by semidp.
+
+    `needs` says in a word what is missing and `names` what it is missing for, so that a front end can name its options.
+
+    >>> SemidpError("the levels of sex are not public", needs="levels", names=("sex",)).names
+    ('sex',)
+    """
+
+    def __init__(self, message: str = "", *, needs: str = "", names: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.needs, self.names = needs, names
 
 
 class InputError(SemidpError, ValueError):

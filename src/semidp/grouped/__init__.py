@@ -5,7 +5,7 @@ is what is compared with in studies.
 """
 
 from semidp.grouped.baselines import baseline_means, baseline_regression
-from semidp.grouped.logistic import LogisticFit, logistic_regression
+from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
 from semidp.grouped.reading import moments_of, read_moments, read_sums
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
 from semidp.grouped.spread import SquareSum
@@ -28,6 +28,7 @@ __all__ = [
     "SumSpace",
     "baseline_means",
     "baseline_regression",
+    "joint_counts",
     "linear_regression",
     "logistic_regression",
     "means",

@@ -51,7 +51,7 @@ class LogisticFit:
     """
 
     moments: Moments
-    prior_sd: float
+    prior_sd: float = 10.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,13 +169,13 @@ def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
     >>> joint_counts(Design.of(table.schema, ["arm", "sex"]), public)
     Traceback (most recent call last):
     semidp.errors.Refused: logistic regression needs exact counts of arm × sex, which are not published: publish them
-    with --invariant arm,sex
     """
     joint = Margin(*design.features)
-    if joint.names and not any(joint.within(margin) for margin in dataspace.margins):
+    if not dataspace.publishes(joint):
         raise Refused(
-            f"logistic regression needs exact counts of {joint}, which are not published: publish them with "
-            f"--invariant {','.join(joint.names)}"
+            f"logistic regression needs exact counts of {joint}, which are not published: publish them",
+            needs="margin",
+            names=joint.names,
         )
     counts = dataspace.value(joint).counts if joint.names else np.array([dataspace.n])
     return counts.ravel().astype(np.float64)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError
-from semidp.queries import MomentSpace, SumSpace, outcome_adjacency
+from semidp.queries import Design, MomentSpace, SumSpace, outcome_adjacency
 from semidp.spaces import Adjacency, Dataspace, Margin, normalised
 from semidp.tables import Feature, Schema
 
@@ -77,10 +77,10 @@ def read_moments(source: Source, space: MomentSpace) -> NDArray[np.int64]:
     design = space.design
     names = design.features or design.schema.names[:1]
     sums = source.sums(design.schema.restrict(names), space.outcome)
-    return moments_of(sums if design.features else np.array([sums.sum()]), space)
+    return moments_of(sums if design.features else np.array([sums.sum()]), design)
 
 
-def moments_of(sums: NDArray[np.int64], space: MomentSpace) -> NDArray[np.int64]:
+def moments_of(sums: NDArray[np.int64], design: Design) -> NDArray[np.int64]:
     """Return X'y from the sums of the outcome over each combination of the design's features.
 
     >>> from semidp.queries import Design
@@ -92,7 +92,7 @@ def moments_of(sums: NDArray[np.int64], space: MomentSpace) -> NDArray[np.int64]
     >>> moments_of(np.array([1, 2]), space).tolist()
     [3, 2]
     """
-    exact = space.design.rows().T @ sums.ravel().astype(object)
+    exact = design.rows().T @ sums.ravel().astype(object)
     if any(abs(value) >= 2**62 for value in exact):
         raise InputError("X'y does not fit in 62 bits: use a coarser grid, or scores with smaller denominators")
     return np.array(exact, dtype=np.int64)

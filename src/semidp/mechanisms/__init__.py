@@ -4,8 +4,17 @@
 geometry in `knorm`.
 """
 
-from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise
-from semidp.mechanisms.choose import NAMES, available, calibrated, choose, option_name, outcome_mechanism
+from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms.choose import (
+    AUTO,
+    NAMES,
+    available,
+    calibrated,
+    choose,
+    mechanism_for,
+    option_name,
+    outcome_mechanism,
+)
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -15,9 +24,10 @@ from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
-from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, NaiveMechanism, naive_loss
+from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, NaiveMechanism
 
 __all__ = [
+    "AUTO",
     "CLAIMS",
     "NAMES",
     "Claim",
@@ -39,6 +49,7 @@ __all__ = [
     "available",
     "calibrated",
     "choose",
+    "mechanism_for",
     "naive_loss",
     "option_name",
     "outcome_mechanism",

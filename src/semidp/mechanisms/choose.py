@@ -59,6 +59,10 @@ NAMES: dict[str, tuple[type[Mechanism], ...]] = {
 """What a plan and the command line call them."""
 
 
+AUTO = "auto"
+"""What a plan calls the mechanism with the least expected loss."""
+
+
 def option_name(mechanism: Mechanism) -> str:
     """Return what a plan and the command line call a mechanism.
 
@@ -131,7 +135,7 @@ def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
     return (fitting or NAMES[name])[0].calibrate(space, budget)
 
 
-def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = "auto") -> Mechanism:
+def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
     """Return the mechanism with the least expected loss that satisfies a budget, or the one of a given name.
 
     Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for zCDP, the discrete
@@ -151,9 +155,21 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = "auto") -> 
         return NoNoise.calibrate(space, budget)
     if name in EXACT_NAMES:
         return calibrated(name, space, budget)
-    if name != "auto":
+    if name != AUTO:
         raise InputError(
             f"there is no mechanism {name!r} for sums of an outcome; there are auto, {', '.join(EXACT_NAMES)}"
         )
     found = [kind.calibrate(space, budget) for kind in EXACT if budget.kind in kind.kinds]
     return min(found, key=lambda mechanism: mechanism.expected_l2)
+
+
+def mechanism_for(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
+    """Return the mechanism of that name, or the one with the least expected loss, from public values only.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> mechanism_for(two_way()[0], Budget.gdp(1)).name
+    'rounded gaussian'
+    """
+    if space.exact_claims_only:
+        return outcome_mechanism(space, budget, name)
+    return choose(space, budget) if name == AUTO else calibrated(name, space, budget)

@@ -186,20 +186,3 @@ class NaiveGaussian(NaiveMechanism):
     def noise(self, randomness: Randomness) -> NDArray[np.float64]:
         """Draw independent normals."""
         return self.scale * generator(randomness).standard_normal(self.space.shape)
-
-
-def naive_loss(mechanism: Mechanism) -> float:
-    """Return the least expected loss of the naive baselines at the guarantee of a mechanism: what it saves, compared.
-
-    >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
-    >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
-    >>> mechanism.expected_l2 < naive_loss(mechanism)
-    True
-    """
-    space, epsilon = mechanism.space, mechanism.tradeoff.implied_epsilon()
-    if epsilon is not None:
-        return min(kind(space, epsilon).expected_l2 for kind in (NaiveL1, NaiveL2, NaiveLinf))
-    rho = mechanism.tradeoff.implied_rho()  # half of mu squared, for a Gaussian
-    assert rho is not None, "every mechanism claims pure epsilon, mu or rho"
-    return math.sqrt(math.prod(space.shape) * space.adjacency.a**2 / rho)

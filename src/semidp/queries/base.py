@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +47,9 @@ class QuerySpace(ABC):
 
     dataspace: Dataspace
     adjacency: Adjacency
+
+    exact_claims_only: ClassVar[bool] = False
+    """Whether only mechanisms with exact claims are to measure the query."""
 
     @property
     @abstractmethod

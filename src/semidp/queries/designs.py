@@ -202,7 +202,9 @@ class Design:
             named = ", ".join(map(str, missing))
             raise Refused(
                 f"the moments of this design are not public, since the counts of {named} are not published: publish "
-                "them, or leave the columns that need them out"
+                "them, or leave the columns that need them out",
+                needs="margin",
+                names=missing[0].names,
             )
         # Rows are matched with published counts by position: another order of features would pair the wrong ones.
         known = dataspace.schema

@@ -7,6 +7,7 @@ A record is (x, y): features x whose margins may be public, and an outcome y tha
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from attrs import frozen
@@ -43,6 +44,8 @@ class OutcomeSpace(QuerySpace):
     dataspace: Dataspace
     adjacency: Adjacency
     outcome: Outcome
+
+    exact_claims_only: ClassVar[bool] = True
 
     @property
     def movable(self) -> int:

@@ -1,46 +1,59 @@
-"""From a plan to a release: what to publish (`plan`, `requests`), what the data say (`survey`), `run`, `values`."""
+"""From a plan to a release: what to publish (`plan`, `requests`), what is public (`scope`), `prepare` and `run`, results.
 
-from semidp.release.groups import PublishedGroups
-from semidp.release.measured import Noise
-from semidp.release.plan import Plan, Reading, adjacency_from, shared
+`prepare` is the page to read first.
+"""
+
+from semidp.release.plan import Plan, Reading, adjacency_from
+from semidp.release.prepare import Prepared, calibrate, prepare, run
+from semidp.release.published import (
+    FitKind,
+    Fitted,
+    Noise,
+    Published,
+    PublishedGroups,
+    PublishedRegression,
+    PublishedTable,
+    table_files,
+)
+from semidp.release.release import Release
 from semidp.release.requests import (
     GRID,
-    FitKind,
     GroupRequest,
+    Model,
+    RegressionRequest,
+    Request,
     Statistic,
     TableRequest,
-    budget_from,
-    file_names,
     outcome_from,
     proportion_of,
 )
-from semidp.release.run import mechanism_for, read, run
-from semidp.release.survey import Scope, Survey, survey
-from semidp.release.values import Fitted, Published, Release
+from semidp.release.scope import Scope
 
 __all__ = [
     "GRID",
     "FitKind",
     "Fitted",
     "GroupRequest",
+    "Model",
     "Noise",
     "Plan",
+    "Prepared",
     "Published",
     "PublishedGroups",
+    "PublishedRegression",
+    "PublishedTable",
     "Reading",
+    "RegressionRequest",
     "Release",
+    "Request",
     "Scope",
     "Statistic",
-    "Survey",
     "TableRequest",
     "adjacency_from",
-    "budget_from",
-    "file_names",
-    "mechanism_for",
+    "calibrate",
     "outcome_from",
+    "prepare",
     "proportion_of",
-    "read",
     "run",
-    "shared",
-    "survey",
+    "table_files",
 ]

@@ -1,29 +1,33 @@
 """A plan: everything about a release that can be decided before the data are read.
 
 A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so that it can be reviewed,
-kept and reused. What it does to data is in `run`.
+kept and reused. What it does to data is in `prepare`.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
 
 from semidp.errors import InputError, SchemaError
-from semidp.exact import exact, plain, sqrt_down, sqrt_up
+from semidp.exact import Number, exact, plain
 from semidp.files import toml_text
-from semidp.release.requests import GroupRequest, TableRequest, file_names, only_keys
+from semidp.release.checks import flag, only_keys, optional_text
 from semidp.spaces import Margin
 from semidp.tables import Feature, Schema, StructuralZero
 from semidp.tradeoff import Budget
+
+if TYPE_CHECKING:
+    from semidp.release.requests import GroupRequest, RegressionRequest, Request, TableRequest
 
 
 class Reading(StrEnum):
     """Which reading of the semi-adjacent parameter a(t) sets the adjacency.
 
-    >>> Plan([TableRequest(["sex"])], adjacency=Reading.definition).adjacency
+    >>> Plan(adjacency=Reading.definition).adjacency
     <Reading.definition: 'definition'>
     """
 
@@ -31,7 +35,71 @@ class Reading(StrEnum):
     definition = "definition"
 
 
-@dataclass(frozen=True)
+def adjacency_from(choice: Reading | int | str) -> Reading | int:
+    """Read an adjacency: ``worst-case``, ``definition``, or a number of records of at least 1.
+
+    >>> adjacency_from("3"), adjacency_from("worst-case")
+    (3, <Reading.worst_case: 'worst-case'>)
+    """
+    written = str(choice)
+    if written in list(Reading):
+        return Reading(written)
+    if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
+        return int(written)
+    raise InputError(
+        f"the adjacency must be worst-case, definition or a whole number of at least 1, not {written[:40]!r}"
+    )
+
+
+def _margins(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f'invariants are a list of margins, such as ["{value}"], not {value!r}')
+    return tuple(Margin.of(margin) for margin in value)
+
+
+def _features(value: Iterable[Feature]) -> tuple[Feature, ...]:
+    return _all(value, Feature, "features")
+
+
+def _zeros(value: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
+    return _all(value, StructuralZero, "structural zeros")
+
+
+def _all(value: Any, kind: type, what: str) -> tuple[Any, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, (str, Mapping)):
+        raise InputError(f"the {what} of a plan are a list of {kind.__name__}, not {value!r}")
+    found = tuple(value)
+    if not all(isinstance(item, kind) for item in found):
+        raise InputError(f"the {what} of a plan are a list of {kind.__name__}")
+    return found
+
+
+def _tables(value: "Iterable[TableRequest]") -> "tuple[TableRequest, ...]":
+    return _of_kind(value, "table")
+
+
+def _groups(value: "Iterable[GroupRequest]") -> "tuple[GroupRequest, ...]":
+    return _of_kind(value, "group")
+
+
+def _regressions(value: "Iterable[RegressionRequest]") -> "tuple[RegressionRequest, ...]":
+    return _of_kind(value, "regression")
+
+
+def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
+    from semidp.release.requests import KINDS
+
+    return _all(value, KINDS[key], f"{key}s")
+
+
+def _delta(value: Number) -> Fraction:
+    delta = exact(value, "the reporting delta")
+    if not 0 < delta < 1:
+        raise InputError(f"the reporting delta must lie between 0 and 1, not {plain(delta)}")
+    return delta
+
+
+@frozen(slots=False)
 class Plan:
     """What to publish exactly, what to publish with noise, and how the data are to be read.
 
@@ -54,73 +122,71 @@ class Plan:
         Read undeclared levels of unpublished features from the data; the report then says that this is a disclosure.
     report_delta
         The delta at which a guarantee without one is restated as (epsilon, delta).
-    groups
-        The statistics of private outcomes by group to release, under the same invariants and with budgets of their own.
+    groups, regressions
+        The statistics of private outcomes by group, and the regressions of private outcomes, to release under the same
+        invariants and with budgets of their own.
 
     Examples
     --------
-    >>> plan = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/2"))], [Margin("sex"), Margin("region")])
+    >>> from semidp import TableRequest
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/2"))], ["sex", "region"])
     >>> Plan.from_toml(plan.to_toml()) == plan
     True
     """
 
-    tables: tuple[TableRequest, ...] = ()
-    invariants: tuple[Margin, ...] = ()
-    features: tuple[Feature, ...] = ()
-    structural_zeros: tuple[StructuralZero, ...] = ()
-    adjacency: Reading | int = Reading.worst_case
-    count: str | None = None
-    where: str | None = None
-    id: str | None = None
-    levels_from_data: bool = False
-    report_delta: Fraction = field(default=Fraction(1, 10**9))
-    groups: tuple[GroupRequest, ...] = ()
+    tables: "tuple[TableRequest, ...]" = field(default=(), converter=_tables)
+    invariants: tuple[Margin, ...] = field(default=(), converter=_margins)
+    features: tuple[Feature, ...] = field(default=(), converter=_features)
+    structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
+    adjacency: Reading | int = field(default=Reading.worst_case, converter=adjacency_from)
+    count: str | None = field(default=None, converter=optional_text("the count column"))
+    where: str | None = field(default=None, converter=optional_text("the condition on records"))
+    id: str | None = field(default=None, converter=optional_text("the id column"))
+    levels_from_data: bool = field(default=False, converter=flag("levels_from_data"))
+    report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
+    groups: "tuple[GroupRequest, ...]" = field(default=(), converter=_groups)
+    regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
 
-    def __post_init__(self) -> None:
-        for name in ("tables", "invariants", "features", "structural_zeros", "groups"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "adjacency", adjacency_from(self.adjacency))
-        declared = {feature.name for feature in self.features}
+    def __attrs_post_init__(self) -> None:
+        declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
-        delta = exact(self.report_delta, "the reporting delta")
-        if not 0 < delta < 1:
-            raise InputError(f"the reporting delta must lie between 0 and 1, not {plain(delta)}")
-        object.__setattr__(self, "report_delta", delta)
-        names = [file.casefold() for table in self.tables for file in file_names(table.name)]
-        names += [file.casefold() for group in self.groups for file in group.files]
+        names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
 
     @property
+    def requests(self) -> "tuple[Request, ...]":
+        """Everything that is released with noise: tables, then groups, then regressions."""
+        return (*self.tables, *self.groups, *self.regressions)
+
+    @property
+    def outcomes(self) -> bool:
+        """Whether records carry an outcome that nothing publishes."""
+        return bool(self.groups or self.regressions)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Every feature that the plan uses, in order of first mention."""
-        used = [name for table in self.tables for name in table.features]
-        used += [name for group in self.groups for margin in group.by for name in margin.names]
+        used = [name for request in self.requests for name in request.features]
         used += [name for margin in self.invariants for name in margin.names]
         return tuple(dict.fromkeys(used))
 
     @property
     def budget(self) -> Budget | None:
         """What everything may spend together, budgets simply added; None where they are of different kinds."""
-        return _together([request.budget for request in self.requests])
+        return Budget.together([request.budget for request in self.requests])
 
     def with_budget(self, budget: Budget) -> "Plan":
-        """Return the plan with this budget for every table and group that has none of its own."""
-        tables = tuple(replace(table, budget=table.budget or budget) for table in self.tables)
-        return replace(self, tables=tables, groups=tuple(replace(g, budget=g.budget or budget) for g in self.groups))
+        """Return the plan with this budget for every request that has none of its own."""
 
-    @property
-    def requests(self) -> tuple[TableRequest | GroupRequest, ...]:
-        """Everything that is released with noise, tables first."""
-        return (*self.tables, *self.groups)
+        def given(requests: Any) -> tuple[Any, ...]:
+            return tuple(request if request.budget else request.with_budget(budget) for request in requests)
+
+        return evolve(self, tables=given(self.tables), groups=given(self.groups), regressions=given(self.regressions))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
-        schema = {
-            "feature": [feature.to_json() for feature in self.features],
-            "structural_zero": [{name: list(ls) for name, ls in zero.levels} for zero in self.structural_zeros],
-        }
         document = {
             "invariants": [list(margin.names) for margin in self.invariants],
             "adjacency": self.adjacency if isinstance(self.adjacency, int) else str(self.adjacency),
@@ -131,31 +197,29 @@ class Plan:
             "report_delta": plain(self.report_delta),
             "table": [table.to_json() for table in self.tables],
             "group": [group.to_json() for group in self.groups],
-            **schema,
+            "regression": [regression.to_json() for regression in self.regressions],
+            "feature": [feature.to_json() for feature in self.features],
+            "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Plan":
         """Read what `to_json` wrote."""
-        known = {
-            *("invariants", "adjacency", "count", "where", "id", "levels_from_data", "report_delta"),
-            *("table", "group", "feature", "structural_zero"),
-        }
-        only_keys(value, known, "a plan")
-        schema = {key: value[key] for key in ("feature", "structural_zero") if key in value}
-        features, zeros = _declared(schema)
-        try:
-            return cls(
-                tables=tuple(TableRequest.from_json(entry) for entry in value.get("table", ())),
-                groups=tuple(GroupRequest.from_json(entry) for entry in value.get("group", ())),
-                invariants=tuple(Margin(*names) for names in value.get("invariants", ())),
-                features=features,
-                structural_zeros=zeros,
-                **{key: value[key] for key in known - {"table", "group", "invariants", *schema} if key in value},
-            )
-        except (TypeError, AttributeError):
-            raise InputError("the plan does not have the form that semidp writes: see docs/tutorial.md") from None
+        from semidp.release.requests import GroupRequest, RegressionRequest, TableRequest
+
+        alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
+        only_keys(value, {*alone, "invariants", "table", "group", "regression", "feature", "structural_zero"}, "a plan")
+        features, zeros = _declared({key: value[key] for key in ("feature", "structural_zero") if key in value})
+        return cls(
+            tables=[TableRequest.from_json(entry) for entry in _entries(value, "table")],
+            groups=[GroupRequest.from_json(entry) for entry in _entries(value, "group")],
+            regressions=[RegressionRequest.from_json(entry) for entry in _entries(value, "regression")],
+            invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
+            features=features,
+            structural_zeros=zeros,
+            **{key: value[key] for key in alone if key in value},
+        )
 
     def to_toml(self) -> str:
         """Write the plan as TOML."""
@@ -165,59 +229,17 @@ class Plan:
     def from_toml(cls, text: str) -> "Plan":
         """Read a plan from TOML text."""
         try:
-            return cls.from_json(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"the plan is not valid TOML: {error}") from None
+            document = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise InputError(f"the plan is not valid TOML: {str(error)[:200]}") from None
+        return cls.from_json(document)
 
 
-def shared(budget: Budget, parts: int) -> Budget:
-    """Return the budget that each of several measurements gets, so that together they spend no more than `budget`.
-
-    >>> shared(Budget.zcdp(1), 4), shared(Budget.gdp(1), 4).mu
-    (Budget(kind='zcdp', rho=Fraction(1, 4), mu=None, epsilon=None, delta=None), Fraction(1, 2))
-    """
-    if parts == 1:
-        return budget
-    if budget.rho is not None:
-        return Budget.zcdp(budget.rho / parts)
-    if budget.mu is not None:
-        return Budget.gdp(sqrt_down(budget.mu**2 / parts))
-    assert budget.epsilon is not None
-    if not budget.delta:
-        return Budget.pure(budget.epsilon / parts)
-    return Budget.approximate(budget.epsilon / parts, budget.delta / parts)
-
-
-def _together(parts: Sequence[Budget | None]) -> Budget | None:
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or len({part.kind for part in known}) != 1:
-        return None
-    if len(known) == 1:
-        return known[0]
-    first = known[0]
-    if first.rho is not None:
-        return Budget.zcdp(sum((part.rho or Fraction(0) for part in known), Fraction(0)))
-    if first.mu is not None:
-        return Budget.gdp(sqrt_up(sum(((part.mu or Fraction(0)) ** 2 for part in known), Fraction(0))))
-    epsilon = sum((part.epsilon or Fraction(0) for part in known), Fraction(0))
-    delta = sum((part.delta or Fraction(0) for part in known), Fraction(0))
-    if delta >= 1:
-        return None
-    return Budget.approximate(epsilon, delta) if delta else Budget.pure(epsilon)
-
-
-def adjacency_from(choice: Reading | int | str) -> Reading | int:
-    """Read an adjacency: ``worst-case``, ``definition``, or a number of records of at least 1.
-
-    >>> adjacency_from("3"), adjacency_from("worst-case")
-    (3, <Reading.worst_case: 'worst-case'>)
-    """
-    text = str(choice)
-    if text in list(Reading):
-        return Reading(text)
-    if text.isdigit() and int(text) >= 1:
-        return int(text)
-    raise InputError(f"the adjacency must be worst-case, definition or a whole number of at least 1, not {text!r}")
+def _entries(value: Mapping[str, Any], key: str) -> list[Any]:
+    entries = value.get(key, [])
+    if not isinstance(entries, (list, tuple)):
+        raise InputError(f"{key} of a plan is a list, not {str(entries)[:40]!r}")
+    return list(entries)
 
 
 def _declared(schema: Mapping[str, Any]) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...]]:

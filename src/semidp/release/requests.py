@@ -1,91 +1,88 @@
-"""What a plan asks for: one table, or one statistic by groups, with its share of the budget.
+"""What a plan asks for, and how each request goes through the pipeline: a table, a statistic by groups, a regression.
 
-Each is a frozen value that checks itself and has a JSON form; how the data are read is in `plan`, doing it in `run`.
+A `Request` is a frozen value with three methods: its query space, what it reads, what it publishes. `prepare` and `run`
+know nothing else about it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import exact, plain
-from semidp.mechanisms import NAMES
+from semidp.grouped import GroupSums, LinearFit, LogisticFit, Moments, joint_counts, moments_of
+from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism
+from semidp.progress import Progress
+from semidp.queries import Coding, Design, QuerySpace, moment_space, sensitivity_space, sum_space
+from semidp.release.checks import names_tuple, only_keys, text, texts
+from semidp.release.published import (
+    FitKind,
+    Published,
+    PublishedGroups,
+    PublishedRegression,
+    PublishedTable,
+    published_groups,
+    published_regression,
+    published_table,
+)
+from semidp.release.scope import Reader, Scope
 from semidp.spaces import Margin
 from semidp.tradeoff import Budget
-
-AUTO = "auto"
-"""The mechanism that a plan names to leave the choice to the expected loss."""
 
 GRID = 1000
 """The steps between an outcome's bounds, unless declared."""
 
 _BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 
-
-class FitKind(StrEnum):
-    """What is published: whole numbers that add up, real ones that do, or the measurement itself.
-
-    >>> TableRequest(["sex"], fit=FitKind.real).fit
-    <FitKind.real: 'real'>
-    """
-
-    integer = "integer"
-    real = "real"
-    none = "none"
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
-@dataclass(frozen=True)
-class TableRequest:
-    """One table to release: its features, its share of the privacy budget, how to measure and how to fit.
+class Request(Protocol):
+    """One thing to release with noise."""
 
-    >>> TableRequest(("sex", "region"), Budget.pure(1)).name
-    'table'
-    """
+    key: ClassVar[str]
+    """What a plan calls requests of this kind."""
 
-    features: tuple[str, ...]
-    budget: Budget | None = None
-    mechanism: str = AUTO
-    fit: FitKind = FitKind.integer
-    name: str = "table"
+    @property
+    def name(self) -> str:
+        """What it is called, and its files."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "features", tuple(self.features))
-        object.__setattr__(self, "fit", _member(FitKind, self.fit, "fit"))
-        if not self.features:
-            raise InputError("a table to release needs at least one feature: name them with --table a,b")
-        if len(set(self.features)) < len(self.features):
-            raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
-        if self.mechanism != AUTO and self.mechanism not in NAMES:
-            raise InputError(f"there is no mechanism {self.mechanism!r}; there are {AUTO}, {', '.join(NAMES)}")
-        _check_name(self.name)
+    @property
+    def budget(self) -> Budget | None:
+        """What it may spend."""
+
+    @property
+    def mechanism(self) -> str:
+        """The name of its mechanism, or ``auto``."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that it uses."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that it writes."""
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return its query space, from public values alone."""
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential values of its query."""
+
+    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> Published:
+        """Return what is published: post-processing of the measurement and of public values."""
+
+    def with_budget(self, budget: Budget) -> "Request":
+        """Return the request with another budget."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""
-        return {
-            "name": self.name,
-            "features": list(self.features),
-            **_budget_json(self.budget),
-            "mechanism": self.mechanism,
-            "fit": str(self.fit),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "TableRequest":
-        """Read what `to_json` wrote, or one ``[[table]]`` of a plan file."""
-        known = {"name", "features", "mechanism", "fit", *_BUDGET_KEYS}
-        only_keys(value, known, "a table of a plan")
-        if "features" not in value:
-            raise InputError('a table of a plan needs features = ["…", …]')
-        return cls(
-            tuple(value["features"]),
-            budget_from(value),
-            value.get("mechanism", AUTO),
-            value.get("fit", FitKind.integer),
-            value.get("name", "table"),
-        )
 
 
 class Statistic(StrEnum):
@@ -100,7 +97,125 @@ class Statistic(StrEnum):
     proportion = "proportion"
 
 
-@dataclass(frozen=True)
+class Model(StrEnum):
+    """Which regression is fitted.
+
+    >>> [str(model) for model in Model]
+    ['linear', 'logistic']
+    """
+
+    linear = "linear"
+    logistic = "logistic"
+
+
+def _budget(value: Budget | None) -> Budget | None:
+    if value is not None and not isinstance(value, Budget):
+        raise InputError(f"a budget is Budget.zcdp(rho), Budget.gdp(mu) or Budget.pure(epsilon), not {value!r}")
+    return value
+
+
+def _fit(value: FitKind | str) -> FitKind:
+    return _member(FitKind, value, "fit")
+
+
+def _statistic(value: Statistic | str) -> Statistic:
+    return _member(Statistic, value, "the statistic")
+
+
+def _model(value: Model | str) -> Model:
+    return _member(Model, value, "the model")
+
+
+def _coding(value: Coding | str) -> Coding:
+    return _member(Coding, value, "the coding")
+
+
+def _outcome(value: Outcome) -> Outcome:
+    if not isinstance(value, Outcome):
+        raise InputError(f"an outcome is Outcome(column, lower, upper, steps), not {value!r}")
+    return value
+
+
+def _groups(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]:
+    if isinstance(value, str):
+        raise InputError(f'groups are a list of sets of features, such as [["{value}"]], not {value!r}')
+    return tuple(Margin.of(group) for group in value)
+
+
+@frozen
+class TableRequest:
+    """One table to release: its features, its share of the privacy budget, how to measure and how to fit.
+
+    >>> TableRequest(("sex", "region"), Budget.pure(1)).name
+    'table'
+    >>> TableRequest("sex,region")
+    Traceback (most recent call last):
+    semidp.errors.InputError: the features of a table are a list such as ["sex", "region"], not 'sex,region'
+    """
+
+    key: ClassVar[str] = "table"
+
+    features: tuple[str, ...] = field(converter=names_tuple("the features of a table"))
+    budget: Budget | None = field(default=None, converter=_budget)
+    mechanism: str = field(default=AUTO, converter=text("the mechanism of a table"))
+    fit: FitKind = field(default=FitKind.integer, converter=_fit)
+    name: str = field(default="table", converter=text("the name of a table"))
+
+    def __attrs_post_init__(self) -> None:
+        if not self.features:
+            raise InputError("a table to release needs at least one feature", needs="table")
+        if len(set(self.features)) < len(self.features):
+            raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
+        _check_mechanism(self.mechanism)
+        _check_name(self.name)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its published counts, and its measurements."""
+        return f"{self.name}.csv", "measurements.csv" if self.name == "table" else f"{self.name}-measurements.csv"
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the table."""
+        return sensitivity_space(scope.dataspace, scope.adjacency, self.features)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the counts of the table."""
+        return space.values(reader.table(self.features))
+
+    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedTable:
+        """Fit the measurement to the exact totals."""
+        return published_table(self.name, self.features, self.fit, mechanism, measured, scope, progress)
+
+    def with_budget(self, budget: Budget) -> "TableRequest":
+        """Return the request with another budget."""
+        return evolve(self, budget=budget)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            **(self.budget.keys() if self.budget else {}),
+            "mechanism": self.mechanism,
+            "fit": str(self.fit),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "TableRequest":
+        """Read what `to_json` wrote, or one ``[[table]]`` of a plan file."""
+        only_keys(value, {"name", "features", "mechanism", "fit", *_BUDGET_KEYS}, "a table of a plan")
+        if "features" not in value:
+            raise InputError('a table of a plan needs features = ["…", …]')
+        return cls(
+            texts(value["features"], "the features of a table"),
+            Budget.stated(value),
+            value.get("mechanism", AUTO),
+            value.get("fit", FitKind.integer),
+            value.get("name", "table"),
+        )
+
+
+@frozen
 class GroupRequest:
     """Sums, means or proportions of a private outcome by groups whose counts are published exactly.
 
@@ -122,28 +237,37 @@ class GroupRequest:
     'mean-score'
     """
 
-    statistic: Statistic
-    outcome: Outcome
-    by: tuple[Margin, ...]
-    budget: Budget | None = None
-    mechanism: str = AUTO
-    name: str = ""
+    key: ClassVar[str] = "group"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "statistic", _member(Statistic, self.statistic, "the statistic"))
-        groups = tuple(group if isinstance(group, Margin) else Margin(*group) for group in self.by)
-        object.__setattr__(self, "by", groups)
-        object.__setattr__(self, "name", self.name or f"{self.statistic}-{self.outcome.column}")
-        if not groups or not all(group.names for group in groups):
-            raise InputError("a statistic of groups needs the features that form them: name them with --group a")
-        if len(set(groups)) < len(groups):
+    statistic: Statistic = field(converter=_statistic)
+    outcome: Outcome = field(converter=_outcome)
+    by: tuple[Margin, ...] = field(converter=_groups)
+    budget: Budget | None = field(default=None, converter=_budget)
+    mechanism: str = field(default=AUTO, converter=text("the mechanism of groups"))
+    _name: str = field(default="", converter=text("the name of groups", empty=True))
+
+    def __attrs_post_init__(self) -> None:
+        if not self.by or not all(group.names for group in self.by):
+            raise InputError("a statistic of groups needs the features that form them", needs="group")
+        if len(set(self.by)) < len(self.by):
             raise InputError("the same groups are named twice: name them once")
         column = self.outcome.column
-        if any(column in group.names for group in groups):
+        if any(column in group.names for group in self.by):
             raise InputError(f"{column!r} forms the groups, so its {self.statistic} in them is no secret: name another")
         if self.statistic is Statistic.proportion and self.outcome != proportion_of(column):
             raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
+        _check_mechanism(self.mechanism)
         _check_name(self.name)
+
+    @property
+    def name(self) -> str:
+        """What it is called: the statistic and the column unless given."""
+        return self._name or f"{self.statistic}-{self.outcome.column}"
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that form the groups."""
+        return tuple(name for group in self.by for name in group.names)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -152,16 +276,31 @@ class GroupRequest:
             return (f"{self.name}.csv",)
         return tuple(f"{self.name}-by-{'-'.join(group.names)}.csv" for group in self.by)
 
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the sums by group; refuse groups whose counts are not published."""
+        return sum_space(scope.dataspace, scope.adjacency, self.outcome, self.by)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential sums, set after set, in steps of the grid."""
+        return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
+
+    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedGroups:
+        """Return sums, or means and proportions over exact counts."""
+        return published_groups(self, GroupSums(mechanism, measured))
+
+    def with_budget(self, budget: Budget) -> "GroupRequest":
+        """Return the request with another budget."""
+        return evolve(self, budget=budget)
+
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""
-        bounds = {"bounds": [plain(self.outcome.lower), plain(self.outcome.upper)], "grid": self.outcome.steps}
         return {
             "name": self.name,
             "statistic": str(self.statistic),
             "column": self.outcome.column,
-            **({} if self.statistic is Statistic.proportion else bounds),
+            **({} if self.statistic is Statistic.proportion else _bounds_json(self.outcome)),
             "by": [list(group.names) for group in self.by],
-            **_budget_json(self.budget),
+            **(self.budget.keys() if self.budget else {}),
             "mechanism": self.mechanism,
         }
 
@@ -170,16 +309,158 @@ class GroupRequest:
         """Read what `to_json` wrote, or one ``[[group]]`` of a plan file."""
         known = {"name", "statistic", "column", "bounds", "grid", "by", "mechanism", *_BUDGET_KEYS}
         only_keys(value, known, "a group of a plan")
-        statistic = value.get("statistic", Statistic.mean)
-        if "column" not in value or "by" not in value or not isinstance(value["by"], list):
+        statistic = _statistic(value.get("statistic", Statistic.mean))
+        if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
             raise InputError('a group of a plan needs column = "…" and by = [["…"], …]')
-        if "bounds" not in value and statistic == Statistic.proportion:
-            outcome = proportion_of(value["column"])
+        column = text("the column of a group")(value["column"])
+        if "bounds" not in value and statistic is Statistic.proportion:
+            outcome = proportion_of(column)
         else:
-            outcome = outcome_from(value["column"], value.get("bounds"), value.get("grid", GRID))
-        groups = tuple(Margin(group) if isinstance(group, str) else Margin(*group) for group in value["by"])
+            outcome = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
+        groups = [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]
         mechanism, name = value.get("mechanism", AUTO), value.get("name", "")
-        return cls(statistic, outcome, groups, budget_from(value), mechanism, name)
+        return cls(statistic, outcome, groups, Budget.stated(value), mechanism, name)
+
+
+@frozen
+class RegressionRequest:
+    """A regression of a private outcome on features whose counts are published exactly.
+
+    Parameters
+    ----------
+    outcome
+        The private column, its declared bounds and its grid; zeros and ones in one step for a logistic regression.
+    factors
+        The features that enter by a column for each level but the first.
+    budget, mechanism, name
+        As for a table. The name is that of the column unless given.
+    model
+        Linear, or logistic for a column of zeros and ones.
+    interactions
+        Sets of factors whose columns are multiplied.
+    coding
+        How factors are coded.
+
+    Examples
+    --------
+    >>> RegressionRequest(Outcome("days", 0, 10, steps=10), ["arm"], Budget.gdp(1)).name
+    'regression-days'
+    """
+
+    key: ClassVar[str] = "regression"
+
+    outcome: Outcome = field(converter=_outcome)
+    factors: tuple[str, ...] = field(converter=names_tuple("the factors of a regression"))
+    budget: Budget | None = field(default=None, converter=_budget)
+    mechanism: str = field(default=AUTO, converter=text("the mechanism of a regression"))
+    model: Model = field(default=Model.linear, converter=_model)
+    interactions: tuple[Margin, ...] = field(default=(), converter=_groups)
+    coding: Coding = field(default=Coding.treatment, converter=_coding)
+    _name: str = field(default="", converter=text("the name of a regression", empty=True))
+
+    def __attrs_post_init__(self) -> None:
+        if not self.factors:
+            raise InputError("a regression needs the features that it is on", needs="factors")
+        if len(set(self.factors)) < len(self.factors):
+            raise InputError(f"the regression names a feature twice: {', '.join(self.factors)}")
+        if self.outcome.column in self.factors:
+            raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
+        if self.model is Model.logistic and self.outcome != proportion_of(self.outcome.column):
+            raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
+        _check_mechanism(self.mechanism)
+        _check_name(self.name)
+
+    @property
+    def name(self) -> str:
+        """What it is called: regression and the column unless given."""
+        return self._name or f"regression-{self.outcome.column}"
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The factors."""
+        return self.factors
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """One file, a row a coefficient."""
+        return (f"{self.name}.csv",)
+
+    def design(self, scope: Scope) -> Design:
+        """Return the design on the schema of the data."""
+        schema = scope.dataspace.schema
+        assert schema is not None
+        pairs = [group.names for group in self.interactions]
+        return Design.of(schema, self.factors, interactions=pairs, coding=self.coding)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of X'y; refuse a design whose moments are not public, or one that is collinear."""
+        design = self.design(scope)
+        if self.model is Model.logistic:
+            joint_counts(design, scope.dataspace)
+        space = moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
+        design.gram(scope.dataspace)
+        return space
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential X'y, in steps of the grid times the design's multiplier."""
+        design = self.design(scope)
+        return moments_of(reader.sums(design.features, self.outcome), design)
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedRegression:
+        """Return the coefficients with their standard errors."""
+        moments = Moments(mechanism, measured)
+        fit = LinearFit(moments) if self.model is Model.linear else LogisticFit(moments)
+        return published_regression(self, fit)
+
+    def with_budget(self, budget: Budget) -> "RegressionRequest":
+        """Return the request with another budget."""
+        return evolve(self, budget=budget)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values."""
+        document = {
+            "name": self.name,
+            "model": str(self.model),
+            "column": self.outcome.column,
+            **({} if self.model is Model.logistic else _bounds_json(self.outcome)),
+            "factors": list(self.factors),
+            "interactions": [list(group.names) for group in self.interactions],
+            "coding": str(self.coding),
+            **(self.budget.keys() if self.budget else {}),
+            "mechanism": self.mechanism,
+        }
+        return {key: value for key, value in document.items() if value != []}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "RegressionRequest":
+        """Read what `to_json` wrote, or one ``[[regression]]`` of a plan file."""
+        known = {"name", "model", "column", "bounds", "grid", "factors", "interactions", "coding", "mechanism"}
+        only_keys(value, {*known, *_BUDGET_KEYS}, "a regression of a plan")
+        if "column" not in value or "factors" not in value:
+            raise InputError('a regression of a plan needs column = "…" and factors = ["…", …]')
+        column, model = text("the column of a regression")(value["column"]), _model(value.get("model", Model.linear))
+        if "bounds" not in value and model is Model.logistic:
+            outcome = proportion_of(column)
+        else:
+            outcome = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
+        return cls(
+            outcome,
+            texts(value["factors"], "the factors of a regression"),
+            Budget.stated(value),
+            value.get("mechanism", AUTO),
+            model,
+            [texts(group, "an interaction") for group in value.get("interactions", ())],
+            value.get("coding", Coding.treatment),
+            value.get("name", ""),
+        )
+
+
+KINDS: dict[str, type[TableRequest] | type[GroupRequest] | type[RegressionRequest]] = {
+    kind.key: kind for kind in (TableRequest, GroupRequest, RegressionRequest)
+}
+"""What a plan may ask for, by the key of its list in a plan file."""
 
 
 def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcome:
@@ -189,13 +470,13 @@ def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcom
     Fraction(1, 2)
     >>> outcome_from("score", None, 100)
     Traceback (most recent call last):
-    semidp.errors.InputError: the outcome 'score' needs declared bounds, such as --bounds score=0,100
+    semidp.errors.InputError: the outcome 'score' needs declared bounds, two numbers
     """
-    if bounds is None or isinstance(bounds, str) or len(bounds) != 2:
-        raise InputError(f"the outcome {column!r} needs declared bounds, such as --bounds {column}=0,100")
+    if bounds is None or isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
+        raise InputError(f"the outcome {column!r} needs declared bounds, two numbers", needs="bounds", names=(column,))
     steps = exact(grid, f"the grid of {column!r}")
     if steps.denominator != 1:
-        raise InputError(f"the grid of {column!r} must be a whole number of steps, such as --grid {column}=100")
+        raise InputError(f"the grid of {column!r} must be a whole number of steps", needs="grid", names=(column,))
     return Outcome(column, bounds[0], bounds[1], int(steps))
 
 
@@ -208,57 +489,21 @@ def proportion_of(column: str) -> Outcome:
     return Outcome(column, Fraction(0), Fraction(1), 1)
 
 
-def file_names(table: str) -> tuple[str, str]:
-    """Return what the files of a table are called: its published counts, and its measurements.
-
-    >>> file_names("table"), file_names("income")
-    (('table.csv', 'measurements.csv'), ('income.csv', 'income-measurements.csv'))
-    """
-    return f"{table}.csv", "measurements.csv" if table == "table" else f"{table}-measurements.csv"
+def _bounds_json(outcome: Outcome) -> dict[str, Any]:
+    return {"bounds": [plain(outcome.lower), plain(outcome.upper)], "grid": outcome.steps}
 
 
-def budget_from(value: Mapping[str, Any]) -> Budget | None:
-    """Read a budget from its parts: one of epsilon (with delta or without), rho or mu.
-
-    >>> budget_from({"epsilon": "1"}) == Budget.pure(1)
-    True
-    """
-    given = [key for key in ("epsilon", "rho", "mu") if value.get(key) is not None]
-    if not given:
-        return None
-    if len(given) > 1:
-        raise InputError(f"give one of epsilon, rho and mu as the privacy budget, not {' and '.join(given)}")
-    number = value[given[0]]
-    if given[0] == "epsilon":
-        delta = value.get("delta")
-        return Budget.pure(number) if delta is None else Budget.approximate(number, delta)
-    if value.get("delta") is not None:
-        raise InputError(f"delta is part of an epsilon budget; beside {given[0]} set report_delta instead")
-    return Budget.zcdp(number) if given[0] == "rho" else Budget.gdp(number)
-
-
-def _budget_json(budget: Budget | None) -> dict[str, str]:
-    if budget is None:
-        return {}
-    parts = {key: getattr(budget, key) for key in _BUDGET_KEYS}
-    if budget.kind == "pure":
-        parts["delta"] = None
-    return {key: plain(number) for key, number in parts.items() if number is not None}
-
-
-def _member(kind: type[StrEnum], value: str, name: str) -> StrEnum:
-    if str(value) not in list(kind):
+def _member(kind: type[Choice], value: str, name: str) -> Choice:
+    if not isinstance(value, str) or str(value) not in list(kind):
         raise InputError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
     return kind(str(value))
+
+
+def _check_mechanism(name: str) -> None:
+    if name != AUTO and name not in NAMES:
+        raise InputError(f"there is no mechanism {name!r}; there are {AUTO}, {', '.join(NAMES)}")
 
 
 def _check_name(name: str) -> None:
     if not name or set(name) & set("/\\\0") or name.startswith("."):
         raise InputError(f"{name!r} cannot name a table: its files are called after it")
-
-
-def only_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> None:
-    """Refuse keys that nobody reads: a misspelt one would otherwise be ignored in silence."""
-    unknown = set(value) - set(known)
-    if unknown:
-        raise InputError(f"{what} takes no {', '.join(sorted(unknown))}: its keys are {', '.join(sorted(known))}")

@@ -133,7 +133,8 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
     reason = "structural zeros tie its features" if structure.zeros_matter else "they are not decomposable"
     raise AdjacencyUnknown(
         f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many to list: give the "
-        f"number a of records that must be able to move together, with --a N or Adjacency(N)"
+        f"number a of records that must be able to move together",
+        needs="adjacency",
     )
 
 

@@ -45,6 +45,10 @@ class StructuralZero:
             )
         )
 
+    def to_json(self) -> dict[str, list[str]]:
+        """Return the mapping that `of` reads."""
+        return {name: list(levels) for name, levels in self.levels}
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -200,7 +204,7 @@ class Schema:
         """Return the schema as plain values; `from_json` reads them back."""
         return {
             "feature": [feature.to_json() for feature in self.features],
-            "structural_zero": [{name: list(levels) for name, levels in zero.levels} for zero in self.structural_zeros],
+            "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
 
     @classmethod

@@ -3,13 +3,14 @@
 A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked out elsewhere.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
+from attrs import frozen
+
 from semidp.errors import InputError
-from semidp.exact import Number, exact, number, plain, positive
+from semidp.exact import Number, exact, number, plain, positive, sqrt_down, sqrt_up
 from semidp.tradeoff.base import Tradeoff
 from semidp.tradeoff.polygons import Approximate
 from semidp.tradeoff.smooth import ZCDP, Gaussian
@@ -20,7 +21,16 @@ MOST = 10**15
 """The largest rho, mu or epsilon: beyond it nothing is private, and floating point runs out first."""
 
 
-@dataclass(frozen=True)
+PARTS: dict[str, tuple[str, ...]] = {
+    "zcdp": ("rho",),
+    "gdp": ("mu",),
+    "pure": ("epsilon", "delta"),
+    "approximate": ("epsilon", "delta"),
+}
+"""The numbers that each kind of budget has."""
+
+
+@frozen
 class Budget:
     """A privacy-loss budget: ``Budget.zcdp(rho)``, ``.gdp(mu)``, ``.pure(epsilon)``, ``.approximate(epsilon, delta)``.
 
@@ -37,6 +47,16 @@ class Budget:
     mu: Fraction | None = None
     epsilon: Fraction | None = None
     delta: Fraction | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.kind not in PARTS or set(self._numbers()) != {*PARTS.get(self.kind, ())}:
+            raise InputError(
+                "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or Budget.approximate(epsilon, delta)"
+            )
+        if not all(isinstance(number, Fraction) for number in self._numbers().values()):
+            raise InputError(
+                "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or .approximate"
+            )
 
     @classmethod
     def zcdp(cls, rho: Number) -> "Budget":
@@ -91,6 +111,79 @@ class Budget:
             return Gaussian(self.mu**2)
         assert self.epsilon is not None
         return Approximate(self.epsilon, self.delta or Fraction(0))
+
+    def shared(self, parts: int) -> "Budget":
+        """Return the budget that each of several measurements gets, so that together they spend no more than this.
+
+        >>> Budget.zcdp(1).shared(4).rho, Budget.gdp(1).shared(4).mu
+        (Fraction(1, 4), Fraction(1, 2))
+        """
+        return self.share(Fraction(1, parts))
+
+    def share(self, part: Fraction) -> "Budget":
+        """Return a fraction of the budget: of rho, of epsilon and delta, or of mu squared.
+
+        >>> Budget.gdp(1).share(Fraction(1, 4)).mu
+        Fraction(1, 2)
+        """
+        if part == 1:
+            return self
+        if self.rho is not None:
+            return Budget.zcdp(self.rho * part)
+        if self.mu is not None:
+            return Budget.gdp(sqrt_down(self.mu**2 * part))
+        assert self.epsilon is not None
+        return (
+            Budget.approximate(self.epsilon * part, self.delta * part)
+            if self.delta
+            else Budget.pure(self.epsilon * part)
+        )
+
+    @staticmethod
+    def together(parts: "Sequence[Budget | None]") -> "Budget | None":
+        """Return what several measurements may spend together, simply added; None where kinds differ or one has none.
+
+        >>> Budget.together([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu
+        Fraction(1, 1)
+        """
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(parts) or len({part.kind for part in known}) != 1:
+            return None
+        if len(known) == 1:
+            return known[0]
+        if known[0].rho is not None:
+            return Budget.zcdp(sum((part.rho or Fraction(0) for part in known), Fraction(0)))
+        if known[0].mu is not None:
+            return Budget.gdp(sqrt_up(sum(((part.mu or Fraction(0)) ** 2 for part in known), Fraction(0))))
+        epsilon = sum((part.epsilon or Fraction(0) for part in known), Fraction(0))
+        delta = sum((part.delta or Fraction(0) for part in known), Fraction(0))
+        if delta >= 1:
+            return None
+        return Budget.approximate(epsilon, delta) if delta else Budget.pure(epsilon)
+
+    @staticmethod
+    def stated(value: Mapping[str, Any]) -> "Budget | None":
+        """Read a budget from the keys of a plan: one of epsilon (with delta or without), rho or mu; None without any.
+
+        >>> Budget.stated({"epsilon": "1"}) == Budget.pure(1)
+        True
+        """
+        given = [key for key in ("epsilon", "rho", "mu") if value.get(key) is not None]
+        if not given:
+            return None
+        if len(given) > 1:
+            raise InputError(f"give one of epsilon, rho and mu as the privacy budget, not {' and '.join(given)}")
+        amount, delta = value[given[0]], value.get("delta")
+        if given[0] == "epsilon":
+            return Budget.pure(amount) if delta is None else Budget.approximate(amount, delta)
+        if delta is not None:
+            raise InputError(f"delta is part of an epsilon budget; beside {given[0]} set report_delta instead")
+        return Budget.zcdp(amount) if given[0] == "rho" else Budget.gdp(amount)
+
+    def keys(self) -> dict[str, str]:
+        """Return the budget as the keys of a plan that `stated` reads."""
+        pure = self.kind == "pure"
+        return {name: plain(x) for name, x in self._numbers().items() if not (pure and name == "delta")}
 
     def __str__(self) -> str:
         if self.rho is not None:

@@ -1,22 +1,21 @@
-"""Reading the data for a plan: the schema, the public values t, a(t), and the confidential tables.
+"""What is public about a release before any noise is drawn, and the reader of the confidential counts behind it.
 
-What comes back is in two parts: a `Scope`, every bit of which is public or will be published, and the confidential
-tables themselves, which leave this package only through a mechanism.
+A `Scope` holds public values only: the schema, the published totals t, a(t), the adjacency. A `Reader` counts and sums
+records; what it returns leaves this package only through a mechanism.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.engines import Source
-from semidp.errors import AdjacencyUnknown, InputError, SchemaError
-from semidp.grouped import read_sums
-from semidp.queries import TableSpace, sensitivity_space, sum_space
+from semidp.engines import Outcome, Source
+from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.release.plan import Plan, Reading
-from semidp.spaces import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
+from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
 from semidp.tables import Feature, Schema, Table, no_column
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
@@ -41,11 +40,9 @@ class Scope:
 
     Examples
     --------
-    >>> from semidp.engines import open_source
-    >>> from semidp.release import TableRequest
-    >>> plan = Plan([TableRequest(["sex", "region"])], [Margin("sex"), Margin("region")])
-    >>> with open_source({"sex": ["f", "m"], "region": ["n", "s"]}) as source:
-    ...     scope = survey(plan, source).scope
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"])
+    >>> scope = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]}).scope
     >>> scope.adjacency.a, scope.dataspace.summary()
     (2, 'sex, region')
     """
@@ -62,71 +59,51 @@ class Scope:
         unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
         return {"used": self.adjacency.a, **(semi.to_json() if semi else unknown)}
 
-    def space(self, features: tuple[str, ...]) -> TableSpace:
-        """Return the sensitivity space of the table over `features`."""
-        return sensitivity_space(self.dataspace, self.adjacency, released=features)
-
-    def published(self, features: tuple[str, ...]) -> Dataspace:
-        """Return what the invariants say about the table over `features` alone."""
-        assert self.dataspace.schema is not None
-        schema = self.dataspace.schema.restrict(features)
-        overlaps = [Margin(*(name for name in margin.names if name in features)) for margin in self.dataspace.margins]
-        kept = normalised(schema, overlaps)
-        return Dataspace.known(schema, {margin: self.dataspace.value(margin) for margin in kept}, self.dataspace.n)
-
 
 @dataclass(frozen=True)
-class Survey:
-    """A scope together with the confidential tables and sums that it is about."""
+class Reader:
+    """The confidential counts and sums of a source over any features of a schema.
 
-    scope: Scope
-    tables: tuple[Table, ...] = field(repr=False)
-    sums: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
-
-
-def survey(plan: Plan, source: Source) -> Survey:
-    """Read what `plan` needs from `source`, which must have been opened the way the plan says.
-
-    The tables and sums in the result are confidential; its `Scope` is public.
-
-    >>> from semidp.engines import open_source
-    >>> from semidp.release import TableRequest
-    >>> plan = Plan([TableRequest(["sex", "region"])], [Margin("sex"), Margin("region")])
-    >>> with open_source({"sex": ["f", "m"], "region": ["n", "s"]}) as source:
-    ...     survey(plan, source).tables
-    (Table(sex: 2 levels, region: 2 levels),)
+    Counts come from one joint table where that is small, else by a query each.
     """
-    if (source.count, source.where, source.id) != (plan.count, plan.where, plan.id):
-        raise InputError(
-            "the source was opened with another count, where or id than the plan has: open it as the plan says"
-        )
-    schema, disclosures = _schema(plan, source)
-    counts = _Counts(schema, source)
-    margins = normalised(schema, plan.invariants)
-    n = counts.over(schema.names[:1]).n if not margins else None
-    dataspace = Dataspace.known(schema, {margin: counts.over(margin.names) for margin in margins}, n)
-    semi, adjacency, warnings = _adjacency(plan, dataspace)
-    tables = tuple(counts.over(request.features) for request in plan.tables)
-    asked = (sum_space(dataspace, adjacency, request.outcome, request.by) for request in plan.groups)
-    sums = tuple(read_sums(source, space) for space in asked)
-    return Survey(Scope(dataspace, semi, adjacency, disclosures, warnings), tables, sums)
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """Counts over any features: from one joint table where that is small, else by a query each."""
 
     schema: Schema
     source: Source
 
-    def over(self, features: tuple[str, ...]) -> Table:
+    def table(self, features: Iterable[str]) -> Table:
+        """Return the counts over some features."""
         if self.schema.size <= _JOINT_CELLS or self.schema.structural_zeros:
             return self._joint.margin(features)
         return self.source.counts(self.schema.restrict(features))
 
+    def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
+        """Return the sums of an outcome over some features, in steps of its grid; over all records if there are none."""
+        names = tuple(features)
+        found = self.source.sums(self.schema.restrict(names or self.schema.names[:1]), outcome)
+        return found if names else np.array([found.sum()])
+
     @cached_property
     def _joint(self) -> Table:
         return self.source.counts(self.schema)
+
+
+def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
+    """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
+    schema, disclosures = _schema(plan, source)
+    reader = Reader(schema, source)
+    margins = normalised(schema, plan.invariants)
+    n = reader.table(schema.names[:1]).n if not margins else None
+    dataspace = Dataspace.known(schema, {margin: reader.table(margin.names) for margin in margins}, n)
+    semi, adjacency, warnings = _adjacency(plan, dataspace)
+    return Scope(dataspace, semi, adjacency, disclosures, warnings), reader
+
+
+def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
+    """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished outcome."""
+    found = semi_adjacency(dataspace)
+    if found.bound or not plan.outcomes or not dataspace.n:
+        return found
+    return SemiAdjacency(1, 1, 1, "the exact totals fix all but the outcome")
 
 
 def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
@@ -140,8 +117,10 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     hidden = [name for name in missing if name not in public]
     if hidden and not plan.levels_from_data:
         raise SchemaError(
-            f"the levels of {', '.join(hidden)} are not public: declare them (--levels {hidden[0]}=a,b or --schema), "
-            f"publish them with --invariant {hidden[0]}, or read them with --levels-from-data, which discloses them"
+            f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts exactly, or have "
+            "them read from the data, which discloses them",
+            needs="levels",
+            names=tuple(hidden),
         )
     features = [declared[name] if name in declared else Feature(name, source.levels(name)) for name in plan.names]
     zeros = [zero for zero in plan.structural_zeros if {name for name, _ in zero.levels} <= set(plan.names)]
@@ -149,14 +128,6 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         f"The list of levels of {name} was read from the data and is published without protection." for name in hidden
     )
     return Schema(tuple(features), tuple(zeros)), disclosures
-
-
-def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
-    """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished outcome."""
-    found = semi_adjacency(dataspace)
-    if found.bound or not plan.groups or not dataspace.n:
-        return found
-    return SemiAdjacency(1, 1, 1, "the exact totals fix all but the outcome")
 
 
 def _adjacency(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adjacency, tuple[str, ...]]:

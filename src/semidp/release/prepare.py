@@ -1,0 +1,160 @@
+"""From a plan and data to a release: the page to read first.
+
+`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee; `run` charges it, draws
+the noise and publishes. Rehearsals, audits and tests use what was prepared.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.accounting import Ledger
+from semidp.engines import Source, open_source
+from semidp.errors import InputError
+from semidp.guarantees import Guarantee
+from semidp.mechanisms import Mechanism, mechanism_for
+from semidp.noise import Randomness, SystemRandomness
+from semidp.progress import Progress, silent
+from semidp.release.plan import Plan
+from semidp.release.release import Release, versions
+from semidp.release.requests import Request
+from semidp.release.scope import Scope, survey
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A plan carried out up to the first random number: everything in it but `values` is public.
+
+    Parameters
+    ----------
+    plan
+        What was asked for.
+    scope
+        What is public: the totals, a(t), the adjacency.
+    mechanisms
+        One for each request of the plan, calibrated.
+    guarantee
+        What all of them guarantee together.
+    values
+        The confidential values of each request's query.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"])
+    >>> prepared = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
+    >>> prepared.mechanisms[0].name, prepared.guarantee.tradeoff.mu
+    ('rounded gaussian', Fraction(1, 1))
+    """
+
+    plan: Plan
+    scope: Scope
+    mechanisms: tuple[Mechanism, ...]
+    guarantee: Guarantee
+    values: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
+
+    @property
+    def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
+        """Each request with its mechanism."""
+        return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
+
+
+def prepare(plan: Plan, data: Any) -> Prepared:
+    """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is spent.
+
+    Parameters
+    ----------
+    plan
+        What to publish exactly and what with noise. Every request needs a budget.
+    data
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened here is closed here.
+    """
+    if not isinstance(data, Source):
+        with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
+            return prepare(plan, source)
+    if (data.count, data.where, data.id) != (plan.count, plan.where, plan.id):
+        raise InputError(
+            "the source was opened with another count, where or id than the plan has: open it as the plan says"
+        )
+    _check(plan)
+    scope, reader = survey(plan, data)
+    prepared = calibrate(plan, scope)
+    values = (request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
+    return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, tuple(values))
+
+
+def calibrate(plan: Plan, scope: Scope) -> Prepared:
+    """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits."""
+    _check(plan)
+    mechanisms = []
+    for request in plan.requests:
+        if request.budget is None:
+            raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
+        mechanisms.append(mechanism_for(request.space(scope), request.budget, request.mechanism))
+    first, *others = (mechanism.guarantee for mechanism in mechanisms)
+    return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
+
+
+def run(
+    plan: Plan,
+    data: Any,
+    randomness: Randomness | None = None,
+    *,
+    ledger: Ledger | None = None,
+    progress: Progress = silent,
+) -> Release:
+    """Carry out a plan: prepare, account, measure, publish.
+
+    Parameters
+    ----------
+    plan
+        What to publish exactly and what with noise. Every request needs a budget.
+    data
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table.
+    randomness
+        Where random words come from; the operating system unless given. Any other marks the release not private.
+    ledger
+        Charged with the composed guarantee before any noise is drawn.
+
+    Returns
+    -------
+    Release
+        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
+
+    Examples
+    --------
+    >>> from semidp import Budget, TableRequest
+    >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.zcdp(1))], ["sex", "region"])
+    >>> release = run(plan, people)
+    >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
+    ([2, 3], 3)
+    """
+    randomness = SystemRandomness() if randomness is None else randomness
+    prepared = prepare(plan, data)
+    label = ", ".join(request.name for request in plan.requests)
+    entry = ledger.charge(prepared.guarantee, label=label) if ledger else None
+    results = []
+    for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
+        measured = mechanism.reporting(progress).measure(values, randomness)
+        results.append(request.publish(mechanism, measured, prepared.scope, progress))
+    return Release(
+        plan=plan,
+        scope=prepared.scope,
+        results=tuple(results),
+        guarantee=prepared.guarantee,
+        private=all(result.private for result in results),
+        ledger=entry,
+        versions=versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _check(plan: Plan) -> None:
+    if not plan.requests:
+        raise InputError(
+            "the plan releases nothing: ask for a table, a statistic by groups or a regression", needs="request"
+        )

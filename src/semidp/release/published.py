@@ -1,0 +1,512 @@
+"""What a release publishes for each request: a table, a statistic by groups, a regression.
+
+Each is a frozen value that knows its files and its JSON form, and can be read back from them. Everything here may be
+published: it is a measurement, or follows from measurements and public values.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.engines import Outcome
+from semidp.fit import fit_table
+from semidp.grouped import Comparison, Estimates, GroupSums, LinearFit, LogisticFit
+from semidp.guarantees import Guarantee
+from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.progress import Progress
+from semidp.release.scope import Scope
+from semidp.tables import Schema, Table
+from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from_json
+
+if TYPE_CHECKING:
+    from semidp.release.requests import GroupRequest, RegressionRequest
+
+
+class FitKind(StrEnum):
+    """What is published: whole numbers that add up, real ones that do, or the measurement itself.
+
+    >>> FitKind("real")
+    <FitKind.real: 'real'>
+    """
+
+    integer = "integer"
+    real = "real"
+    none = "none"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How something was measured: the mechanism, its scale, what it claims, and the loss it was expected to cost.
+
+    `expected_l2` is the root of the expected squared distance between the measurement and the truth; `naive_l2` is
+    the same for ordinary differential privacy pushed to the same guarantee by group privacy.
+    """
+
+    mechanism: str
+    scale: float
+    claim: str
+    expected_l2: float
+    naive_l2: float | None
+
+    @property
+    def absent(self) -> bool:
+        """Whether the exact totals fix everything, so that no noise was needed."""
+        return self.mechanism == NoNoise.name
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Published:
+    """What all published results share.
+
+    Parameters
+    ----------
+    noise
+        How it was measured.
+    guarantee
+        What its measurement guarantees.
+    advertised
+        What the same noise would be said to give for one record if the exact totals were forgotten.
+    private
+        Whether its randomness was secure.
+    """
+
+    key: ClassVar[str]
+
+    noise: Noise
+    guarantee: Guarantee
+    advertised: Tradeoff | None
+    private: bool
+
+    @property
+    def name(self) -> str:
+        """What it is called, and its files."""
+        raise NotImplementedError
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files that hold it."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything that is not in the files, as plain values."""
+        return {
+            "name": self.name,
+            "noise": asdict(self.noise),
+            "guarantee": self.guarantee.tradeoff.to_json(),
+            "advertised": self.advertised.to_json() if self.advertised else None,
+            "private": self.private,
+        }
+
+
+def _measured(mechanism: Mechanism, private: bool) -> dict[str, Any]:
+    """The fields that all results take from a mechanism."""
+    noise = Noise(
+        mechanism=mechanism.name,
+        scale=mechanism.scale,
+        claim=mechanism.claim,
+        expected_l2=mechanism.expected_l2,
+        naive_l2=None if mechanism.space.is_zero else naive_loss(mechanism),
+    )
+    return {
+        "noise": noise,
+        "guarantee": mechanism.guarantee,
+        "advertised": advertised(mechanism),
+        "private": private,
+    }
+
+
+def _read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    """The fields that all results have in JSON."""
+    return {
+        "noise": Noise(**entry["noise"]),
+        "guarantee": Guarantee(scope.dataspace, scope.adjacency, tradeoff_from_json(entry["guarantee"])),
+        "advertised": tradeoff_from_json(entry["advertised"]) if entry["advertised"] else None,
+        "private": entry["private"],
+    }
+
+
+def advertised(mechanism: Mechanism) -> Tradeoff | None:
+    """Return what the same noise would be said to give for one record if the exact totals were forgotten.
+
+    The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
+    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``.
+    """
+    space, tradeoff = mechanism.space, mechanism.tradeoff
+    if space.is_zero:
+        return None
+    share = Fraction(space.naive.l2_squared, space.l2_squared)
+    if isinstance(tradeoff, ZCDP):
+        return ZCDP(tradeoff.rho * share)
+    if isinstance(tradeoff, Gaussian):
+        return Gaussian(tradeoff.mu_squared * share)
+    epsilon = tradeoff.implied_epsilon()
+    if isinstance(mechanism, LaplaceMechanism) and epsilon is not None:
+        return approximate(epsilon * Fraction(space.naive.l1, space.l1))
+    return None
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How the published table was made from the measurement: post-processing of public values only."""
+
+    kind: str
+    method: str
+    loss: float
+    bound: float
+    optimal: bool
+    note: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublishedTable(Published):
+    """One published table.
+
+    Parameters
+    ----------
+    name
+        What its files are called.
+    schema
+        Its features and levels.
+    counts
+        What is published: whole numbers unless the plan asked for real ones.
+    noisy, projected
+        The measurement as drawn, and with the invariants put back.
+    standard_errors
+        Of `projected`, cell by cell. They belong to the measurement, not to the fitted counts.
+    fitted
+        How the counts were made from the measurement.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], [["sex", "region"]])
+    >>> table = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]}).tables[0]
+    >>> table.counts.tolist(), table.noise.mechanism  # all of it is exact here
+    ([[1, 0], [0, 1]], 'no noise')
+    """
+
+    key: ClassVar[str] = "tables"
+
+    name: str  # type: ignore[misc]
+    schema: Schema
+    counts: NDArray[Any] = field(repr=False)
+    noisy: NDArray[Any] = field(repr=False)
+    projected: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    fitted: Fitted
+
+    def keeps(self, scope: Scope) -> bool:
+        """Whether the published whole numbers, none of them negative, have every exact total."""
+        if self.counts.dtype.kind != "i":  # no table of whole numbers was found in time, and the note says so
+            return True
+        return bool(self.counts.min() >= 0) and scope.dataspace.over(self.schema.names).contains(
+            Table(self.schema, self.counts)
+        )
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield the levels of each cell, in the order of the flattened arrays; a nested feature has its whole path."""
+        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
+        for index in np.ndindex(*self.schema.shape):
+            yield tuple(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf])
+
+    def files(self) -> dict[str, bytes]:
+        """Return the published counts and the measurements, one row a cell."""
+        counts, measurements = table_files(self.name)
+        return {
+            counts: self._csv(count=self.counts, standard_error=self.standard_errors),
+            measurements: self._csv(noisy_count=self.noisy, projected=self.projected),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, which are in the CSV files, as plain values."""
+        return {**super().to_json(), "features": list(self.schema.names), "fit": asdict(self.fitted)}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: Mapping[str, bytes]) -> "PublishedTable":
+        """Read what `to_json` and `files` wrote."""
+        assert scope.dataspace.schema is not None
+        schema = scope.dataspace.schema.restrict(entry["features"])
+        published, measurements = table_files(entry["name"])
+        counts, errors = _read_cells(files[published], schema)
+        noisy, projected = _read_cells(files[measurements], schema)
+        return cls(
+            name=entry["name"],
+            schema=schema,
+            counts=counts,
+            noisy=noisy,
+            projected=projected.astype(float),
+            standard_errors=errors.astype(float),
+            fitted=Fitted(**entry["fit"]),
+            **_read_back(entry, scope),
+        )
+
+    def _csv(self, **columns: NDArray[Any]) -> bytes:
+        """Write one row a cell: its levels, then the given columns, so that numbers read back the same."""
+        values = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
+        lines = ((*levels, *numbers) for levels, numbers in zip(self.rows(), values, strict=True))
+        return _csv([*self.schema.names, *columns], lines)
+
+
+def table_files(name: str) -> tuple[str, str]:
+    """Return what the files of a table are called: its published counts, and its measurements.
+
+    >>> table_files("table"), table_files("income")
+    (('table.csv', 'measurements.csv'), ('income.csv', 'income-measurements.csv'))
+    """
+    return f"{name}.csv", "measurements.csv" if name == "table" else f"{name}-measurements.csv"
+
+
+def published_table(
+    name: str,
+    features: Sequence[str],
+    kind: FitKind,
+    mechanism: Mechanism,
+    measured: Measurement,
+    scope: Scope,
+    progress: Progress,
+) -> PublishedTable:
+    """Fit what is published to a measurement: from here on all is post-processing of public values."""
+    public = scope.dataspace.over(features)
+    assert public.schema is not None
+    if kind is FitKind.none:
+        counts: NDArray[Any] = measured.projected
+        how = Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
+    else:
+        fit = fit_table(measured.noisy, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
+        found = fit.values if fit.counts is None else fit.counts
+        assert found is not None
+        counts, how = found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+    return PublishedTable(
+        name=name,
+        schema=public.schema,
+        counts=counts,
+        noisy=measured.noisy,
+        projected=measured.projected,
+        standard_errors=mechanism.standard_errors(),
+        fitted=how,
+        **_measured(mechanism, measured.private),
+    )
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublishedGroups(Published):
+    """One published statistic of an outcome by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: statistic, outcome, groups.
+    estimates
+        The statistic of each set of groups, with exact counts and the standard errors of the noise.
+    comparisons
+        Whether the means of each set differ by more than the noise.
+    noisy
+        The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> passed = semidp.GroupRequest("proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(groups=[passed], invariants=["ward"])
+    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "passed": [1, 0, 1]})
+    >>> release.groups[0].estimates[0].counts.tolist()  # exact; the proportions are not
+    [2, 1]
+    """
+
+    key: ClassVar[str] = "groups"
+
+    request: "GroupRequest"
+    estimates: tuple[Estimates, ...]
+    comparisons: tuple[Comparison, ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return self.request.name
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome with its bounds and grid."""
+        return self.request.outcome
+
+    def files(self) -> dict[str, bytes]:
+        """Return a CSV file for each set of groups: levels, exact count, estimate, standard error, noisy steps."""
+        found, start = {}, 0
+        for file, group, part in zip(self.request.files, self.request.by, self.estimates, strict=True):
+            steps = self.noisy[start : start + len(part.groups)].tolist()
+            rows = (
+                [*levels, *("" if math.isnan(number) else number for number in numbers), step]
+                for (levels, *numbers), step in zip(part.rows(), steps, strict=True)
+            )
+            header = [*group.names, "count", str(self.request.statistic), "standard_error", "noisy_steps"]
+            found[file], start = _csv(header, rows), start + len(part.groups)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the estimates, which are in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(self.outcome.width),
+            "comparisons": [{**asdict(comparison), "p_value": comparison.p_value} for comparison in self.comparisons],
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "GroupRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedGroups":
+        """Read what `to_json` and `files` wrote."""
+        parts = [
+            _read_groups(files[file], len(group.names)) for file, group in zip(request.files, request.by, strict=True)
+        ]
+        return cls(
+            request=request,
+            estimates=tuple(estimates for estimates, _ in parts),
+            comparisons=tuple(Comparison(c["statistic"], c["degrees"], c["pooled"]) for c in entry["comparisons"]),
+            noisy=np.concatenate([steps for _, steps in parts]),
+            **_read_back(entry, scope),
+        )
+
+
+def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
+    """Return sums, or means and proportions over exact counts."""
+    statistic = found.sums if request.statistic == "sum" else found.means
+    return PublishedGroups(
+        request=request,
+        estimates=tuple(statistic(block) for block in request.by),
+        comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
+        noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
+        **_measured(found.mechanism, found.private),
+    )
+
+
+def _comparison(found: GroupSums, number: int) -> Comparison:
+    """Compare the means of one set; nothing is compared where no record is."""
+    compared = found.compare(found.blocks[number])
+    return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
+
+
+# --- regressions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublishedRegression(Published):
+    """One published regression.
+
+    Parameters
+    ----------
+    request
+        What was asked for: outcome, factors, model.
+    terms, coefficients, standard_errors
+        The coefficients with the standard errors of the noise alone.
+    noisy
+        The noisy X'y as drawn, in steps of the grid above the lower bound times the design's multiplier.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.RegressionRequest(semidp.Outcome("days", 0, 10, 10), ["arm"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(regressions=[request], invariants=["arm"])
+    >>> release = semidp.run(plan, {"arm": ["a", "a", "b"], "days": [7, 4, 2]})
+    >>> release.regressions[0].terms
+    ('intercept', 'arm=b')
+    """
+
+    key: ClassVar[str] = "regressions"
+
+    request: "RegressionRequest"
+    terms: tuple[str, ...]
+    coefficients: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    noisy: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """What its file is called."""
+        return self.request.name
+
+    def rows(self) -> Iterator[tuple[str, float, float]]:
+        """Yield each term with its coefficient and standard error."""
+        yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
+
+    def files(self) -> dict[str, bytes]:
+        """Return one CSV file, a row a coefficient."""
+        header = ["term", "coefficient", "standard_error", "noisy_steps"]
+        rows = ([*row, step] for row, step in zip(self.rows(), self.noisy.tolist(), strict=True))
+        return {self.request.files[0]: _csv(header, rows)}
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "RegressionRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedRegression":
+        """Read what `to_json` and `files` wrote."""
+        rows = list(csv.reader(io.StringIO(files[request.files[0]].decode())))[1:]
+        return cls(
+            request=request,
+            terms=tuple(row[0] for row in rows),
+            coefficients=np.array([float(row[1]) for row in rows]),
+            standard_errors=np.array([float(row[2]) for row in rows]),
+            noisy=np.array([int(row[3]) for row in rows], dtype=np.int64),
+            **_read_back(entry, scope),
+        )
+
+
+def published_regression(request: "RegressionRequest", fit: LinearFit | LogisticFit) -> PublishedRegression:
+    """Return coefficients with the standard errors of the noise alone."""
+    noise_only = fit.standard_errors() if isinstance(fit, LinearFit) else fit.standard_errors(sampling=False)
+    return PublishedRegression(
+        request=request,
+        terms=fit.names,
+        coefficients=fit.coefficients,
+        standard_errors=noise_only,
+        noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
+        **_measured(fit.moments.mechanism, fit.private),
+    )
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _csv(header: Sequence[str], rows: Any) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _read_cells(content: bytes, schema: Schema) -> list[NDArray[Any]]:
+    """Return the columns that `PublishedTable._csv` wrote behind the levels, in the shape of the schema."""
+    rows = csv.reader(io.StringIO(content.decode()))
+    next(rows)
+    cells = [row[len(schema.names) :] for row in rows]
+    whole = [all(not set(row[position]) & set(".eni") for row in cells) for position in range(len(cells[0]))]
+    kinds: list[type] = [np.int64 if integers else np.float64 for integers in whole]
+    return [
+        np.array([row[position] for row in cells], dtype=str).astype(kind).reshape(schema.shape)
+        for position, kind in enumerate(kinds)
+    ]
+
+
+def _read_groups(content: bytes, features: int) -> tuple[Estimates, NDArray[np.int64]]:
+    rows = list(csv.reader(io.StringIO(content.decode())))[1:]
+    numbers = [[float(cell) if cell else math.nan for cell in row[features:]] for row in rows]
+    columns = np.array(numbers, dtype=np.float64).reshape(len(rows), 4)
+    counts = np.array([int(row[features]) for row in rows], dtype=np.int64)
+    steps = np.array([int(row[-1]) for row in rows], dtype=np.int64)
+    return Estimates(tuple(tuple(row[:features]) for row in rows), counts, columns[:, 1], columns[:, 2]), steps
