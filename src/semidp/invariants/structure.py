@@ -64,7 +64,7 @@ class Structure:
         determined = determined_axes(schema)
         found: dict[Axes, Published] = {}
         for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
-            closed = _closed(schema, Published(schema.axes(margin.names), total.counts), determined)
+            closed = closed_under(schema, Published(schema.axes(margin.names), total.counts), determined)
             found[closed.axes] = closed
         kept = [axes for axes in sorted(found) if not any({*axes} < {*other} for other in found)]
         return cls(schema, dataspace.n, tuple(found[axes] for axes in kept))
@@ -189,7 +189,7 @@ def determined_axes(schema: Schema) -> dict[int, set[int]]:
     return found
 
 
-def _closed(schema: Schema, margin: Published, determined: dict[int, set[int]]) -> Published:
+def closed_under(schema: Schema, margin: Published, determined: dict[int, set[int]]) -> Published:
     """Add the features that those of a margin determine; its counts follow."""
     for axis in margin.axes:
         for implied in sorted(determined.get(axis, set()) - {*margin.axes}):
@@ -199,5 +199,5 @@ def _closed(schema: Schema, margin: Published, determined: dict[int, set[int]]) 
             axes = tuple(sorted((*margin.axes, implied)))
             sides = [schema.shape[axis] if a == axis else 1 for a in margin.axes]
             levels = [(margin.counts * allowed[:, level].reshape(sides)) for level in range(schema.shape[implied])]
-            return _closed(schema, Published(axes, np.stack(levels, axis=axes.index(implied))), determined)
+            return closed_under(schema, Published(axes, np.stack(levels, axis=axes.index(implied))), determined)
     return margin
