@@ -66,6 +66,31 @@ def test_delta_beside_rho_is_for_reporting(here: Semidp) -> None:
     assert document["budget"] == {"kind": "zcdp", "rho": 0.5}
 
 
+def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_path: Path) -> None:
+    budget = ("--epsilon", "1", "--delta", "1e-6", "--report-delta", "1e-4")
+    released = good(here("release", OCCUPATIONS.path, *BOTH, *budget, "--out", "r", "--format", "json")).json
+    assert (released["budget"]["delta"], released["report_delta"]) == (1e-6, 1e-4)
+    mechanism = good(here("analyze", OCCUPATIONS.path, *BOTH, *budget, "--format", "json")).json["mechanisms"][0]
+    assert (mechanism["budget"]["delta"], mechanism["report_delta"]) == (1e-6, 1e-4)
+    assert mechanism["epsilon"] < 1
+    assert (
+        "at delta 0.0001" in good(here("analyze", OCCUPATIONS.path, *BOTH, "--mu", "1", "--report-delta", "1e-4")).out
+    )
+    good(here("ledger", "book.json", "--mu", "2"))
+    good(here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--ledger", "book.json", "--out", "s"))
+    assert "(3.80" in good(here("ledger", "book.json", "--report-delta", "1e-4")).out
+    both = ("--rho", "1", "--delta", "1e-5", "--report-delta", "1e-4")
+    for words in (
+        ("release", OCCUPATIONS.path, *BOTH, "--out", "t"),
+        ("ledger", "new.json"),
+        ("guarantee", "--a", "2"),
+    ):
+        assert "disagree" in one_sentence(here(*words, *both))
+    (tmp_path / "plan.json").write_text(json.dumps(released["plan"]))
+    words = ("release", OCCUPATIONS.path, "--plan", "plan.json", "--report-delta", "1e-3", "--out", "u")
+    assert good(here(*words, "--format", "json")).json["report_delta"] == 1e-3
+
+
 def test_show_says_it_again(here: Semidp, tmp_path: Path) -> None:
     released = good(here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--adjacency", "definition", "--out", "r"))
     shown = good(here("show", "r"))

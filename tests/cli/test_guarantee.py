@@ -3,6 +3,7 @@
 import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -31,11 +32,119 @@ def test_the_census_example(capsys: pytest.CaptureFixture[str], a: str, rho: flo
 def test_mu_and_epsilon(capsys: pytest.CaptureFixture[str]) -> None:
     gaussian = document(capsys, "--mu", "1/3", "--a", "3", "--delta", "1e-6")
     assert (gaussian["mu"], gaussian["rho"], gaussian["epsilon_paper"]) == (1, 0.5, None)
-    pure = document(capsys, "--epsilon", "0.5", "--a", "2", "--delta", "1e-12")
+    assert gaussian["report_delta"] == 1e-6
+    assert gaussian == document(capsys, "--mu", "1/3", "--a", "3", "--report-delta", "1e-6")
+    pure = document(capsys, "--epsilon", "0.5", "--a", "2", "--report-delta", "1e-12")
     assert (pure["mu"], pure["rho"], pure["epsilon_paper"]) == (None, None, None)
     assert pure["epsilon_tight"] == pytest.approx(1, abs=1e-9)
-    approximate = document(capsys, "--epsilon", "0.5", "--delta-in", "1e-6", "--a", "2", "--delta", "1e-6")
-    assert approximate["epsilon_tight"] is None  # two records lose more delta than that, whatever epsilon
+
+
+def test_delta_beside_epsilon_is_what_the_release_states(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three records lose 1e-6 (1 + e + e²) at epsilon 3, which is where it is reported; at 1e-6 there is no epsilon."""
+    found = document(capsys, "--epsilon", "1", "--delta", "1e-6", "--a", "3")
+    assert found["stated"]["tradeoff"]["delta"] == "1e-6"  # type: ignore[index]
+    assert 1e-6 * (1 + math.e + math.e**2) <= found["report_delta"] <= 1.12e-5  # type: ignore[operator]
+    assert found["epsilon_tight"] == pytest.approx(3, abs=1e-2)
+    lost = document(capsys, "--epsilon", "1", "--delta", "1e-6", "--a", "3", "--report-delta", "1e-6")
+    assert lost["epsilon_tight"] is None
+    one = document(capsys, "--epsilon", "1", "--delta", "1e-6", "--a", "1")
+    assert (one["report_delta"], one["epsilon_tight"]) == (1e-6, 1)
+
+
+SCHEMA = """
+[[feature]]
+name = "sex"
+levels = ["f", "m"]
+[[feature]]
+name = "region"
+levels = ["n", "s", "w"]
+[[feature]]
+name = "age"
+levels = ["young", "old"]
+"""
+
+
+@pytest.fixture
+def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files of public values: a schema, and totals of single margins."""
+    monkeypatch.chdir(tmp_path)
+    Path("schema.toml").write_text(SCHEMA)
+    Path("sexes.csv").write_text("sex,count\nf,2\nm,2\n")
+    Path("ages.csv").write_text("count,age\n2,young\n2,old\n")
+    Path("regions.csv").write_text("region,count\nn,1\ns,3\n")
+    Path("joint.csv").write_text("region,sex,count\nn,f,1\ns,f,1\ns,m,2\n")
+    return tmp_path
+
+
+def test_a_is_computed_from_public_totals_without_data(capsys: pytest.CaptureFixture[str], public: Path) -> None:
+    """(2, 2) and (2, 2) need 2 records, not the 3 of other totals; the joint margin is one block."""
+    found = document(capsys, "--rho", "1", "--totals", "sexes.csv", "--totals", "ages.csv", "--schema", "schema.toml")
+    assert (found["a"], found["rho"]) == (2, 4)
+    assert str(found["a_from"]).startswith("the published totals")
+    assert document(capsys, "--rho", "1", "--totals", "sexes.csv", "--totals", "regions.csv")["a"] == 3
+    assert document(capsys, "--rho", "1", "--totals", "joint.csv", "--totals", "sexes.csv")["a"] == 2
+    same = ("--invariant", "sex", "--invariant", "age", "--schema", "schema.toml")
+    assert document(capsys, "--rho", "1", *same, "--totals", "sexes.csv", "--totals", "ages.csv")["a"] == 2
+    literal = ("--adjacency", "definition", "--totals", "sexes.csv", "--totals", "regions.csv")
+    assert document(capsys, "--rho", "1", *literal)["a"] == 2
+
+
+def test_without_totals_a_is_the_bound_over_all_of_them_and_says_so(
+    capsys: pytest.CaptureFixture[str], public: Path
+) -> None:
+    margins = ("--invariant", "sex", "--invariant", "age", "--schema", "schema.toml")
+    found = document(capsys, "--rho", "1", *margins)
+    assert found["a"] == 3
+    assert str(found["a_from"]).startswith("a bound for any published totals")
+    assert document(capsys, "--rho", "1", *margins, "--totals", "sexes.csv")["a"] == 3  # the ages are not known
+    assert run(["guarantee", "--rho", "1", *margins]) == 0
+    assert "a = 3: a bound for any published totals" in capsys.readouterr().out
+
+
+def test_a_given_number_below_what_the_totals_need_is_warned_about(
+    capsys: pytest.CaptureFixture[str], public: Path
+) -> None:
+    margins = ("--totals", "sexes.csv", "--totals", "regions.csv")
+    assert run(["guarantee", "--rho", "1", "--a", "2", *margins, "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    assert "a = 2 lies below 3" in json.loads(printed.out)["warnings"][0]
+    assert "lies below" in printed.err
+    assert document(capsys, "--rho", "1", "--a", "3", *margins)["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--rho 1", "--a N"),
+        ("--rho 1 --invariant sex", "not declared"),
+        ("--rho 1 --totals gone.csv", "cannot read"),
+        ("--rho 1 --totals schema.toml", "header"),
+        ("--rho 1 --totals sexes.csv --totals sexes2.csv", "keep one"),
+        ("--rho 1 --totals sexes.csv --totals four.csv", "contradict"),
+        ("--rho 1 --totals twice.csv", "twice"),
+        ("--rho 1 --totals half.csv", "row 3"),
+        ("--rho 1 --totals other.csv --schema schema.toml", "not declared"),
+        (
+            "--rho 1 --invariant sex,region --invariant region,age --invariant age,sex --schema schema.toml",
+            "all totals",
+        ),
+        ("--rho 1 --a 2 --delta 1e-6 --report-delta 1e-7", "disagree"),
+        ("--epsilon 1 --a 2 --report-delta 0", "strictly between"),
+    ],
+)
+def test_totals_that_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], public: Path, arguments: str, words: str
+) -> None:
+    Path("sexes2.csv").write_text("sex,count\nf,2\nm,2\n")
+    Path("four.csv").write_text("sex,region,count\nf,n,2\nm,n,3\n")
+    Path("twice.csv").write_text("sex,count\nf,2\nf,2\n")
+    Path("half.csv").write_text("sex,count\nf,2\nm,2.5\n")
+    Path("other.csv").write_text("sex,count\nf,2\nx,2\n")
+    assert run(["guarantee", *arguments.split()]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
+    assert words in printed.err
 
 
 def test_the_text_names_the_invariant_and_its_limits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,18 +158,18 @@ def test_the_text_names_the_invariant_and_its_limits(capsys: pytest.CaptureFixtu
     "arguments",
     [
         "",
-        "--rho 1 --mu 1",
-        "--epsilon -1",
-        "--epsilon 1 --delta-in 1.5",
-        "--rho 1 --delta-in 0.1",
-        "--rho 1 --delta 2",
-        "--rho 1 --delta 0",
+        "--rho 1 --mu 1 --a 2",
+        "--epsilon -1 --a 2",
+        "--epsilon 1 --delta 1.5 --a 2",
+        "--rho 1 --delta-in 0.1 --a 2",
+        "--rho 1 --delta 2 --a 2",
+        "--rho 1 --delta 0 --a 2",
         "--rho 1 --a 0",
         "--rho 1 --a 1.5",
         "--rho 1 --a -2",
-        "--rho nan",
-        "--rho 1/0",
-        "--mu 1e300",
+        "--rho nan --a 2",
+        "--rho 1/0 --a 2",
+        "--mu 1e300 --a 2",
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(capsys: pytest.CaptureFixture[str], arguments: str) -> None:

@@ -39,7 +39,7 @@ def test_json_holds_the_result_and_can_be_read_back() -> None:
     found = document(*BASE, "--epsilon", "1")
     assert {"schema_version", "u", "p_value", "alternative", "interval", "margins", "guarantee"} <= set(found)
     assert found["schema_version"] == 1
-    assert found["alternative"] == "greater"
+    assert found["alternative"] == "two-sided"
     assert sum(found["margins"]["rows"]["counts"]) == found["margins"]["n"] == 933
     again = OddsRatioResult.from_json(found)
     assert again.p_value == found["p_value"]
@@ -59,22 +59,38 @@ def test_declared_levels_say_what_x11_is() -> None:
     assert 1.2 < found["interval"]["low"] < 2.87 < found["interval"]["high"] < 9
     assert found["interval"]["level"] == 0.9
     assert found["report_delta"] == 1e-6
+    again = document(*BASE, "--epsilon", "1", "--delta", "1e-6", "--report-delta", "1e-4")
+    assert (again["budget"]["delta"], again["report_delta"]) == (1e-6, 1e-4)
     assert 4 < found["epsilon"] < 6
 
 
 def test_text_says_what_was_counted_and_what_is_protected() -> None:
-    out = call(*BASE, "--rho", "0.5", "--seed", "3")
+    out = call(*BASE, "--rho", "0.5", "--seed", "3", "--alternative", "greater")
     assert "x11: gender = " in out.stdout
     assert "p-value" in out.stdout
     assert "most powerful" in out.stdout
     assert "What is protected" in out.stdout
     assert "not private" in out.stderr
-    assert call(*BASE, "--rho", "0.5", "--seed", "3").stdout == out.stdout
+    assert call(*BASE, "--rho", "0.5", "--seed", "3", "--alternative", "greater").stdout == out.stdout
+    default = call(*BASE, "--rho", "0.5", "--seed", "3").stdout
+    assert "is the odds ratio different from 1?" in default
+    assert "most powerful" not in default
+
+
+def test_the_default_finds_an_association_of_either_sign() -> None:
+    """Department A with the genders in either order: the one-sided question has p = 1 for one of them."""
+    orders = ("Female,Male", "Male,Female")
+    for order in orders:
+        levels = ("--levels", f"gender={order}", "--levels", "admit=Admitted,Rejected")
+        assert document(*BASE, "--mu", "1", *levels, "--seed", "1")["p_value"] < 0.01
+    levels = ("--levels", "gender=Male,Female", "--levels", "admit=Admitted,Rejected")
+    assert document(*BASE, "--mu", "1", *levels, "--seed", "1", "--alternative", "greater")["p_value"] > 0.99
 
 
 def test_a_further_invariant_widens_the_noise() -> None:
-    plain = document(*BASE[:-2], "--epsilon", "1")
-    wide = document(*BASE[:-2], "--epsilon", "1", "--invariant", "dept")
+    one_sided = ("--epsilon", "1", "--alternative", "greater")
+    plain = document(*BASE[:-2], *one_sided)
+    wide = document(*BASE[:-2], *one_sided, "--invariant", "dept")
     assert plain["guarantee"]["adjacency"]["a"] == 3
     assert wide["guarantee"]["adjacency"]["a"] == 4
     assert plain["most_powerful"]

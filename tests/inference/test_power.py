@@ -27,7 +27,8 @@ def test_power_is_how_often_the_test_rejects(alternative: Alternative) -> None:
 
 def test_more_privacy_means_less_power_and_none_means_most() -> None:
     margins = TwoByTwo(100, 100, 200)
-    powers = [power(margins, Budget.pure(epsilon), 2.0) for epsilon in ("0.1", "0.5", "1", "3", "20")]
+    one = Alternative.GREATER
+    powers = [power(margins, Budget.pure(epsilon), 2.0, alternative=one) for epsilon in ("0.1", "0.5", "1", "3", "20")]
     fisher = power_curves(margins, approximate(1).group(2), [2.0]).curves[PUBLIC][0]
     assert sorted(powers) == powers
     assert powers[-1] == pytest.approx(fisher, abs=1e-4)
@@ -55,7 +56,7 @@ def test_the_sample_size_suffices_and_one_less_does_not(odds_ratio: float, alter
 
 def test_impossible_sample_sizes_are_refused() -> None:
     with pytest.raises(InputError, match="never finds"):
-        sample_size(0.5, Budget.pure(1))
+        sample_size(0.5, Budget.pure(1), alternative=Alternative.GREATER)
     with pytest.raises(InputError, match="above alpha"):
         sample_size(2.0, Budget.pure(1), target=0.05)
     with pytest.raises(Refused, match="more than"):

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from semidp.errors import Refused
+from semidp.errors import AdjacencyUnknown, Refused
 from semidp.geometry import variables
 from semidp.queries import sensitivity_space
 from semidp.queries.bounds import certified_norms
 from semidp.queries.norms import Question
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, Table
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
+from semidp.tables import Feature, Schema, StructuralZero, Table
 
 A, B, C = (0,), (1,), (2,)
 CASES = [
@@ -153,3 +153,43 @@ def check_bounds(public: Dataspace, a: int, norms: tuple[int, int, int]) -> None
     assert norms[0] <= bound.l1
     assert norms[1] <= bound.l2_squared
     assert norms[2] <= bound.linf
+
+
+BOUNDED = [
+    ((2, 2), [("A",), ("B",)], 4, 3),
+    ((3, 2), [("A",), ("B",)], 3, 3),
+    ((2, 2, 2), [("A",), ("B",), ("C",)], 4, 4),
+    ((2, 2, 2), [("A", "B"), ("B", "C")], 4, 3),
+    ((2, 2, 1), [("A",), ("B",), ("C",)], 3, 3),
+    ((3, 2), [("A", "B")], 2, 2),
+    ((2, 2), [("A",)], 2, 2),
+    ((2, 2), [], 2, 1),
+]
+
+
+@pytest.mark.parametrize(("shape", "margins", "n", "bound"), BOUNDED)
+def test_the_bound_over_all_totals_holds_for_each_and_is_met_by_some(
+    shape: tuple[int, ...], margins: list[tuple[str, ...]], n: int, bound: int
+) -> None:
+    """All tables of up to n records, so all totals; a bound smaller by one would fail for some of them."""
+    schema = Schema([Feature(name, [str(k) for k in range(size)]) for name, size in zip("ABC", shape, strict=False)])
+    published = [Margin(*names) for names in margins]
+    assert semi_adjacency_bound(schema, published).bound == bound
+    worst = 0
+    for size in range(1, n + 1):
+        for cells in itertools.combinations_with_replacement(range(schema.size), size):
+            counts = np.bincount(cells, minlength=schema.size).reshape(shape)
+            worst = max(worst, semi_adjacency(Dataspace.of(Table(schema, counts), published)).bound)
+    assert worst == bound
+
+
+def test_no_bound_over_all_totals_is_claimed_where_structural_zeros_break_it() -> None:
+    """Four levels of which i meets i and i + 1 only: four records must move, and the tree would say three."""
+    levels = [str(k) for k in range(4)]
+    zeros = [{"A": a, "B": b} for a in levels for b in levels if (int(b) - int(a)) % 4 > 1]
+    schema = Schema([Feature("A", levels), Feature("B", levels)], [StructuralZero.of(zero) for zero in zeros])
+    table = Table(schema, np.eye(4, dtype=np.int64))
+    assert semi_adjacency(Dataspace.of(table, [Margin("A"), Margin("B")])).bound == 4
+    with pytest.raises(AdjacencyUnknown):
+        semi_adjacency_bound(schema, [Margin("A"), Margin("B")])
+    assert semi_adjacency_bound(schema, [Margin("A", "B")]).bound == 2  # inside a margin a zero is an empty cell

@@ -215,3 +215,36 @@ def test_losses_beyond_the_range_of_floats_are_never_forgotten() -> None:
     curve = compose(laplace(800), gaussian(30))
     assert curve.epsilon("1e-10") > 800
     assert curve.delta(790) > 0.4
+
+
+def mixture_delta(mu: mpmath.mpf, shift: mpmath.mpf, epsilon: mpmath.mpf) -> mpmath.mpf:
+    """delta(epsilon) of a Gaussian and a pure part together: a mixture of two Gaussian deltas."""
+
+    def normal(target: mpmath.mpf) -> mpmath.mpf:
+        return mpmath.ncdf(mu / 2 - target / mu) - mpmath.exp(target) * mpmath.ncdf(-mu / 2 - target / mu)
+
+    up, down = 1 / (1 + mpmath.exp(-shift)), 1 / (1 + mpmath.exp(shift))
+    return up * normal(epsilon - shift) + down * normal(epsilon + shift)
+
+
+@pytest.mark.parametrize("delta", ["1e-15", "1e-30", "1e-100"])
+def test_the_best_of_the_proven_bounds_reaches_any_delta(delta: str) -> None:
+    """Arithmetic ends the numeric curve near 1e-15; basic composition and zCDP go on."""
+    curve = compose(approximate(1), gaussian(1))
+    found = curve.epsilon(delta)
+    assert found <= 1 + gaussian(1).epsilon(delta) + 1e-9
+    assert found <= ZCDP(Fraction(1)).epsilon(delta) + 1e-9
+    assert mixture_delta(mpmath.mpf(1), mpmath.mpf(1), mpmath.mpf(found)) <= mpmath.mpf(delta)  # and it is true
+    assert curve.delta(Fraction(found)) <= float(delta) * (1 + 1e-9)
+    group = curve.group(2)
+    assert math.isfinite(group.epsilon(delta))
+    assert group.epsilon(delta) <= ZCDP(Fraction(4)).epsilon(delta) + 1e-9
+    assert group.epsilon(delta) >= curve.epsilon(delta)
+
+
+def test_basic_composition_keeps_the_deltas_of_its_parts() -> None:
+    lossy = Fraction(1, 10**20)
+    curve = compose(approximate(1, lossy), gaussian(1), laplace("1/2"))
+    assert math.isinf(curve.epsilon(lossy))  # the Gaussian needs some more
+    assert curve.epsilon(2 * lossy) <= 1.5 + gaussian(1).epsilon(lossy * Fraction(99, 100))
+    assert curve.epsilon(2 * lossy) >= gaussian(1).epsilon(2 * lossy)

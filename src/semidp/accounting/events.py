@@ -20,8 +20,10 @@ from semidp.errors import InputError, Refused
 from semidp.exact import exact
 from semidp.guarantees import Guarantee
 from semidp.spaces import Adjacency, Dataspace
-from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, from_profile
+from semidp.tradeoff import ZCDP, Gaussian, Laplace, Tradeoff, compose, from_profile
+from semidp.tradeoff.balls import above, ball, sharp
 from semidp.tradeoff.base import ROUNDOFF, Floats, group_size
+from semidp.tradeoff.composition import losses_of, reach_of
 from semidp.tradeoff.losses import Losses, convolve_all
 
 _CELLS = 1 << 19  # of the grid of privacy losses of one mechanism, at most
@@ -29,6 +31,8 @@ _POINTS = 400  # pairs (epsilon, delta) that the returned curve goes through
 _SMALLEST_DELTA = 1e-15
 _TAILS = 1e-12  # of all repetitions together, moved to an infinite loss
 _FARTHEST = 300.0  # the largest epsilon looked at
+_UPSTREAM = 64 * ROUNDOFF  # added to a delta of dp-accounting, whose rounding is not bounded
+_FEW = 64  # parts that are kept as they are, with all that is proven about each
 
 
 def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
@@ -71,9 +75,14 @@ def event_guarantee(event: Any, dataspace: Dataspace, adjacency: Adjacency) -> G
 def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     """Return the tradeoff function of a dp-accounting event for groups of `a` records.
 
-    Where every part is a Gaussian mechanism, Poisson-sampled or not, the group's own losses are composed; otherwise the
-    event's one-record curve is applied `a` times (`functional_tradeoff`). So it is where a part is a mixture of
-    Gaussians, which describes one record and not how the sampling of several hangs together.
+    Each part is taken for the group as a whole where that is known, and the parts are composed:
+
+    - Gaussian mechanisms, Poisson-sampled or not: by the group's own losses, see below.
+    - Laplace noise, whole-numbered or not, and Poisson-sampled Laplace noise: see `_laplace`, `_discrete_laplace` and
+      `_sampled_laplace`. Replacing a record moves the sum by up to two of its norms, as with Gaussian noise.
+    - Randomised response, about replaced records by its nature, and zCDP: by their curves.
+    - Any other part: by its one-record curve, applied `a` times (`functional_tradeoff`). So it is where a part is a
+      mixture of Gaussians, which describes one record and not how the sampling of several hangs together.
 
     *Why mixtures suffice.* Let a records contribute vectors v_i of length at most c to a batch, each with probability
     q, and v_i' in the other dataset. With the noise's density taken out, the two outputs are ``Σ_S w_S exp(<v_S, x> -
@@ -104,23 +113,30 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     from dp_accounting import NeighboringRelation, dp_event
 
     size = group_size(a)
-    replaced = _relation(event, relation) is NeighboringRelation.REPLACE_ONE
+    relation = _relation(event, relation)
+    replaced = relation is NeighboringRelation.REPLACE_ONE
     if size > 1 and any(isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent) for leaf, _ in _leaves(event, 1)):
         # The event is about one record: nothing says that the random centres of several are independent.
         return event_tradeoff(event, 1, relation).group(size)
     square, rho = Fraction(0), Fraction(0)  # of the Gaussian parts, and of those known by their zCDP
-    mixtures = []
+    mixtures: list[tuple[Mixture, int]] = []
+    curves: list[tuple[Tradeoff, int]] = []
     for leaf, count in _leaves(event, 1):
-        inverse, mixture = _precision(leaf), Mixture.of(leaf, size, replaced)
+        inverse, mixture, curve = _precision(leaf), Mixture.of(leaf, size, replaced), _curve(leaf, size, relation)
+        if not count:
+            continue
         if isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
             rho += exact(float(leaf.rho)) * count
         elif inverse is not None:
             square += inverse * count * (2 * size if replaced else size) ** 2
         elif mixture is not None:
             mixtures.append((mixture, count))
+        elif curve is not None:
+            curves.append((curve, count))
         else:
-            return functional_tradeoff(event, size, relation)
-    found = _composed(mixtures, square)
+            repeated = dp_event.SelfComposedDpEvent(leaf, count)
+            curves.append((functional_tradeoff(repeated, size, relation), 1))
+    found = _composed(mixtures, [*curves, (Gaussian(square), 1)])
     return found.compose(ZCDP(rho).group(size)) if rho else found
 
 
@@ -128,11 +144,13 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     """Return the one-record curve of a dp-accounting event, applied `a` times: ``f∘…∘f``.
 
     The curve comes from dp-accounting's privacy-loss distributions, or from its Rényi accountant where those do not
-    know the event.
+    know the event. Its sums of floats carry no bound on their rounding (tiny deltas come out negative), so a margin is
+    added to each.
 
     >>> functional_tradeoff(dp_sgd(4.0, 0.1, 4), 1).epsilon("1e-5") > 0
     True
     """
+    from dp_accounting import dp_event
     from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
     from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
@@ -140,8 +158,17 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     known = _relation(event, relation)
     losses = PLDAccountant(known)
     if losses.supports(event):
-        losses.compose(event)
-        return _through(lambda epsilons: np.array([losses.get_delta(float(e)) for e in epsilons])).group(size)
+        for leaf, count in _leaves(event, 1):
+            # dp-accounting 0.6 counts a repeated randomised response once: it is given each of them.
+            alone = isinstance(leaf, dp_event.RandomizedResponseDpEvent)
+            for _ in range(count if alone else min(count, 1)):
+                losses.compose(leaf, 1 if alone else count)
+
+        def deltas(epsilons: Floats) -> Floats:
+            values = np.array([losses.get_delta(float(e)) for e in epsilons])
+            return np.clip(values + _UPSTREAM, 0.0, 1.0)
+
+        return _through(deltas).group(size)
     renyi = RdpAccountant(neighboring_relation=known)
     if renyi.supports(event):
         renyi.compose(event)
@@ -151,8 +178,9 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         orders = tuple(exact(float(order)) for order in renyi.orders[kept])
         curve = Renyi(orders, tuple(Fraction(value) for value in np.maximum(renyi.rdp[kept], 0.0).tolist()))
         return _through(lambda epsilons: np.array([curve.delta(float(e)) for e in epsilons])).group(size)
+    kinds = dict.fromkeys(type(leaf).__name__ for leaf, _ in _leaves(event, 1))
     raise Refused(
-        f"dp-accounting knows no bound for this event ({type(event).__name__}) under {known.name}: state its guarantee "
+        f"dp-accounting knows no bound for this event ({', '.join(kinds)}) under {known.name}: state its guarantee "
         "as a tradeoff function, and use its group()"
     )
 
@@ -291,32 +319,145 @@ class Mixture:
         )
 
 
-def _composed(parts: Sequence[tuple[Mixture, int]], square: Fraction) -> Tradeoff:
-    """Return the curve of all mixtures and of one Gaussian with ``mu² = square`` together."""
+def _curve(leaf: Any, a: int, relation: Any) -> Tradeoff | None:
+    """Return the curve of an event for groups of `a` records where it has a closed form, or None."""
+    from dp_accounting import NeighboringRelation, dp_event
+
+    replaced = relation is NeighboringRelation.REPLACE_ONE
+    norms = 2 * a if replaced else a  # the norms of a record by which a sum may move
+    if isinstance(leaf, dp_event.LaplaceDpEvent) and leaf.noise_multiplier > 0:
+        return _laplace(exact(float(leaf.noise_multiplier)), norms)
+    if isinstance(leaf, dp_event.DiscreteLaplaceDpEvent) and leaf.noise_parameter > 0:
+        return _discrete_laplace(exact(float(leaf.noise_parameter)), int(leaf.sensitivity) * norms)
+    if isinstance(leaf, dp_event.PoissonSampledDpEvent) and isinstance(leaf.event, dp_event.LaplaceDpEvent):
+        rate, noise = float(leaf.sampling_probability), leaf.event.noise_multiplier
+        if rate == 1:
+            return _curve(leaf.event, a, relation)
+        if replaced and noise > 0:
+            return _sampled_laplace(exact(float(noise)), rate, a)
+    if isinstance(leaf, dp_event.RandomizedResponseDpEvent) and relation in (
+        NeighboringRelation.REPLACE_ONE,
+        NeighboringRelation.REPLACE_SPECIAL,
+    ):
+        response = _randomized_response(exact(float(leaf.noise_parameter)), int(leaf.num_buckets))
+        return None if response is None else response.group(a)
+    return None
+
+
+def _laplace(noise: Fraction, norms: int) -> Laplace:
+    """Return the curve of Laplace noise of scale `noise` on a sum that moves by at most `norms` in the l1 norm.
+
+    *Why one coordinate is the worst.* A move by d has ``delta(eps) = 1 - min(1, e^{(eps-d)/2}, e^eps)``. For two
+    coordinates with d1 >= d2, s = d1 + d2 and eps >= 0, delta is ``1 - E min(1, e^{(eps-L-d1)/2})`` over the loss L
+    of the second. With c = eps - d1: if c < -d2, the minimum is the second term throughout, and its mean is at least
+    ``e^{(eps-s)/2}`` since L <= d2. If not, L = d2 (probability 1/2) adds ``e^{(eps-s)/2}/2``, and L <= c, of
+    probability ``e^{(c-d2)/2}/2``, adds as much again. Either way delta is at most ``1 - e^{(eps-s)/2}``.
+
+    >>> _laplace(Fraction(2), 4)
+    Laplace(epsilon0=Fraction(2, 1))
+    """
+    return Laplace(norms / noise)
+
+
+def _discrete_laplace(rate: Fraction, moved: int) -> Tradeoff:
+    """Return the curve of noise with probabilities in proportion to ``e^{-rate |x|}`` on integers that move by `moved`.
+
+    At ``eps = rate (moved - 2x)`` for whole x the delta is ``1 - e^{-rate x}``, and it is linear in e^eps between:
+    the curve of `_laplace` with chords. One coordinate is the worst, by the same proof: losses of several lie on the
+    same grid.
+
+    >>> _discrete_laplace(Fraction(1), 1).delta(0) > math.tanh(1 / 2) - 1e-12
+    True
+    """
+    half = moved // 2
+    places = np.unique(np.linspace(0, half, min(half, _POINTS) + 1).round().astype(int)).tolist()
+    return from_profile([(rate * (moved - 2 * x), _one_less_power(rate * x)) for x in places])
+
+
+def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
+    """Return a curve for Laplace noise on a Poisson sample, `a` records of which are replaced.
+
+    With probability ``η = 1 - (1 - rate)^a`` some of the a records are sampled, k of them with probability w_k, and
+    move the sum by k norms from where it is without them and by 2k from the other dataset's. So at ``e^eps' = 1 +
+    η (e^eps - 1)`` the delta is at most ``Σ w_k ((1 - β) delta_k(eps) + β delta_2k(eps))``, β = e^(eps'-eps), by the
+    advanced joint convexity of the hockey-stick divergence (Balle, Barthe and Gaboardi 2018, Theorem 2). And no loss
+    exceeds ``log Σ w_k e^{k/noise} - log Σ w_k e^{-k/noise}``, both sums from k = 0: densities are that close to those
+    of the noise around the sum of the others.
+
+    >>> _sampled_laplace(Fraction(1), 0.1, 1).epsilon("1e-3") < 1
+    True
+    """
+    if rate == 0:
+        return Gaussian(Fraction(0))
+    weights = [math.comb(a, k) * rate**k * (1 - rate) ** (a - k) for k in range(1, a + 1)]
+    some = -math.expm1(a * math.log1p(-rate)) * (1 + 8 * ROUNDOFF)
+
+    def deltas(epsilons: Floats) -> Floats:
+        inner = np.log1p(np.expm1(epsilons) / some) * (1 - 8 * ROUNDOFF)
+        share = np.exp(epsilons - inner)
+        total = np.zeros(epsilons.shape)
+        for k, weight in enumerate(weights, 1):
+            near, far = (_laplace(noise, norms)._deltas(inner) for norms in (k, 2 * k))
+            total += weight * (near + np.minimum(share, 1.0) * (far - near))
+        return np.clip(total * (1 + 64 * ROUNDOFF), 0.0, 1.0)
+
+    counts = np.arange(a + 1) / float(noise)
+    logs = np.log([(1 - rate) ** a, *weights])
+    largest = scipy.special.logsumexp(logs + counts) - scipy.special.logsumexp(logs - counts)
+    return _through(deltas, [(Fraction(float(largest) * (1 + 64 * ROUNDOFF)), Fraction(0))])
+
+
+def _randomized_response(noise: Fraction, buckets: int) -> Tradeoff | None:
+    """Return the curve of a response that is drawn anew from all buckets with probability `noise`; None without noise.
+
+    >>> _randomized_response(Fraction(1, 2), 2).delta(0)
+    0.5
+    """
+    if buckets == 1 or noise == 1:
+        return Gaussian(Fraction(0))
+    if noise == 0:
+        return None
+    ratio = 1 + (1 - noise) * buckets / noise
+    return from_profile([(Fraction(above(sharp(lambda: ball(ratio).log()))), 0), (0, 1 - noise)])
+
+
+def _one_less_power(x: Fraction) -> Fraction:
+    """Return ``1 - e^-x``, rounded up."""
+    return Fraction(min(above(sharp(lambda: -ball(-x).expm1())), 1.0)) if x else Fraction(0)
+
+
+def _composed(parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Tradeoff, int]]) -> Tradeoff:
+    """Return the curve of all mixtures and of all curves together, each as often as it says."""
     mixed = [(mixture, count) for mixture, count in parts if count and not mixture.is_trivial]
-    if not mixed:
-        return Gaussian(square)
-    reach = max(mixture.reach for mixture, _ in mixed)
-    finest = min(mixture.spread for mixture, _ in mixed) / 64
+    known = [(curve, count) for curve, count in curves if count and not curve.is_trivial]
+    if not mixed and sum(count for _, count in known) <= _FEW:
+        return compose(*(curve for curve, count in known for _ in range(count)))
+    reaches = [reach_of(curve) for curve, _ in known]
+    reach = max([*(mixture.reach for mixture, _ in mixed), *reaches])
+    spreads = [max(2.6 * curve.delta(0), least / 9) for (curve, _), least in zip(known, reaches, strict=True)]
+    finest = min([*(mixture.spread for mixture, _ in mixed), *spreads]) / 64
     step = 2.0 ** max(math.floor(math.log2(finest)), math.ceil(math.log2(reach / _CELLS)))
-    curves = []
+    alike = [_repeated(losses_of(curve, step), count) for curve, count in known]
+    powers = []
     for back in (False,) if all(mixture.replaced for mixture, _ in mixed) else (False, True):
         losses = [_repeated(mixture.losses(step, back), count) for mixture, count in mixed]
-        if square:
-            normal = Gaussian(square)
-            losses.append(Losses.of(normal._deltas, step, float(normal._landmarks()[-1])))
-        curves.append(convolve_all(losses).power_curve())
+        powers.append(convolve_all([*losses, *alike]).power_curve())
 
     def deltas(epsilons: Floats) -> Floats:
         factors = np.exp(epsilons) * (1 - 8 * ROUNDOFF)
-        best = [max(float(np.max(powers - factor * sizes)) for sizes, powers in curves) for factor in factors]
+        best = [max(float(np.max(power - factor * size)) for size, power in powers) for factor in factors]
         return np.clip(np.array(best) * (1 + 8 * ROUNDOFF) + 4 * ROUNDOFF, 0.0, 1.0)
 
-    return _through(deltas)
+    pure = [curve.implied_epsilon() for curve, _ in known]
+    total = sum((e * count for e, (_, count) in zip(pure, known, strict=True) if e is not None), Fraction(0))
+    return _through(deltas, [] if mixed or None in pure else [(total, Fraction(0))])
 
 
-def _through(deltas: Any) -> Tradeoff:
-    """Return the curve through delta(epsilon) at many epsilons, the last where delta is tiny or stays as it is."""
+def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tradeoff:
+    """Return the curve through delta(epsilon) at many epsilons, the last where delta is tiny or stays as it is.
+
+    `also` holds points that are known besides.
+    """
     reach = 1.0
     floor = float(deltas(np.array([_FARTHEST]))[0])
     if floor >= 1:
@@ -326,7 +467,7 @@ def _through(deltas: Any) -> Tradeoff:
     epsilons = np.linspace(0.0, reach, _POINTS)
     values = np.minimum.accumulate(np.asarray(deltas(epsilons), dtype=np.float64))
     pairs = zip(epsilons.tolist(), values.tolist(), strict=True)
-    return from_profile([(Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs])
+    return from_profile([*((Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs), *also])
 
 
 def _repeated(losses: Losses, count: int) -> Losses:

@@ -63,7 +63,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "a private test of association in a 2x2 table",
         ("semidp test people.csv --rows sex --columns smoker --epsilon 1",),
     ),
-    guarantee: ("what an existing release really guarantees", ("semidp guarantee --rho 2.56 --a 2 --delta 1e-10",)),
+    guarantee: (
+        "what an existing release really guarantees",
+        (
+            "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
+            "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
+            "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
+        ),
+    ),
     audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),
     ledger: (
         "open a ledger, or see what one has spent",

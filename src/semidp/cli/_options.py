@@ -73,8 +73,12 @@ Mu = Annotated[str | None, typer.Option("--mu", help="The budget as Gaussian mu.
 Delta = Annotated[
     str | None,
     typer.Option(
-        "--delta", help="Beside --epsilon: budget. Beside --rho or --mu: the reporting target.", metavar="NUMBER"
+        "--delta", help="Beside --epsilon: budget. Beside --rho or --mu: the same as --report-delta.", metavar="NUMBER"
     ),
+]
+ReportDelta = Annotated[
+    str | None,
+    typer.Option("--report-delta", help="The delta at which epsilon is reported.", metavar="NUMBER"),
 ]
 Groups = Annotated[
     list[str] | None,
@@ -133,14 +137,30 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def budget_of(
-    epsilon: str | None, rho: str | None, mu: str | None, delta: str | None
+    epsilon: str | None, rho: str | None, mu: str | None, delta: str | None, report_delta: str | None = None
 ) -> tuple[Budget, Fraction | None]:
-    """Return the budget, and the delta at which to report: `delta`, whether or not it is part of the budget."""
-    inside = epsilon is not None
-    budget = budget_from({"epsilon": epsilon, "rho": rho, "mu": mu, "delta": delta if inside else None})
+    """Return the budget, and the delta at which to report, if one was given.
+
+    Beside epsilon, delta is budget, and the target unless another is given; beside rho and mu it is the target.
+    """
+    budget = budget_from({"epsilon": epsilon, "rho": rho, "mu": mu, "delta": None if epsilon is None else delta})
     if budget is None:
         raise InputError("give the privacy budget: one of --epsilon, --rho and --mu")
-    return budget, None if delta is None else exact(delta, "--delta")
+    return budget, target_of(delta if budget.epsilon is None else None, report_delta) or budget.delta or None
+
+
+def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
+    """Return the delta at which to report, from ``--report-delta`` and the ``--delta`` that stands for it.
+
+    >>> target_of(None, "1e-6")
+    Fraction(1, 1000000)
+    """
+    found = {exact(text, "--report-delta") for text in (alias, report_delta) if text is not None}
+    if len(found) > 1:
+        raise InputError("--delta and --report-delta disagree: beside --rho and --mu they are the same, so give one")
+    if any(not 0 < number < 1 for number in found):
+        raise InputError("--report-delta must lie strictly between 0 and 1")
+    return next(iter(found), None)
 
 
 def ledger_of(path: Path | None, budget: Budget | None) -> Book | None:

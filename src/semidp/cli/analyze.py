@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import typer
@@ -13,7 +14,8 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
-from semidp.mechanisms import available, option_name
+from semidp.exact import plain, rounded_up
+from semidp.mechanisms import Mechanism, available, option_name
 from semidp.queries import Norms
 from semidp.release import Scope, survey
 from semidp.tradeoff import Budget
@@ -41,6 +43,7 @@ def analyze(
     rho: o.Rho = None,
     mu: o.Mu = None,
     delta: o.Delta = None,
+    report_delta: o.ReportDelta = None,
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
@@ -63,9 +66,12 @@ def analyze(
     o.all_used(plan, levels, bins, null_level)
     with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
         scope = survey(plan, source).scope
-    asked = any((epsilon, rho, mu, delta))
-    budgets = [o.budget_of(epsilon, rho, mu, delta)[0]] if asked else REFERENCE
-    document = analysis(scope, plan.tables[0].features, budgets)
+    budgets: Sequence[Budget] = REFERENCE
+    target = o.target_of(None, report_delta)
+    if any((epsilon, rho, mu, delta)):
+        budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
+        budgets = (budget,)
+    document = analysis(scope, plan.tables[0].features, budgets, target)
     o.warn_all(scope.warnings, quiet)
     if format is Format.json:
         print_json(document)
@@ -73,8 +79,13 @@ def analyze(
         typer.echo("\n".join(lines(document)))
 
 
-def analysis(scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget] = ()) -> dict[str, Any]:
-    """Return what is known about the table over `features` under a scope: plain values, all of them public."""
+def analysis(
+    scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget] = (), report_delta: Fraction | None = None
+) -> dict[str, Any]:
+    """Return what is known about the table over `features` under a scope: plain values, all of them public.
+
+    Given a `report_delta`, each mechanism's epsilon there is part of it.
+    """
     space = scope.space(features)
     semi = scope.semi_adjacency
     used = scope.adjacency.a
@@ -101,6 +112,7 @@ def analysis(scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget] 
                 "law": mechanism.name,
                 "budget": budget.numbers(),
                 "budget_text": str(budget),
+                **_reported(mechanism, report_delta),
             }
             for budget in budgets
             for mechanism in available(space, budget)
@@ -108,6 +120,10 @@ def analysis(scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget] 
         "witness": None if semi is None or semi.witness is None else semi.witness.to_json(),
         "warnings": list(scope.warnings),
     }
+
+
+def _reported(mechanism: Mechanism, delta: Fraction | None) -> dict[str, Any]:
+    return {} if delta is None else {"epsilon": mechanism.guarantee.tradeoff.epsilon(delta), "report_delta": delta}
 
 
 def _norms(norms: Norms) -> dict[str, float]:
@@ -154,4 +170,6 @@ def _norm_text(norms: dict[str, Any]) -> str:
 def _noise_text(mechanism: dict[str, Any]) -> str:
     loss = f"scale {mechanism['scale']:.4g}, expected loss {mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
     name = mechanism["law"] if mechanism["name"] in mechanism["law"] else f"{mechanism['law']} ({mechanism['name']})"
+    if "epsilon" in mechanism:
+        loss += f", epsilon {rounded_up(mechanism['epsilon'])} at delta {plain(mechanism['report_delta'])}"
     return f"{mechanism['budget_text']}: {name}, {loss}"

@@ -1,57 +1,85 @@
 """``semidp guarantee``: what an existing release really guarantees once some of its statistics are exact."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from semidp.accounting import zcdp_epsilon_paper
-from semidp.cli._options import FormatOption, Quiet
+from semidp.accounting import approximate_group, zcdp_epsilon_paper
+from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json
-from semidp.errors import InputError
-from semidp.exact import exact, plain
+from semidp.cli._totals import totals_of
+from semidp.errors import AdjacencyUnknown, InputError
+from semidp.exact import exact, plain, rounded_up
 from semidp.guarantees import Guarantee
-from semidp.spaces import Adjacency, Dataspace
-from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, gaussian, zcdp
+from semidp.release import Reading, adjacency_from
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
+from semidp.tables import Schema
+from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
 RhoStated = Annotated[str | None, typer.Option("--rho", help="The stated zero-concentrated rho.", metavar="NUMBER")]
 MuStated = Annotated[str | None, typer.Option("--mu", help="The stated Gaussian mu.", metavar="NUMBER")]
 EpsilonStated = Annotated[str | None, typer.Option("--epsilon", help="The stated epsilon.", metavar="NUMBER")]
 DeltaStated = Annotated[
-    str | None, typer.Option("--delta-in", help="The stated delta beside --epsilon (0 if pure).", metavar="NUMBER")
+    str | None,
+    typer.Option(
+        "--delta", help="Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", metavar="NUMBER"
+    ),
 ]
-Together = Annotated[
-    str,
-    typer.Option("--a", "--adjacency", help="How many records move together under the exact statistics.", metavar="N"),
+Totals = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--totals",
+        help="A CSV file of one margin published exactly: its features and a column count; repeat it.",
+        metavar="FILE",
+    ),
 ]
-Target = Annotated[str, typer.Option("--delta", help="The delta at which epsilon is reported.", metavar="NUMBER")]
 InvariantText = Annotated[
-    str, typer.Option("--invariant-text", help="What is published exactly, in words.", metavar="TEXT")
+    str | None, typer.Option("--invariant-text", help="What is published exactly, in words.", metavar="TEXT")
 ]
+
+DEFAULT_TARGET = Fraction(1, 10**10)
+"""The delta at which epsilon is reported, unless another is given or stated."""
 
 
 def guarantee(
     rho: RhoStated = None,
     mu: MuStated = None,
     epsilon: EpsilonStated = None,
-    delta_in: DeltaStated = None,
-    a: Together = "1",
-    delta: Target = "1e-10",
-    invariant_text: InvariantText = "totals published exactly",
-    format: FormatOption = Format.text,
-    quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
+    delta: DeltaStated = None,
+    report_delta: o.ReportDelta = None,
+    a: o.AOption = None,
+    adjacency: o.AdjacencyOption = None,
+    invariant: o.Invariants = None,
+    totals: Totals = None,
+    schema: o.SchemaFile = None,
+    levels: o.Levels = None,
+    bins: o.Bins = None,
+    invariant_text: InvariantText = None,
+    format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
 ) -> None:
-    """Say what a release with exact statistics really guarantees: --rho 2.56 --a 2 --delta 1e-10."""
-    stated = _stated(rho, mu, epsilon, delta_in)
-    records = _records(a)
-    target = exact(delta, "--delta")
-    if not 0 < target < 1:
-        raise InputError(f"--delta must lie strictly between 0 and 1, not {delta}")
-    real = Guarantee(Dataspace.described(invariant_text), Adjacency(records), stated.group(records))
+    """Say what a release with exact statistics really guarantees, without its data.
+
+    How many records move together is given (--a), or computed from what is published exactly: from the --totals
+    themselves, or for any totals of the margins that --invariant names with declared features.
+    """
+    stated = _stated(rho, mu, epsilon, delta)
+    margins = [Margin(*o.names_of(text)) for text in invariant or ()]
+    scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), o.declared_features(schema, levels, bins, None))
+    records = scope.records
+    alias = delta if epsilon is None else None
+    target = o.target_of(alias, report_delta) or _grown(stated, records) or DEFAULT_TARGET
+    space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
+    real = Guarantee(space, Adjacency(records), stated.group(records))
     document: dict[str, Any] = {
         "a": records,
-        "invariant": invariant_text,
+        "a_from": scope.source,
+        "invariant": space.summary(),
         "rho": _rho(real.tradeoff),
         "mu": _mu(real.tradeoff),
         "epsilon_paper": _paper(real.tradeoff, target),
@@ -60,7 +88,9 @@ def guarantee(
         "stated": {"tradeoff": stated.to_json(), "epsilon_tight": stated.epsilon(target)},
         "tradeoff": real.tradeoff.to_json(),
         "explanation": real.explain(),
+        "warnings": list(scope.warnings),
     }
+    o.warn_all(scope.warnings, quiet)
     if format is Format.json:
         print_json(document)
     else:
@@ -70,21 +100,78 @@ def guarantee(
 def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
     if sum(value is not None for value in (rho, mu, epsilon)) != 1:
         raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
-    if delta is not None and epsilon is None:
-        raise InputError("--delta-in belongs to --epsilon; --delta is the delta at which to report")
     if rho is not None:
         return zcdp(exact(rho, "--rho"))
     if mu is not None:
         return gaussian(exact(mu, "--mu"))
     assert epsilon is not None
-    return approximate(exact(epsilon, "--epsilon"), exact(delta, "--delta-in") if delta is not None else 0)
+    return approximate(exact(epsilon, "--epsilon"), exact(delta, "--delta") if delta is not None else 0)
 
 
-def _records(text: str) -> int:
-    number = exact(text, "--a")
-    if number.denominator != 1 or number < 1:
-        raise InputError(f"--a must be a whole number of at least 1, not {text}")
-    return int(number)
+@dataclass(frozen=True)
+class _Scope:
+    """How many records move together, how that is known, and the datasets it is about."""
+
+    records: int
+    source: str
+    dataspace: Dataspace
+    warnings: tuple[str, ...] = ()
+
+
+def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Schema | None) -> _Scope:
+    """Return how many records move together: as given, or from what is published exactly."""
+    reading = adjacency_from(asked)
+    given = reading if isinstance(reading, int) else None
+    if not margins and not totals:
+        if given is None:
+            raise InputError(
+                "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
+                "for each margin, or --invariant A,B with --schema FILE"
+            )
+        return _Scope(given, "given", Dataspace.described("totals published exactly"))
+    space = totals_of(totals, declared) if totals else None
+    published = space.margins if space else ()
+    missing = [margin for margin in margins if not any(margin.within(known) for known in published)]
+    try:
+        if space is not None and not missing:
+            found, source = semi_adjacency(space), "the published totals"
+        else:
+            schema = space.schema if space is not None else declared
+            found = semi_adjacency_bound(_all_declared(schema, margins), [*margins, *published])
+            source = "a bound for any published totals"
+            space = Dataspace.described("exact totals of " + ", ".join(map(str, dict.fromkeys([*margins, *published]))))
+    except AdjacencyUnknown:
+        if given is None:
+            raise
+        return _Scope(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
+    enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
+    if given is None and reading is Reading.definition and found.definition is not None:
+        given = max(found.definition, 1)
+    if given is None:
+        return _Scope(enough, f"{source} ({found.method})", space)
+    worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
+    low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
+    return _Scope(given, "given", space, low if given < enough else ())
+
+
+def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:
+    """Refuse margins of features whose levels nobody declared."""
+    for name in (name for margin in margins for name in margin.names):
+        if schema is None or name not in schema.names:
+            raise InputError(f"--invariant names {name!r}, which is not declared: give --schema, --levels or --totals")
+    assert schema is not None
+    return schema
+
+
+def _grown(stated: Tradeoff, records: int) -> Fraction | None:
+    """Return what a stated delta becomes for several records, or None where none is stated."""
+    if not isinstance(stated, Approximate) or not stated.delta0:
+        return None
+    if records == 1:
+        return stated.delta0 if stated.delta0 < 1 else None
+    _, delta = approximate_group(stated.epsilon0, stated.delta0, records)
+    grown = exact(rounded_up(delta, 3))
+    return grown if grown < 1 else None
 
 
 def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
@@ -108,7 +195,7 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     table.add_row(f"epsilon at delta {plain(target)}, tight", *map(_up, both))
     console = Console(highlight=False)
     console.print(table)
-    console.print()
+    console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
     console.print(real.explain(), markup=False)
 
 

@@ -1,5 +1,6 @@
 """``semidp ledger``: open a ledger with its budget, or see what one has spent."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,15 +23,18 @@ def ledger(
     rho: o.Rho = None,
     mu: o.Mu = None,
     delta: o.Delta = None,
+    report_delta: o.ReportDelta = None,
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
     """Show what a ledger has spent; with a budget, open a new one."""
+    target = o.target_of(None, report_delta)
     if any((epsilon, rho, mu, delta)):
-        book = Ledger.create(file, o.budget_of(epsilon, rho, mu, delta)[0])
+        budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
+        book = Ledger.create(file, budget)
     else:
         book = Ledger(file)
-    document = _document(book)
+    document = _document(book, target)
     if format is Format.json:
         print_json(document)
         return
@@ -42,24 +46,28 @@ def ledger(
         typer.echo(f"spent      {document['spent']} (had composition come first: {document['composition_first']})")
 
 
-def _document(book: Ledger) -> dict[str, Any]:
+def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
     account, total, other = book.account(), book.total(), book.composition_first()
     return {
         "budget": account.budget.numbers(),
         "invariant": account.dataspace.summary() if account.dataspace else None,
         "a": account.adjacency.a if account.adjacency else None,
         "charges": [charge.to_json() for charge in account.charges],
-        "spent": _named(total.tradeoff, account.budget) if total else None,
-        "composition_first": _named(other.tradeoff, account.budget) if other else None,
+        "spent": _named(total.tradeoff, account.budget, target) if total else None,
+        "composition_first": _named(other.tradeoff, account.budget, target) if other else None,
     }
 
 
-def _named(curve: Tradeoff, budget: Budget) -> str:
-    """Name a curve, or restate it at the delta of the budget.
+def _named(curve: Tradeoff, budget: Budget, target: Fraction | None = None) -> str:
+    """Name a curve, or restate it at the target, which is the delta of the budget unless given.
 
     >>> from semidp.tradeoff import approximate
     >>> _named(approximate(1, "1e-6"), Budget.approximate(2, "1e-6"))
     '(1, 1e-6)-DP'
     """
-    delta = budget.delta or Plan().report_delta
-    return name_of(curve) or f"({rounded_up(curve.epsilon(delta))}, {plain(delta)})-DP"
+    delta = target or budget.delta or Plan().report_delta
+    restated = f"({rounded_up(curve.epsilon(delta))}, {plain(delta)})-DP"
+    name = name_of(curve)
+    if name is None:
+        return restated
+    return name if target is None else f"{name}, which is {restated}"

@@ -68,6 +68,7 @@ def release(
     rho: o.Rho = None,
     mu: o.Mu = None,
     delta: o.Delta = None,
+    report_delta: o.ReportDelta = None,
     plan: PlanOption = None,
     mechanism: MechanismOption = "auto",
     fit: FitOption = "integer",
@@ -95,7 +96,7 @@ def release(
         table,
         invariant,
         o.declared_features(schema, levels, bins, null_level),
-        budget=(epsilon, rho, mu, delta),
+        budget=(epsilon, rho, mu, delta, report_delta),
         mechanism=mechanism,
         fit=fit,
         adjacency=(adjacency, a),
@@ -194,7 +195,7 @@ def _plan(
     invariant: list[str] | None,
     declared: Any,
     *,
-    budget: tuple[str | None, str | None, str | None, str | None],
+    budget: tuple[str | None, str | None, str | None, str | None, str | None],
     mechanism: str,
     fit: str,
     adjacency: tuple[str | None, str | None],
@@ -209,8 +210,8 @@ def _plan(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
             )
         wanted = o.read_plan(path, "--plan")
-        if not any(budget):
-            return wanted
+        if not any(budget[:-1]):
+            return replace(wanted, report_delta=o.target_of(None, budget[-1]) or wanted.report_delta)
         if all(request.budget for request in wanted.requests):
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)

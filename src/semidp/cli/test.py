@@ -21,7 +21,8 @@ Columns = Annotated[
     str, typer.Option("--columns", help="The feature of the columns, with two levels.", metavar="FEATURE")
 ]
 AlternativeOption = Annotated[
-    Alternative, typer.Option("--alternative", help="Look for an odds ratio above 1, below 1, or either.")
+    Alternative,
+    typer.Option("--alternative", help="Look for an odds ratio other than 1 (two-sided), above 1 or below 1."),
 ]
 Level = Annotated[str, typer.Option("--level", help="The confidence level of the interval.", metavar="NUMBER")]
 Further = Annotated[
@@ -45,7 +46,8 @@ def odds_ratio(
     rho: o.Rho = None,
     mu: o.Mu = None,
     delta: o.Delta = None,
-    alternative: AlternativeOption = Alternative.GREATER,
+    report_delta: o.ReportDelta = None,
+    alternative: AlternativeOption = Alternative.TWO_SIDED,
     level: Level = "0.95",
     invariant: Further = None,
     adjacency: o.AdjacencyOption = None,
@@ -63,13 +65,14 @@ def odds_ratio(
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
-    """Test whether two features are associated, with both margins exact: the most powerful unbiased private test.
+    """Test whether two features are associated, with both margins exact.
 
-    The odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature.
+    One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one combines both. The
+    odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature.
     """
     if rows == columns:
         raise InputError(f"--rows and --columns both name {rows!r}: name two features")
-    budget, report_delta = o.budget_of(epsilon, rho, mu, delta)
+    budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, budget)
@@ -83,7 +86,7 @@ def odds_ratio(
         identity=identity,
         levels_from_data=False,
         budget=budget,
-        report_delta=report_delta,
+        report_delta=target,
     )
     o.all_used(plan, levels, bins, null_level)
     with open_source(data, table=from_table, count=count, where=where, id=identity) as source:

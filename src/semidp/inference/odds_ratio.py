@@ -67,7 +67,7 @@ class OddsRatioResult:
     u: float
     grid_bits: int
     guarantee: Guarantee
-    alternative: Alternative = Alternative.GREATER
+    alternative: Alternative = Alternative.TWO_SIDED
     private: bool = True
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ def odds_ratio_test(
     table: Table,
     privacy: Tradeoff | Budget,
     *,
-    alternative: Alternative = Alternative.GREATER,
+    alternative: Alternative = Alternative.TWO_SIDED,
     dataspace: Dataspace | None = None,
     adjacency: Adjacency | None = None,
     randomness: Randomness | None = None,
@@ -175,7 +175,7 @@ def odds_ratio_test(
     privacy
         A budget, or any tradeoff function f.
     alternative
-        ``greater`` (ω > 1), ``less`` or ``two-sided``.
+        ``two-sided`` (ω other than 1), ``greater`` (ω > 1) or ``less``.
     dataspace
         What is public, where that is more than the two margins; both margins must be part of it.
     adjacency

@@ -4,8 +4,17 @@
 and a(t); `cover`, `listing` and `witness` count and show. Norms of differences are in `queries`.
 """
 
-from semidp.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency
+from semidp.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency, semi_adjacency_bound
 from semidp.spaces.dataspace import Dataspace, Margin, normalised
 from semidp.spaces.witness import Witness
 
-__all__ = ["Adjacency", "Dataspace", "Margin", "SemiAdjacency", "Witness", "normalised", "semi_adjacency"]
+__all__ = [
+    "Adjacency",
+    "Dataspace",
+    "Margin",
+    "SemiAdjacency",
+    "Witness",
+    "normalised",
+    "semi_adjacency",
+    "semi_adjacency_bound",
+]

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError
+from semidp.geometry import Totals, maximal
 from semidp.spaces.cover import worst_cover
-from semidp.spaces.dataspace import Dataspace
+from semidp.spaces.dataspace import Dataspace, Margin
 from semidp.spaces.listing import cells, fiber
 from semidp.spaces.structure import Slices, Structure
 from semidp.spaces.witness import Witness, free_witness, slice_witness
+from semidp.tables import Schema
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
@@ -136,6 +138,38 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
         f"number a of records that must be able to move together",
         needs="adjacency",
     )
+
+
+def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjacency:
+    """Return the bound ``a(t) <= m + 1`` for m decomposable margins, over all published values t.
+
+    m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not occur under some t
+    only make margins smaller, which leaves them decomposable and no more of them, so the bound by the junction tree
+    holds for every t. Margins that are not decomposable, and structural zeros that forbid more than the margins do,
+    have no such bound here.
+
+    Examples
+    --------
+    >>> from semidp.spaces import Margin
+    >>> from semidp.tables import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
+    >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
+    3
+    >>> semi_adjacency_bound(schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")])
+    Traceback (most recent call last):
+    semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of ...
+    """
+    wanted, grid = tuple(margins), schema.grid
+    occurs = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
+    views = maximal(schema.view(margin.names) for margin in wanted)
+    everything = Structure(schema, 1, tuple(Totals(view, grid.sum(occurs, view)) for view in views))
+    if everything.zeros_matter or not everything.decomposable:
+        raise AdjacencyUnknown(
+            f"no number of records is known that suffices for all totals of {', '.join(map(str, wanted))}: give the "
+            "totals themselves, or the number a of records that must be able to move together",
+            needs="adjacency",
+        )
+    return SemiAdjacency(None, None, len(everything.essential) + 1, "bound over all totals")
 
 
 def _closed_form(structure: Structure) -> SemiAdjacency:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semidp.exact import Number, down, up
+from semidp.tradeoff.balls import above, ball, least, sharp
 from semidp.tradeoff.base import (
     ROUNDOFF,
     Floats,
@@ -27,13 +28,15 @@ from semidp.tradeoff.base import (
     nonnegative,
     probabilities,
     proportion,
+    read_up,
 )
 from semidp.tradeoff.losses import Losses, convolve_all
-from semidp.tradeoff.polygons import Approximate, Polygon
+from semidp.tradeoff.polygons import Approximate, Polygon, geometric
 from semidp.tradeoff.smooth import ZCDP, Gaussian
 
 _CELLS = 1 << 16  # of the grid that carries the sum of all losses, each side of zero
 _NEGLIGIBLE = 1e-18
+_LARGEST_EXPONENT = 700  # of e, in floats
 
 
 def compose(*parts: Tradeoff) -> Tradeoff:
@@ -96,10 +99,11 @@ class Numeric(Tradeoff):
         pure = self.implied_epsilon()
         if pure is not None and e >= pure:
             return 0.0
-        return float(self._deltas(np.array([down(e)]))[0])
+        return min(float(self._deltas(np.array([down(e)]))[0]), *self._other_deltas(e), 1.0)
 
     def epsilon(self, delta: Number) -> float:
-        target = down(proportion(delta, "delta"))
+        exactly = proportion(delta, "delta")
+        target = down(exactly)
         pure = self.implied_epsilon()
         sizes, powers = self._curve
         best = math.inf
@@ -108,7 +112,18 @@ class Numeric(Tradeoff):
             slopes = np.log(powers[held] - target) - np.log(sizes[held])
             best = max(float(np.max(slopes, initial=0.0)), 0.0) * (1 + 4 * ROUNDOFF)
             best += 8 * ROUNDOFF * (1 + best) if best else 0.0
+        best = min(best, *self._other_epsilons(exactly), math.inf)
         return best if pure is None else min(best, up(pure))
+
+    def _other_deltas(self, epsilon: Fraction) -> list[float]:
+        """Return what other proofs say of delta(epsilon): arithmetic leaves the curve itself no delta below 1e-15."""
+        rho = self.implied_rho()
+        return [] if rho is None else [ZCDP(rho).delta(epsilon)]
+
+    def _other_epsilons(self, delta: Fraction) -> list[float]:
+        """Return what other proofs say of epsilon(delta)."""
+        rho = self.implied_rho()
+        return [] if rho is None else [ZCDP(rho).epsilon(delta)]
 
     def compare(self, other: Tradeoff) -> Order:
         return Order.EQUAL if self == other else super().compare(other)
@@ -150,7 +165,7 @@ class Composed(Numeric):
         A claim exceeds the truth by about half a step per part. Losses of (epsilon, delta) parts are multiples of
         epsilon: a grid that holds them all is exact for these parts, and the only grid needed without others.
         """
-        reaches = [_reach(part) for part in self.parts]
+        reaches = [reach_of(part) for part in self.parts]
         spreads = [
             min(max(2.6 * part.delta(0), reach / 9), reach) for part, reach in zip(self.parts, reaches, strict=True)
         ]
@@ -165,7 +180,36 @@ class Composed(Numeric):
         return unit / 2.0 ** max(math.ceil(math.log2(unit / fine)), 0)
 
     def _compute_curve(self) -> tuple[Floats, Floats]:
-        return convolve_all([_losses(part, self.step) for part in self.parts]).power_curve()
+        return convolve_all([losses_of(part, self.step) for part in self.parts]).power_curve()
+
+    @cached_property
+    def _basic(self) -> tuple[Fraction, Fraction, Tradeoff] | None:
+        """Return epsilon, delta and a closed form that compose to at most this curve, or None.
+
+        Basic composition (Dwork, McSherry, Nissim and Smith 2006): parts whose losses are bounded but for a small
+        delta add their epsilons and deltas, and Gaussian and zCDP parts keep their closed form.
+        """
+        smooth = [part for part in self.parts if isinstance(part, (Gaussian, ZCDP))]
+        points = [_bounded(part) for part in self.parts if part not in smooth]
+        known = [point for point in points if point is not None]
+        if len(known) < len(points):
+            return None
+        return sum((e for e, _ in known), Fraction(0)), sum((d for _, d in known), Fraction(0)), compose(*smooth)
+
+    def _other_deltas(self, epsilon: Fraction) -> list[float]:
+        found = super()._other_deltas(epsilon)
+        if self._basic is not None and epsilon >= self._basic[0]:
+            spent, lost, rest = self._basic
+            found.append(up(Fraction(rest.delta(epsilon - spent)) + lost))
+        return found
+
+    def _other_epsilons(self, delta: Fraction) -> list[float]:
+        found = super()._other_epsilons(delta)
+        if self._basic is not None and delta >= self._basic[1]:
+            spent, lost, rest = self._basic
+            more = rest.epsilon(delta - lost)
+            found.append(up(spent + Fraction(more)) if math.isfinite(more) else math.inf)
+        return found
 
 
 @dataclass(frozen=True)
@@ -189,6 +233,23 @@ class Grouped(Numeric):
         rho = self.curve.implied_rho()
         return None if rho is None else rho * self.size**2
 
+    def _other_deltas(self, epsilon: Fraction) -> list[float]:
+        return [*super()._other_deltas(epsilon), self._by_rule(epsilon)]
+
+    def _other_epsilons(self, delta: Fraction) -> list[float]:
+        found = super()._other_epsilons(delta)
+        if self.curve.epsilon(delta) < math.inf:  # else the rule, which loses more delta, says nothing either
+            found.append(read_up(least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta)))
+        return found
+
+    def _by_rule(self, epsilon: Fraction) -> float:
+        """Return the delta of ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` at a group's epsilon, rounded up."""
+        step = epsilon / self.size
+        once = self.curve.delta(step)
+        if not once or epsilon > _LARGEST_EXPONENT:
+            return 1.0 if once else 0.0
+        return min(above(sharp(lambda: ball(Fraction(once)) * geometric(self.size, ball(step)))), 1.0)
+
     def _compute_curve(self) -> tuple[Floats, Floats]:
         once = self.curve._curve
         return functools.reduce(lambda inner, _: _after(once, inner), range(self.size - 1), once)
@@ -204,12 +265,29 @@ def _after(outer: tuple[Floats, Floats], inner: tuple[Floats, Floats]) -> tuple[
     return sizes, np.maximum.accumulate(powers)
 
 
-def _losses(part: Tradeoff, step: float) -> Losses:
+def losses_of(part: Tradeoff, step: float) -> Losses:
+    """Return the privacy losses of a symmetric curve on a grid, rounded towards more loss.
+
+    >>> round(float(losses_of(Gaussian(Fraction(1)), 0.25).masses.sum()), 9)
+    1.0
+    """
     if isinstance(part, Polygon):
         return Losses.through(*part._outer, step)
     if isinstance(part, Numeric):
         return Losses.through(*part._curve, step)
-    return Losses.of(part._deltas, step, _reach(part))
+    return Losses.of(part._deltas, step, reach_of(part))
+
+
+def _bounded(part: Tradeoff) -> tuple[Fraction, Fraction] | None:
+    """Return an (epsilon, delta) of a part at which its losses end, or None where they do not."""
+    pure = part.implied_epsilon()
+    if pure is not None:
+        return pure, Fraction(0)
+    if isinstance(part, Polygon):
+        lost = Fraction(float(part._outer[1][0]))
+        epsilon = part.epsilon(lost)
+        return (Fraction(epsilon), lost) if math.isfinite(epsilon) else None
+    return None
 
 
 def _common(numbers: list[Fraction]) -> Fraction:
@@ -223,8 +301,12 @@ def _total(values: list[Fraction | None]) -> Fraction | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _reach(part: Tradeoff) -> float:
-    """Return the loss beyond which a part has next to no mass."""
+def reach_of(part: Tradeoff) -> float:
+    """Return the loss beyond which a part has next to no mass.
+
+    >>> reach_of(Approximate(Fraction(2)))
+    2.0
+    """
     pure = part.implied_epsilon()
     if pure is not None:
         return up(pure)

@@ -192,14 +192,14 @@ class Approximate(Polygon):
 
     def _line(self, j: int, step: Ball) -> tuple[Ball, Ball]:
         """Return slope and power at size 0 of the line with j flat pieces outside k - j steep ones."""
-        lost = ball(self.delta0) * (_geometric(self.size - j, step) + _geometric(j, step))
+        lost = ball(self.delta0) * (geometric(self.size - j, step) + geometric(j, step))
         return ((self.size - 2 * j) * step).exp(), (-j * step).exp() * lost - (-j * step).expm1()
 
     def _flat_line(self) -> tuple[Ball, Ball]:
         return ball(1), ball(min(self.size * self.delta0, Fraction(1)))
 
 
-def _geometric(terms: int, step: Ball) -> Ball:
+def geometric(terms: int, step: Ball) -> Ball:
     """Return ``1 + e^step + … + e^{(terms-1) step}``, exact for no term and for one."""
     return ball(terms) if terms < 2 else (terms * step).expm1() / step.expm1()
 
