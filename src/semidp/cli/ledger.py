@@ -7,7 +7,7 @@ import typer
 
 from semidp.accounting import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, in_place, print_json
 from semidp.exact import plain, rounded_up
 from semidp.release import Plan
 from semidp.report import name_of
@@ -28,8 +28,13 @@ def ledger(
     """Show what a ledger has spent; with a budget, open a new one."""
     if any((epsilon, rho, mu, delta)):
         book = Ledger.create(file, o.budget_of(epsilon, rho, mu, delta)[0])
+        with in_place(f"the ledger {file}"):
+            _print(book, format)
     else:
-        book = Ledger(file)
+        _print(Ledger(file), format)
+
+
+def _print(book: Ledger, format: Format) -> None:
     document = _document(book)
     if format is Format.json:
         print_json(document)

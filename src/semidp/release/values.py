@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
+from semidp.files import recover
 from semidp.guarantees import Guarantee
 from semidp.invariants import Adjacency, Dataspace
 from semidp.release.groups import PublishedGroups
@@ -144,6 +145,7 @@ class Release:
     def load(cls, folder: Path | str) -> Self:
         """Read a release that `save` wrote; refuse one whose files were changed since."""
         folder = Path(folder)
+        recover(folder)
         try:
             document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
             digests = {Path(name).name: digest for name, digest in document["files"].items()}
