@@ -18,7 +18,7 @@ ROWS = [
     {"report", "audit", "studies"},
     {"cli"},
 ]
-BELOW_ALL = {"_version", "data"}
+BELOW_ALL = {"_startup", "_version", "data"}
 ERRORS_AND_HELPERS = ROWS[0]
 
 

@@ -3,6 +3,7 @@
 `run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says what flows where.
 """
 
+import semidp._startup  # noqa: F401 - before everything else that is imported
 from semidp._version import __version__
 from semidp.accounting import (
     Account,

@@ -5,7 +5,8 @@
     SemidpError
     ├── InputError (also a ValueError)     what the caller gave is not legal
     │   ├── SchemaError                    an unknown feature, a level listed twice, a margin that does not fit
-    │   └── DataError                      the data contradict the declared schema
+    │   ├── DataError                      the data contradict the declared schema
+    │   └── Occupied                       what is at the place to write may not be lost
     ├── AdjacencyUnknown                   a(t) cannot be computed here: pass `a`
     ├── Refused                            legal, but not sound or not feasible: the message names what to do instead
     ├── BudgetExceeded                     a ledger refuses to spend more than it holds
@@ -40,6 +41,14 @@ class SchemaError(InputError):
 
 class DataError(InputError):
     """The data contradict the declared schema. Never quotes a data value."""
+
+
+class Occupied(InputError):
+    """What is at the place to write may not be lost; `replaceable` says that the caller may agree to replace it."""
+
+    def __init__(self, message: str, *, replaceable: bool = False) -> None:
+        super().__init__(message)
+        self.replaceable = replaceable
 
 
 class AdjacencyUnknown(SemidpError):

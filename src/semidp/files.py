@@ -1,36 +1,47 @@
-"""Writing files so that nobody ever sees half of one.
+"""Writing files so that nobody ever sees half of one, and nothing is lost that nobody agreed to lose.
 
-Everything is written under a dot name beside its destination and moved into place; what a killed run leaves behind
-has a dot name and is removed by the next run. Nothing here knows what the files hold.
+Everything is written under a dot name beside its destination and moved into place. Whoever writes holds a lock for the
+destination; what a killed run leaves behind is recovered or removed by a later run, once its lock is free. Nothing here
+knows what the files hold.
 """
 
 import contextlib
+import errno
+import functools
 import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from semidp.errors import InputError
+from semidp.errors import InputError, Occupied
 
-_SCRAP = ".semidp-{name}.{process}.{token}"
+_SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|lock)", re.DOTALL)
+_OLD = ".old"
+_SETTLED = 600.0
+"""Seconds for which a scrap is left alone even if its lock is free: a lock may not reach every machine of a volume."""
+_PATIENCE = 3.0
+"""Seconds to wait for a destination that another run holds: long enough for one that only removes scraps."""
 
 
-def replace_file(path: str | Path, content: bytes | str) -> None:
-    """Write `content` to `path`, whole or not at all.
+def replace_file(path: str | Path, content: bytes | str, *, force: bool = True) -> None:
+    """Write `content` to `path`, whole or not at all; without `force` only where there is nothing yet.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     replace_file(Path(folder) / "a.txt", "exact")
     ...     (Path(folder) / "a.txt").read_text()
-    'exact'
+    ...     replace_file(Path(folder) / "a.txt", "other", force=False)
+    Traceback (most recent call last):
+    semidp.errors.Occupied: ...a.txt already exists
     """
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
-    with _plainly(path):
+    with _plainly(path), _claimed(path, timeout=-1):
         _sweep(path)
         scrap = _scrap_beside(path)
         try:
@@ -38,18 +49,28 @@ def replace_file(path: str | Path, content: bytes | str) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(scrap, path)
-            _sync_entry(path)
+            if force:
+                os.replace(scrap, path)
+            else:
+                _move_file(scrap, path)
+            _sync_folder(path.parent)
         finally:
             scrap.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def new_folder(path: str | Path, *, force: bool = False, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
+def new_folder(
+    path: str | Path,
+    *,
+    force: bool = False,
+    ours: Callable[[Path], Collection[str]] = lambda folder: (),
+    inputs: Iterable[str | Path] = (),
+) -> Iterator[Path]:
     """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does not.
 
-    An existing `path` is refused unless it is an empty folder; with `force` it is moved aside first and removed last,
-    but never if `inputs` are in it.
+    What is at `path` is replaced under the conditions of `check_place` only, which are asked before and after the
+    block. The old folder stays until the new one takes its place by two renames; a run that is killed between the two
+    is finished by `recover`. One run at a time writes to a path.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as root:
@@ -59,42 +80,149 @@ def new_folder(path: str | Path, *, force: bool = False, inputs: Iterable[str | 
     ['release', 'table.csv']
     """
     path = Path(path)
-    check_vacant(path, force)
-    for needed in inputs:
-        if path.exists() and path.resolve() in (Path(needed).resolve(), *Path(needed).resolve().parents):
-            raise InputError(f"{path} holds {needed}, which --force would remove: choose another --out")
+    inputs = list(inputs)
+    check_place(path, force=force, ours=ours, inputs=inputs)
     with _plainly(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
-        scrap = _scrap_beside(path)
-        scrap.mkdir()
-        try:
-            yield scrap
-            _sync(scrap)
-            if path.exists():
-                old = _scrap_beside(path)
-                os.rename(path, old)
-                os.rename(scrap, path)
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
-            else:
-                os.rename(scrap, path)
-        finally:
-            shutil.rmtree(scrap, ignore_errors=True)
+        with _claimed(path, timeout=_PATIENCE):
+            _sweep(path)
+            check_place(path, force=force, ours=ours, inputs=inputs)
+            scrap = _scrap_beside(path)
+            scrap.mkdir()
+            try:
+                yield scrap
+                _sync(scrap)
+                check_place(path, force=force, ours=ours, inputs=inputs)
+                _into_place(scrap, path, force)
+            except KeyboardInterrupt:
+                if scrap.exists():
+                    raise  # else the folder is in place already, and nothing is left to interrupt
+            finally:
+                shutil.rmtree(scrap, ignore_errors=True)
 
 
-def check_vacant(path: Path, force: bool) -> None:
-    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed to replace.
+def check_place(
+    path: Path,
+    *,
+    force: bool = False,
+    ours: Callable[[Path], Collection[str]] = lambda folder: (),
+    inputs: Iterable[str | Path] = (),
+) -> None:
+    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed to lose.
 
-    >>> check_vacant(Path("."), force=True)
+    Parameters
+    ----------
+    path
+        The folder to write. Nothing may be there, or an empty folder.
+    force
+        Also replace a folder in which every file is one of `ours`.
+    ours
+        Which files of a folder were written by the kind of run that would replace them.
+    inputs
+        What is still needed: a folder that holds one of these is never replaced, nor is the current folder.
+
+    Examples
+    --------
+    >>> check_place(Path("."), force=True)
     Traceback (most recent call last):
-    semidp.errors.InputError: . is not a name for a new folder: give one such as --out release
+    semidp.errors.Occupied: . is not a name for a new folder
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (Path(folder) / "notes.txt").touch()
+    ...     check_place(Path(folder), force=True)
+    Traceback (most recent call last):
+    semidp.errors.Occupied: ... holds notes.txt, which would be lost
     """
     if path.name in ("", ".."):
-        raise InputError(f"{path} is not a name for a new folder: give one such as --out release")
+        raise Occupied(f"{path} is not a name for a new folder")
     with _plainly(path):
-        empty = path.is_dir() and not path.is_symlink() and not any(path.iterdir())
-    if path.exists() and not empty and not force:
-        raise InputError(f"{path} already exists: choose another --out, or replace it with --force")
+        if needed := _held(path, inputs):
+            raise Occupied(f"{path} holds {needed}, which this run needs")
+        if _held(path, [Path.cwd()]):
+            raise Occupied(f"{path} is the current folder or holds it")
+        if path.is_symlink():
+            raise Occupied(f"{path} is a symbolic link, and neither it nor what it points to is replaced")
+        if not path.exists():
+            return
+        if not path.is_dir():
+            raise Occupied(f"{path} is not a folder, and would be lost")
+        known = ours(path)
+        entries = sorted(path.iterdir())
+        foreign = [entry.name for entry in entries if entry.name not in known or not _is_plain_file(entry)]
+        if foreign:
+            raise Occupied(f"{path} holds {_listed(foreign)}, which would be lost")
+        if entries and not force:
+            raise Occupied(f"{path} already exists", replaceable=True)
+
+
+def recover(path: str | Path) -> None:
+    """Finish what a run left that was killed when it had moved the old `path` away and not yet put the new one there.
+
+    The new folder was whole before the old one was touched, so it takes its place; the old one does where only that
+    is left. Nothing happens where `path` exists, nor where the file system cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     (Path(root) / ".semidp-release.0123abcd.old").mkdir()
+    ...     recover(Path(root) / "release")
+    ...     [folder.name for folder in Path(root).iterdir()]
+    ['release']
+    """
+    path = Path(path)
+    if os.path.lexists(path) or not any(_scraps(path.parent, path.name, _OLD)):
+        return
+    with contextlib.suppress(InputError, OSError), _claimed(path, timeout=_PATIENCE):
+        _recover(path)
+
+
+@contextlib.contextmanager
+def locked(file: Path, timeout: float = -1) -> Iterator[None]:
+    """Hold the lock that is the file `file`, which stays; wait for it for `timeout` seconds, or for ever if negative.
+
+    The operating system frees the lock when a process ends, however it ends.
+
+    Raises
+    ------
+    OSError
+        If the lock cannot be had; a `TimeoutError` if somebody else holds it for too long.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "lock"):
+    ...     with locked(Path(folder) / "lock", timeout=0):
+    ...         pass
+    Traceback (most recent call last):
+    TimeoutError: another process holds the lock
+    """
+    from filelock import FileLock, Timeout
+
+    if not file.parent.is_dir():  # some versions of the package would make the folder
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=timeout, poll_interval=0.01)
+    except Timeout:
+        raise TimeoutError("another process holds the lock") from None
+    except NotImplementedError:
+        raise OSError(errno.ENOTSUP, "the file system has no locks") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def document_at(path: Path) -> Mapping[str, Any]:
+    """Return the JSON object that a file holds, and nothing where there is no such file.
+
+    >>> document_at(Path("nowhere.json"))
+    {}
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8")) if _is_plain_file(path) else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def toml_text(document: Mapping[str, Any]) -> str:
@@ -136,42 +264,176 @@ def _plainly(path: Path) -> Iterator[None]:
         raise InputError(f"cannot write {path}: {reason.lower()}") from None
 
 
-def _scrap_beside(path: Path) -> Path:
-    return path.with_name(_SCRAP.format(name=path.name, process=os.getpid(), token=secrets.token_hex(4)))
+@contextlib.contextmanager
+def _claimed(path: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock for a destination. Its file goes with the last holder, so that no folder fills with locks.
+
+    A waiting process may be left with the lock of a file that is gone. Two then write at once, each under a name of
+    its own, and the moves into place still decide.
+    """
+    file = _lock_beside(path)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(file, timeout))
+        except TimeoutError:
+            raise Occupied(f"another run is writing {path}") from None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def _into_place(scrap: Path, path: Path, force: bool) -> None:
+    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` the old one is moved away first."""
+    if force and path.is_dir() and any(path.iterdir()):
+        old = scrap.with_name(scrap.name + _OLD)
+        os.rename(path, old)
+        try:
+            _move_folder(scrap, path)
+        except BaseException:
+            if scrap.exists() and not os.path.lexists(path):
+                os.rename(old, path)
+            raise
+        _discard(old)
+    else:
+        _move_folder(scrap, path)
+    with contextlib.suppress(OSError):  # it is in place, whatever the system says of its disk
+        _sync_folder(path.parent)
+
+
+def _move_folder(scrap: Path, path: Path) -> None:
+    """Rename a folder that is not empty onto nothing or an empty folder; the system refuses anything else."""
+    if os.name == "nt" and path.is_dir() and not any(path.iterdir()):
+        os.rmdir(path)  # where even an empty folder is in the way
+    try:
+        os.rename(scrap, path)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) and os.path.lexists(path):
+            raise Occupied(f"{path} came into being while this run was at work") from None
+        raise
+
+
+def _move_file(scrap: Path, path: Path) -> None:
+    """Give a file a name that nothing has."""
+    try:
+        os.link(scrap, path)
+    except OSError:  # the name is taken, or the file system has no second names
+        if os.path.lexists(path):
+            raise Occupied(f"{path} already exists", replaceable=True) from None
+        os.rename(scrap, path)
+
+
+def _recover(path: Path) -> None:
+    """See `recover`; the lock is held."""
+    for old in _scraps(path.parent, path.name, _OLD):
+        if os.path.lexists(path):
+            return
+        new = old.with_name(old.name.removesuffix(_OLD))
+        os.rename(new if new.is_dir() else old, path)
+        _discard(old)
 
 
 def _sweep(path: Path) -> None:
-    """Remove what runs that no longer live have left beside `path`."""
-    if not path.parent.is_dir():
-        return
-    pattern = re.compile(re.escape(f".semidp-{path.name}.") + r"(\d+)\.[0-9a-f]{8}")
-    for scrap in path.parent.iterdir():
-        match = pattern.fullmatch(scrap.name)
-        if match and not _alive(int(match[1])):
-            if scrap.is_dir():
-                shutil.rmtree(scrap, ignore_errors=True)
+    """Recover or remove what runs have left in the folder of `path`, whose lock is held.
+
+    A scrap goes when it is old enough and the lock for its destination is free: to hold that lock is to know it.
+    """
+    names = {match["name"] for entry in _entries(path.parent) if (match := _SCRAP.fullmatch(entry.name))}
+    for name in sorted(names):
+        destination = path.with_name(name)
+        # Somebody else's scraps: who can neither lock nor remove them leaves them.
+        with contextlib.suppress(InputError, OSError):
+            if name == path.name:
+                _clean(destination)
             else:
-                scrap.unlink(missing_ok=True)
+                with _claimed(destination, timeout=0):  # which also removes a lock that a killed run has left
+                    _clean(destination)
 
 
-def _alive(process: int) -> bool:
+def _clean(path: Path) -> None:
+    """Recover or remove what runs for `path` have left; its lock is held."""
+    _recover(path)
+    for scrap in _scraps(path.parent, path.name):
+        if _is_settled(scrap):
+            _discard(scrap)
+
+
+def _discard(scrap: Path) -> None:
+    """Remove a scrap; one that could be recovered gets another name first, so that half of it never is."""
+    with contextlib.suppress(OSError):
+        if scrap.name.endswith(_OLD):
+            aside = scrap.with_name(f"{scrap.name.removesuffix(_OLD)[:-8]}{secrets.token_hex(4)}")
+            os.rename(scrap, aside)
+            scrap = aside
+        if scrap.is_dir() and not scrap.is_symlink():
+            shutil.rmtree(scrap, ignore_errors=True)
+        else:
+            scrap.unlink(missing_ok=True)
+
+
+def _is_settled(scrap: Path) -> bool:
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        return time.time() - scrap.lstat().st_mtime > _SETTLED
+    except OSError:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
-def _sync_entry(path: Path) -> None:
-    """Make a move into place outlast a power failure, where the system can open folders."""
+def _scraps(folder: Path, name: str, suffix: str = "") -> Iterator[Path]:
+    """Yield the scraps of runs for the destination `name`, those with a suffix only if one is given."""
+    pattern = re.compile(re.escape(f".semidp-{name}.") + "[0-9a-f]{8}" + (re.escape(suffix) or rf"(?:{_OLD})?"))
+    return (entry for entry in _entries(folder) if pattern.fullmatch(entry.name))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _scrap_beside(path: Path) -> Path:
+    return path.with_name(f".semidp-{path.name}.{secrets.token_hex(4)}")
+
+
+def _lock_beside(path: Path) -> Path:
+    return path.with_name(f".semidp-{path.name}.lock")
+
+
+def _held(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
+    """Return the first of `items` that is `folder` or lies in it, by its name or through links."""
+
+    @functools.cache
+    def same(place: Path) -> bool:
+        with contextlib.suppress(OSError):
+            return place == absolute or os.path.samefile(place, folder)
+        return False
+
+    absolute = Path(os.path.abspath(folder))
+    for item in items:
+        for place in map(Path, (os.path.abspath(item), os.path.realpath(item))):
+            if any(map(same, (place, *place.parents))):
+                return item
+    return None
+
+
+def _is_plain_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _listed(names: list[str]) -> str:
+    first = names[0] if names[0].isprintable() else ascii(names[0])
+    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make moves in a folder outlast a power failure, where the system can open folders."""
     if hasattr(os, "O_DIRECTORY"):
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(folder)
+            os.fsync(handle)
         finally:
-            os.close(folder)
+            os.close(handle)
 
 
 def _sync(folder: Path) -> None:
@@ -179,3 +441,4 @@ def _sync(folder: Path) -> None:
         if file.is_file():
             with open(file, "rb") as handle:
                 os.fsync(handle.fileno())
+    _sync_folder(folder)

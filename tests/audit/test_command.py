@@ -1,6 +1,7 @@
 """``semidp audit``: what it reads, what it prints, and the code it leaves with."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from semidp.audit import of_release
+from semidp.audit import audit_mechanism, of_release
 from semidp.cli.audit import audit
 from semidp.errors import InputError
 from semidp.mechanisms import RoundedGaussianMechanism
@@ -125,6 +126,31 @@ def test_several_tables_share_the_error(tmp_path: Path) -> None:
     document = json.loads(found.output)
     assert [table["audit"]["error"] for table in document["tables"]] == [5e-4, 5e-4]
     assert [Path(picture).name for picture in document["pictures"]] == ["audit-age.png", "audit-region.png"]
+
+
+def test_a_picture_is_replaced_only_with_force(folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "audit.png"
+    picture.write_text("mine")
+    refused = called(folder, "--samples", 2_000, "--out", picture)
+    assert isinstance(refused.exception, InputError)
+    assert str(refused.exception).endswith("audit.png already exists: choose another --out, or replace it with --force")
+    assert picture.read_text() == "mine"
+    assert called(folder, "--samples", 2_000, "--out", picture, "--force").exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_appears_during_the_attack_is_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = tmp_path / "audit.png"
+
+    def attacked(*words: object, **options: object) -> object:
+        picture.write_text("mine")
+        return audit_mechanism(*words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sys.modules["semidp.cli.audit"], "audit_mechanism", attacked)
+    assert isinstance(called(folder, "--samples", 2_000, "--out", picture).exception, InputError)
+    assert picture.read_text() == "mine"
 
 
 @pytest.mark.parametrize(

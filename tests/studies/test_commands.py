@@ -24,6 +24,7 @@ def test_reproduce_writes_a_table_and_a_picture_for_each_name(
         "adjacency.png",
         "gaussian.csv",
         "gaussian.png",
+        "studies.json",
     ]
     assert capsys.readouterr().out.split() == [
         str(out / name) for name in ("gaussian.csv", "gaussian.png", "adjacency.csv", "adjacency.png")
@@ -39,13 +40,27 @@ def test_reproduce_writes_a_table_and_a_picture_for_each_name(
 
 def test_reproduce_replaces_only_with_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "studies"
-    out.mkdir()
-    (out / "mine.txt").write_text("kept")
+    assert run(["reproduce", "adjacency", "--out", str(out)]) == 0
     assert run(["reproduce", "adjacency", "--out", str(out)]) == 2
-    assert "--force" in capsys.readouterr().err
-    assert (out / "mine.txt").read_text() == "kept"
+    assert "or replace it with --force" in capsys.readouterr().err
     assert run(["reproduce", "adjacency", "--out", str(out), "--force", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == ["adjacency.csv", "adjacency.png"]
+    (out / "mine.txt").write_text("kept")
+    assert run(["reproduce", "adjacency", "--out", str(out), "--force"]) == 2
+    assert "holds mine.txt, which would be lost" in capsys.readouterr().err
+    assert (out / "mine.txt").read_text() == "kept"
+
+
+def test_a_file_that_only_has_the_name_of_a_study_is_not_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "census.csv").write_text("everybody")
+    assert run(["census", "--out", str(tmp_path / "data"), "--force"]) == 2
+    assert "holds census.csv, which would be lost" in capsys.readouterr().err
+    assert (tmp_path / "data" / "census.csv").read_text() == "everybody"
+    assert run(["census", "--out", str(tmp_path / "census")]) == 0
+    assert run(["census", "--out", str(tmp_path / "census"), "--force"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -78,5 +93,5 @@ def test_census_for_machines_and_its_picture(tmp_path: Path, capsys: pytest.Capt
     assert rows["persons", "rounded", "all", 2]["rho"] == 10.24
     assert rows["persons", "production", "all", 1]["rho_exact"] == "293764/114921"
     assert round(rows["persons", "rounded", "all", 2]["epsilon_paper"], 5) == 40.95057
-    assert {file.name for file in out.iterdir()} == {"census.csv", "census.png"}
+    assert {file.name for file in out.iterdir()} == {"census.csv", "census.png", "studies.json"}
     assert len(_rows(out / "census.csv")) == 30

@@ -15,7 +15,7 @@ from typing import Any
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.files import replace_file
+from semidp.files import locked, replace_file
 from semidp.guarantees import Guarantee, read_document, space_document, space_from
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import (
@@ -300,18 +300,13 @@ def _guarantee(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the ledger's lock. It is a file of its own, because the ledger itself is replaced by every charge.
 
-    The operating system frees the lock when a process ends, however it ends.
+    The file stays: were it removed, two processes could each hold a lock of that name.
     """
-    try:
-        import fcntl
-    except ImportError:
-        raise Refused("a ledger needs a system with file locks (Linux or macOS)") from None
-    try:
-        lock = open(path.with_name(f".{path.name}.lock"), "a+")  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"cannot lock {path}: {(error.strerror or 'unknown reason').lower()}") from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(path.with_name(f".{path.name}.lock")))
+        except OSError as error:
+            raise InputError(f"cannot lock {path}: {(error.strerror or 'unknown reason').lower()}") from None
         yield
 
 

@@ -5,14 +5,16 @@ else an exception says is printed, because messages of drivers and parsers quote
 """
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from semidp._version import __version__
+from semidp.cli._output import complain, silence_stdout
 from semidp.cli.analyze import analyze
 from semidp.cli.audit import audit
 from semidp.cli.census import census
@@ -32,6 +34,9 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+CLOSED_PIPE = 141
+_interrupts: list[int] = []
+"""The interrupts that have arrived; a library may have turned one into an error of its own, such as a failed import."""
 
 
 def _version(wanted: bool) -> None:
@@ -95,8 +100,22 @@ app.command("odds-ratio", hidden=True)(odds_ratio)
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
-    sys.exit(run(sys.argv[1:]))
+    """Run the command line and leave with its exit code.
+
+    It is 0 once what was asked for is done, 1 where an audit convicts, 2 for what the user can mend, 70 for an error of
+    the program, 130 after an interrupt, and 141 where the reader of stdout has gone and nothing else was asked for.
+    """
+    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+        signal.signal(signal.SIGINT, _interrupt)
+    code = run(sys.argv[1:])
+    if code:
+        silence_stdout()
+    sys.exit(code)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    _interrupts.append(number)
+    raise KeyboardInterrupt
 
 
 def run(arguments: list[str]) -> int:
@@ -110,32 +129,38 @@ def run(arguments: list[str]) -> int:
         result = app(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except SemidpError as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        if _interrupts or isinstance(error, (typer.Abort, KeyboardInterrupt)):
+            complain("interrupted; no release was written")
+            return INTERRUPTED
+        return _failure(error)
+
+
+def _failure(error: Exception | SystemExit) -> int:
+    """Say what went wrong in one sentence, and return the exit code for it."""
+    if isinstance(error, SemidpError):
         return _complain(str(error))
-    except typer.TyperException as error:
+    if isinstance(error, typer.TyperException):
         return _complain(_usage(error))
-    except (typer.Abort, KeyboardInterrupt):
-        _complain("interrupted; no release was written")
-        return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except OSError as error:  # what it says is about the system; a file name in it is not repeated
+    if isinstance(error, (BrokenPipeError, SystemExit)):  # the latter is what Typer makes of the former
+        return CLOSED_PIPE
+    if isinstance(error, OSError):  # what it says is about the system; a file name in it is not repeated
         return _complain(f"the operating system refused: {(error.strerror or type(error).__name__).lower()}")
-    except MemoryError:
+    if isinstance(error, MemoryError):
         return _complain("not enough memory for this table: use fewer features or coarser levels")
-    except Exception as error:
-        if os.environ.get("SEMIDP_DEBUG"):
-            raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(place.filename)}:{place.lineno}"
-        # The message itself may quote data, so only its kind and place are shown.
-        return _complain(f"internal error ({type(error).__name__} at {where}); please report it") and 70
+    if os.environ.get("SEMIDP_DEBUG"):
+        raise error
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    # The message itself may quote data, so only its kind and place are shown.
+    return _complain(f"internal error ({type(error).__name__} at {where}); please report it") and 70
 
 
 def _complain(sentence: str) -> int:
-    typer.echo(f"semidp: {' '.join(sentence.split())}", err=True)
+    complain(sentence)
     return 2
 
 

@@ -3,16 +3,20 @@
 import contextlib
 import json
 import math
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 
+from semidp.errors import InputError, Occupied
 from semidp.exact import number
+from semidp.files import new_folder
 from semidp.progress import Progress, silent
 
 SCHEMA_VERSION = 1
@@ -55,6 +59,52 @@ def plain_values(value: Any) -> Any:
 def warn(sentence: str) -> None:
     """Print a warning on stderr."""
     typer.echo(f"warning: {sentence}", err=True)
+
+
+@contextlib.contextmanager
+def naming_options(force: bool) -> Iterator[None]:
+    """Say with which options to write elsewhere, where something is in the way."""
+    try:
+        yield
+    except Occupied as error:
+        replacing = ", or replace it with --force" if error.replaceable and not force else ""
+        raise InputError(f"{error}: choose another --out{replacing}") from None
+
+
+@contextlib.contextmanager
+def output_folder(
+    out: Path, force: bool, ours: Callable[[Path], Collection[str]], inputs: Iterable[str | Path] = ()
+) -> Iterator[Path]:
+    """Yield the folder that becomes `out`, whole or not at all; see `new_folder`."""
+    with naming_options(force), new_folder(out, force=force, ours=ours, inputs=inputs) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def in_place(what: str) -> Iterator[None]:
+    """Print about something that has been written: a full or closed stdout is said on stderr, and is no failure."""
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, KeyboardInterrupt, SystemExit) as error:
+        silence_stdout()
+        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else "broken pipe"  # Rich's name for it: exit 1
+        if isinstance(error, OSError):
+            reason = (error.strerror or type(error).__name__).lower()
+        complain(f"{what} is in place; not all could be printed about it: {reason}")
+
+
+def silence_stdout() -> None:
+    """Send what is still to be printed nowhere, so that the end of the process does not fail on it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(sentence: str) -> None:
+    """Print one line on stderr, if it takes one."""
+    with contextlib.suppress(OSError):
+        typer.echo(f"semidp: {' '.join(sentence.split())}", err=True)
 
 
 @contextlib.contextmanager

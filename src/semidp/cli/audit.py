@@ -3,6 +3,8 @@
 The attack needs no confidential table: the pair it compares is built from the published totals.
 """
 
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +14,10 @@ import typer
 from semidp.audit import Audit, Subject, affordable_samples, audit_mechanism, of_plan, of_release, worst_pair
 from semidp.audit.attack import ERROR, SHRINKAGE
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json, progress_bar
+from semidp.cli._output import Format, naming_options, print_json, progress_bar
 from semidp.engines import open_source
-from semidp.errors import InputError
-from semidp.files import replace_file
+from semidp.errors import InputError, Occupied
+from semidp.files import recover, replace_file
 from semidp.grouped import SumSpace
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.progress import Progress
@@ -46,6 +48,7 @@ def audit(
     samples: SamplesOption = None,
     seed: SeedOption = None,
     out: OutOption = None,
+    force: o.Force = False,
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
@@ -57,16 +60,18 @@ def audit(
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
     subjects = _subjects(what, data, from_table)
+    pictures = _pictures(subjects, out) if out is not None else {}
+    _check_vacant(pictures.values(), force)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with progress_bar(quiet) as progress:
         error = ERROR / max(1, len(subjects))
         findings = [_examine(subject, samples, error, randomness, progress) for subject in subjects]
-    pictures = _draw(findings, out) if out is not None else []
+    _draw(findings, pictures, force)
     if format is Format.json:
-        print_json(_document(findings, pictures))
+        print_json(_document(findings, list(pictures.values())))
     else:
         typer.echo("\n\n".join("\n".join(_lines(finding)) for finding in findings))
-        for picture in pictures:
+        for picture in pictures.values():
             typer.echo(f"{'picture':<10} {picture}")
     if any(finding.convicted for finding in findings):
         raise typer.Exit(1)
@@ -85,6 +90,7 @@ class _Finding:
 
 
 def _subjects(what: Path, data: str | None, from_table: str | None) -> tuple[Subject, ...]:
+    recover(what)
     if what.is_dir():
         if data is not None or from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
@@ -114,17 +120,31 @@ def _examine(
     return _Finding(subject, found)
 
 
-def _draw(findings: list[_Finding], out: Path) -> list[Path]:
+def _pictures(subjects: tuple[Subject, ...], out: Path) -> dict[str, Path]:
+    """Return the file for the picture of each table that is attacked."""
+    names = [subject.name for subject in subjects if not subject.fixed]
+    return {name: out if len(names) == 1 else out.with_stem(f"{out.stem}-{name}") for name in names}
+
+
+def _check_vacant(pictures: Iterable[Path], force: bool) -> None:
+    """Refuse a picture that exists before the attack takes its minute; `replace_file` decides in the end."""
+    for picture in pictures:
+        if os.path.lexists(picture) and not force:
+            with naming_options(force):
+                raise Occupied(f"{picture} already exists", replaceable=True)
+
+
+def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -> None:
+    if not pictures:
+        return
     from semidp.plots import audit_plot, png
 
-    drawn = [(finding.subject, finding.audit) for finding in findings if finding.audit is not None]
-    written = []
-    for subject, found in drawn:
-        path = out if len(drawn) == 1 else out.with_stem(f"{out.stem}-{subject.name}")
-        title = f"{subject.mechanism.name}: the claim {'is refuted' if found.convicted else 'survives'}"
-        replace_file(path, png(audit_plot(found.claim, found.points, title)))
-        written.append(path)
-    return written
+    for finding in findings:
+        found, subject = finding.audit, finding.subject
+        if found is not None:
+            title = f"{subject.mechanism.name}: the claim {'is refuted' if found.convicted else 'survives'}"
+            with naming_options(force):
+                replace_file(pictures[subject.name], png(audit_plot(found.claim, found.points, title)), force=force)
 
 
 def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:

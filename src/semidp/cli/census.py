@@ -1,5 +1,6 @@
 """``semidp census``: what the 2020 US Census products guarantee, given their exact state populations."""
 
+import contextlib
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from semidp.cli._options import Force, FormatOption, Quiet
-from semidp.cli._output import Format, print_json
-from semidp.files import new_folder
-from semidp.plots import png
+from semidp.cli._output import Format, in_place, output_folder, print_json
+from semidp.cli.reproduce import study_files, write_study
+from semidp.guarantees import Guarantee
 from semidp.studies import Tidy
 
 Picture = Annotated[
@@ -29,9 +30,15 @@ def census(
     table = study.compute()
     effective = study.guarantee()
     if out is not None:
-        with new_folder(out, force=force) as folder:
-            (folder / "census.csv").write_text(table.csv(), encoding="utf-8")
-            (folder / "census.png").write_bytes(png(study.plot(table)))
+        with output_folder(out, force, study_files) as folder:
+            write_study(folder, "census", study, table)
+    with in_place(f"the folder {out}") if out is not None else contextlib.nullcontext():
+        _show(table, effective, out, format)
+
+
+def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -> None:
+    from semidp.studies import census as study
+
     if format is Format.json:
         print_json(
             {

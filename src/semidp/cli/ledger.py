@@ -8,7 +8,7 @@ import typer
 
 from semidp.accounting import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, in_place, print_json
 from semidp.exact import plain, rounded_up
 from semidp.release import Plan
 from semidp.report import name_of
@@ -32,8 +32,13 @@ def ledger(
     if any((epsilon, rho, mu, delta)):
         budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
         book = Ledger.create(file, budget)
+        with in_place(f"the ledger {file}"):
+            _print(book, format, target)
     else:
-        book = Ledger(file)
+        _print(Ledger(file), format, target)
+
+
+def _print(book: Ledger, format: Format, target: Fraction | None) -> None:
     document = _document(book, target)
     if format is Format.json:
         print_json(document)

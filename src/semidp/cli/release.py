@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -12,10 +12,10 @@ import typer
 
 from semidp.accounting import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json, progress_bar
-from semidp.engines import Source, open_source
+from semidp.cli._output import Format, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
-from semidp.files import check_vacant, new_folder
+from semidp.files import check_place, document_at
 from semidp.mechanisms import NAMES, Mechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
@@ -31,6 +31,8 @@ from semidp.release import (
 )
 from semidp.report import html, strength, summary, together_text
 from semidp.tradeoff import Tradeoff
+
+REPORT = "report.html"
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
@@ -90,7 +92,11 @@ def release(
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
-    """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a report."""
+    """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a report.
+
+    --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
+    code is 0, even if stdout takes no more.
+    """
     wanted = _plan(
         plan,
         table,
@@ -112,8 +118,10 @@ def release(
     o.all_used(wanted, levels, bins, null_level)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
+    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger) if item is not None]
     if out is not None and not dry_run:
-        check_vacant(out, force)
+        with naming_options(force):
+            check_place(out, force=force, ours=release_files, inputs=inputs)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with (
         progress_bar(quiet) as progress,
@@ -124,11 +132,11 @@ def release(
             return
         assert out is not None
         book = o.ledger_of(ledger, wanted.requests[0].budget if len(wanted.requests) == 1 else None)
-        inputs = [item for item in (data, plan, schema, ledger) if item is not None]
-        with _honest_about(book), new_folder(out, force=force, inputs=inputs) as folder:
+        with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
             write(done, folder)
-    _print(done, format, str(out / "report.html"), quiet)
+    with in_place(f"the release {out}"):
+        _print(done, format, str(out / REPORT), quiet)
 
 
 def show(
@@ -137,7 +145,7 @@ def show(
     quiet: o.Quiet = False,
 ) -> None:
     """Print what a release holds and guarantees."""
-    _print(Release.load(folder), format, str(folder / "report.html"), quiet)
+    _print(Release.load(folder), format, str(folder / REPORT), quiet)
 
 
 def demo(
@@ -168,13 +176,23 @@ def demo(
         quiet=quiet,
     )
     if people:
-        typer.echo(f"\nOpen {out / 'report.html'} in a browser; the table is in {out / 'table.csv'}.")
+        with in_place(f"the release {out}"):
+            typer.echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
 
 
 def write(done: Release, folder: Path) -> None:
     """Write everything that a release folder holds."""
     done.save(folder)
-    (folder / "report.html").write_text(html(done), encoding="utf-8")
+    (folder / REPORT).write_text(html(done), encoding="utf-8")
+
+
+def release_files(folder: Path) -> Collection[str]:
+    """Return the files of a release folder, by its release.json; none where that is not one of ours."""
+    document = document_at(folder / "release.json")
+    listed = document.get("files")
+    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
+        return ()
+    return {"release.json", REPORT, *listed}
 
 
 @contextlib.contextmanager

@@ -1,15 +1,20 @@
 """``semidp reproduce``: the figures and numbers of the paper, each beside its corrected version."""
 
+import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from semidp.cli._options import Force, FormatOption, Quiet
-from semidp.cli._output import Format, print_json, progress_bar
-from semidp.files import new_folder
+from semidp.cli._output import Format, in_place, output_folder, print_json, progress_bar
+from semidp.files import document_at
 from semidp.plots import png
-from semidp.studies import STUDIES, Settings, study
+from semidp.studies import STUDIES, Settings, Study, Tidy, study
+
+MANIFEST = "studies.json"
+"""The list of the files that a command wrote to a folder; only such a folder may be replaced."""
 
 Names = Annotated[
     list[str] | None, typer.Argument(help=f"Any of {', '.join(STUDIES)}; all of them by default.", metavar="NAME")
@@ -28,20 +33,40 @@ def reproduce(
     format: FormatOption = Format.text,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce the paper's figures and numbers: NAME.csv and NAME.png for each study, as published and correct."""
+    """Reproduce the paper's figures and numbers: NAME.csv and NAME.png for each study, as published and correct.
+
+    The folder also holds studies.json, a list of these files: --force replaces a folder that has one and no other file.
+    """
     chosen = list(dict.fromkeys(names or STUDIES))
     modules = {name: study(name) for name in chosen}
     files = []
-    with progress_bar(quiet) as progress, new_folder(out, force=force) as folder:
+    with progress_bar(quiet) as progress, output_folder(out, force, study_files) as folder:
         settings = Settings(replicates, seed, progress)
         for done, (name, module) in enumerate(modules.items()):
             progress("studies", done, len(modules))
             table = module.compute(settings)
-            (folder / f"{name}.csv").write_text(table.csv(), encoding="utf-8")
-            (folder / f"{name}.png").write_bytes(png(module.plot(table)))
-            files += [f"{name}.csv", f"{name}.png"]
+            files += write_study(folder, name, module, table)
         progress("studies", len(modules), len(modules))
-    if format is Format.json:
-        print_json({"out": str(out), "replicates": replicates, "seed": seed, "files": files})
-    else:
-        typer.echo("\n".join(str(out / file) for file in files))
+    with in_place(f"the folder {out}"):
+        if format is Format.json:
+            print_json({"out": str(out), "replicates": replicates, "seed": seed, "files": files})
+        else:
+            typer.echo("\n".join(str(out / file) for file in files))
+
+
+def write_study(folder: Path, name: str, module: Study, table: Tidy) -> list[str]:
+    """Write the table and the picture of a study, list them in the folder's manifest, and return their names."""
+    written = [f"{name}.csv", f"{name}.png"]
+    (folder / written[0]).write_text(table.csv(), encoding="utf-8")
+    (folder / written[1]).write_bytes(png(module.plot(table)))
+    listed = sorted({*study_files(folder), *written} - {MANIFEST})
+    document = {"schema_version": 1, "files": listed}
+    (folder / MANIFEST).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return written
+
+
+def study_files(folder: Path) -> Collection[str]:
+    """Return the files that studies have written to a folder, by its manifest."""
+    listed = document_at(folder / MANIFEST).get("files")
+    possible = {f"{name}.{kind}" for name in STUDIES for kind in ("csv", "png")}
+    return {MANIFEST, *(name for name in possible if name in listed)} if isinstance(listed, list) else set()

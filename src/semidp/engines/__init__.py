@@ -5,12 +5,14 @@ DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is
 """
 
 import datetime
+import glob
 import math
 import os
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +33,11 @@ from semidp.engines.contract import (
 from semidp.errors import DataError, InputError
 from semidp.tables import Feature, Schema, Table, level_text
 
-__all__ = ["Outcome", "Source", "open_source"]
+__all__ = ["Outcome", "Source", "local_paths", "open_source"]
 
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
+_SERVERS = ("postgres", "postgresql", "spark")  # their addresses name no file
 
 
 def open_source(
@@ -85,6 +88,24 @@ def open_source(
         source.close()
         raise
     return source
+
+
+def local_paths(data: str, table: str | None = None) -> list[str]:
+    """Return the files and folders of this machine that `open_source` would read, whether or not they hold data.
+
+    The file of a database may be read from an address in more than one way; all that exist are returned.
+
+    >>> local_paths("postgres://user@host/release", "people")
+    []
+    """
+    names = [data]
+    if "://" in data:
+        scheme, _, place = data.partition("://")
+        place = unquote(place.partition("?")[0])
+        names = [] if scheme in _SERVERS else [place, place.lstrip("/")]
+        names += [table] if table is not None and "/" in table else []  # Spark reads Parquet files by their path
+    found = [match for name in names for match in (name, *glob.glob(name, recursive=True))]
+    return [name for name in dict.fromkeys(found) if name and os.path.lexists(name)]
 
 
 class Source:

@@ -15,6 +15,7 @@ from typing import Any, Self
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
+from semidp.files import recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
@@ -79,6 +80,7 @@ class Release:
     def load(cls, folder: Path | str) -> Self:
         """Read a release that `save` wrote; refuse one whose files were changed since."""
         folder = Path(folder)
+        recover(folder)
         try:
             document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
             digests = {Path(name).name: digest for name, digest in document["files"].items()}
