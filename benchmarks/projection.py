@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from semidp.queries import TableSpace, sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.queries import SensitivitySpace, sensitivity_space
 from semidp.tables import Feature, Schema, Table
 
 SHAPE = (10, 100, 100, 100)
@@ -31,13 +31,13 @@ def run() -> list[dict[str, Any]]:
     return rows
 
 
-def _space(counts: np.ndarray, margins: list[str]) -> SensitivitySpace:
+def _space(counts: np.ndarray, margins: list[str]) -> TableSpace:
     schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip("ABCD", SHAPE, strict=True)])
     public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
     return sensitivity_space(public, Adjacency(3))
 
 
-def _time(counts: np.ndarray, space: SensitivitySpace, kept: list[tuple[int, ...]]) -> float:
+def _time(counts: np.ndarray, space: TableSpace, kept: list[tuple[int, ...]]) -> float:
     def sums() -> None:
         for axes in kept:
             counts.sum(axis=tuple(axis for axis in range(4) if axis not in axes))
@@ -54,7 +54,7 @@ def _best(work: Callable[[], object], repeats: int = 5) -> float:
     return min(times)
 
 
-def _memory(counts: np.ndarray, space: SensitivitySpace) -> float:
+def _memory(counts: np.ndarray, space: TableSpace) -> float:
     tracemalloc.start()
     space.project(counts)
     _, peak = tracemalloc.get_traced_memory()

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.accounting import Ledger, fits
+from semidp.accounting import fits
+from semidp.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.guarantees import Guarantee
 from semidp.spaces import Adjacency, Dataspace, Margin
@@ -162,7 +163,7 @@ def test_a_large_t_lives_beside_the_ledger(path: Path) -> None:
 CHARGER = """
 import sys
 from pathlib import Path
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded
 from semidp.guarantees import Guarantee
 from semidp.spaces import Adjacency, Dataspace

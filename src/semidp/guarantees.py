@@ -22,6 +22,23 @@ _FALSE_ALARMS = Fraction(5, 100)
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """A guarantee in plain language, part by part; as text, the parts as paragraphs.
+
+    >>> str(Explanation("What is protected: all.", "From whom: all.", "What is not: nothing.", "What is known: all."))
+    'What is protected: all.\\n\\nFrom whom: all.\\n\\nWhat is not: nothing.\\n\\nWhat is known: all.'
+    """
+
+    protected: str
+    strength: str
+    unprotected: str
+    side_information: str
+
+    def __str__(self) -> str:
+        return "\n\n".join((self.protected, self.strength, self.unprotected, self.side_information))
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """(D_t, A_a, f): datasets of D_t at most `a` records apart are told apart no better than `f` allows.
 
@@ -135,14 +152,14 @@ class Guarantee:
         a = adjacency.a
         return Guarantee(dataspace, adjacency, self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
 
-    def explain(self) -> str:
+    def explain(self) -> "Explanation":
         """Say in plain language what is protected, from whom, how strongly, and what is not.
 
         >>> from semidp.tradeoff import gaussian
         >>> print(Guarantee(Dataspace.described("state totals"), Adjacency(2), gaussian(1)).explain())
         What is protected: ...at most 2 records...
         """
-        return "\n\n".join([self._protected(), self._strength(), self._unprotected(), self._side_information()])
+        return Explanation(self._protected(), self._strength(), self._unprotected(), self._side_information())
 
     @property
     def is_ordinary(self) -> bool:

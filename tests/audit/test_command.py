@@ -10,10 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from semidp.audit import audit_mechanism, of_release
+from semidp.audit import audit_mechanism, claims_of_release
 from semidp.cli.audit import audit
 from semidp.errors import InputError
 from semidp.mechanisms import RoundedGaussianMechanism
+from semidp.noise import Randomness
 from semidp.release import Plan, Release, TableRequest, run
 from semidp.spaces import Margin
 from semidp.tables import Feature
@@ -95,11 +96,43 @@ def test_a_mechanism_that_draws_too_little_is_convicted(folder: Path, monkeypatc
     assert "convicted: an attacker" in found.output
 
 
+def test_a_cell_that_draws_too_little_is_convicted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = RoundedGaussianMechanism.noises
+
+    def less(self: RoundedGaussianMechanism, count: int, words: Randomness) -> np.ndarray:
+        noise = whole(self, count, words)
+        noise[:, 0, 0] = np.rint(0.6 * noise[:, 0, 0])
+        return noise
+
+    monkeypatch.setattr(RoundedGaussianMechanism, "noises", less)
+    found = called(folder, "--samples", 40_000, "--format", "json")
+    assert found.exit_code == 1
+    (table,) = json.loads(found.output)["tables"]
+    assert table["verdict"] == "convicted"
+    assert table["energy"]["share"] < table["energy"]["least"]
+    assert "verdict    convicted: " in called(folder, "--samples", 40_000).output
+
+
+def test_an_audit_without_power_is_inconclusive(folder: Path) -> None:
+    found = called(folder, "--samples", 1_000)
+    assert found.exit_code == 3
+    assert "verdict    inconclusive: the power is below 50%" in found.output
+    found = called(folder, "--samples", 1_000, "--format", "json")
+    assert found.exit_code == 3
+    document = json.loads(found.output)
+    assert document["verdict"] == document["tables"][0]["verdict"] == "inconclusive"
+
+
+def test_the_help_states_the_exit_codes() -> None:
+    text = " ".join(called("--help").output.split())
+    assert "Exit code 0: it survives, 1: it is convicted, 3: inconclusive." in text
+
+
 def test_a_guarantee_of_the_whole_that_is_too_good_is_a_fault(tmp_path: Path) -> None:
     done = released(PLAN, tmp_path / "release")
     better = replace(done, guarantee=replace(done.guarantee, tradeoff=Gaussian(0)))
-    assert of_release(better)[0].faults == ("it claims more privacy than its tables give together",)
-    assert of_release(done)[0].faults == ()
+    assert claims_of_release(better)[0].faults == ("it claims more privacy than its tables give together",)
+    assert claims_of_release(done)[0].faults == ()
 
 
 def test_a_plan_reads_the_public_totals_of_its_data(tmp_path: Path) -> None:
@@ -124,7 +157,7 @@ def test_several_tables_share_the_error(tmp_path: Path) -> None:
     released(Plan(requests, (), FEATURES), tmp_path / "release")
     found = called(tmp_path / "release", "--samples", 5_000, "--format", "json", "--out", tmp_path / "audit.png")
     document = json.loads(found.output)
-    assert [table["audit"]["error"] for table in document["tables"]] == [5e-4, 5e-4]
+    assert [table["audit"]["error"] for table in document["tables"]] == [2.5e-4, 2.5e-4]  # half for the energy
     assert [Path(picture).name for picture in document["pictures"]] == ["audit-age.png", "audit-region.png"]
 
 
@@ -171,6 +204,6 @@ def test_what_cannot_be_audited_is_said(words: list[str], sentence: str, folder:
 
 
 def test_how_many_samples_is_left_to_the_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semidp.audit.subjects.MOST_SAMPLES", 3_000)
+    monkeypatch.setattr("semidp.audit.attack.MOST_SAMPLES", 3_000)
     found = called(folder, "--format", "json")
     assert json.loads(found.output)["tables"][0]["audit"]["samples"] == 3_000

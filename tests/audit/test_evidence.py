@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from semidp.audit import Bound, Pair, Point, audit_mechanism
-from semidp.audit.evidence import allowed_power, at_least, at_most, bound
+from semidp.audit.evidence import allowed_power, at_least, at_most, best_bound
 from semidp.errors import InputError
 from semidp.tradeoff import approximate, gaussian, laplace, zcdp
 
@@ -44,7 +44,7 @@ def test_a_point_on_a_curve_has_the_parameter_of_the_curve(size: float, paramete
 def test_a_point_convicts_exactly_where_its_bound_exceeds_the_claim(size: float, power: float, claimed: float) -> None:
     for claim in (gaussian(claimed), zcdp(claimed), approximate(claimed), approximate(claimed, "0.001")):
         point = Point("", size, power, size, power, float(allowed_power(claim, size)))
-        found = bound(claim, (point,))
+        found = best_bound(claim, (point,))
         if abs(found.measured - claimed) > 1e-6 * claimed:
             assert point.convicts == (found.measured > found.claimed)
 
@@ -52,7 +52,7 @@ def test_a_point_convicts_exactly_where_its_bound_exceeds_the_claim(size: float,
 def test_any_other_curve_is_measured_by_the_power_it_allows() -> None:
     claim = laplace(1)
     point = Point("l1", 0.1, 0.2, 0.1, 0.2, float(allowed_power(claim, 0.1)))
-    assert bound(claim, (point,)) == Bound("power at size 0.1", 0.2, point.allowed)
+    assert best_bound(claim, (point,)) == Bound("power at size 0.1", 0.2, point.allowed)
 
 
 @pytest.mark.parametrize("samples", [10, -1, 2.5, True])

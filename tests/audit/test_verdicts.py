@@ -137,9 +137,9 @@ def test_no_noise_at_all_is_convicted(cycle: Pair) -> None:
 
 def test_a_mechanism_that_ignores_the_table_survives_any_claim(cycle: Pair) -> None:
     draws = one_by_one(lambda values, words: generator(words).integers(9, size=(3, 3)))
-    found = audit_mechanism(draws, cycle, gaussian(0), samples=1_000, randomness=SeededRandomness(1))
+    found = audit_mechanism(draws, cycle, gaussian(0), samples=10_000, randomness=SeededRandomness(1))
     assert found.verdict == "survives"
-    assert found.mu < 0.5
+    assert found.mu < 0.2
 
 
 def test_a_rare_leak_is_found() -> None:
@@ -156,18 +156,94 @@ def test_a_rare_leak_is_found() -> None:
     assert not audit_mechanism(draws, pair, approximate(1, "0.01"), samples=50_000, randomness=randomness).convicted
 
 
-def test_honest_mechanisms_are_convicted_no_more_often_than_stated() -> None:
-    """40 audits at error 0.3 of a curve that is attained: more than 22 convictions have probability below 1e-3."""
+def normals(scales: np.ndarray, step: int = 1) -> Draws:
+    """Return normal noise of these scales, rounded to multiples of `step`."""
+
+    def draws(values: np.ndarray, count: int, words: SeededRandomness) -> np.ndarray:
+        normal = generator(words).standard_normal((count, *values.shape))
+        return values + step * np.rint(scales * normal / step).astype(np.int64)
+
+    return draws
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.6, "convicted"), (0.8, "convicted"), (1.0, "survives")])
+def test_too_little_noise_in_a_single_cell_is_convicted(share: float, verdict: str, cycle: Pair) -> None:
+    """At 0.8 the truth is mu = 1.046: only an attack that weighs each cell by its own noise exceeds 1 by enough."""
+    scales = np.full((3, 3), 6**0.5)
+    scales.flat[np.flatnonzero(cycle.move)[2]] *= share
+    found = audit_mechanism(normals(scales), cycle, gaussian(1), samples=400_000, randomness=SeededRandomness(12))
+    assert found.verdict == verdict
+    assert found.mu < np.sqrt((5 + share**-2) / 6)  # a lower bound of the truth
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 7, 22, 26])
+def test_noise_in_multiples_of_a_number_is_convicted(step: int, cycle: Pair) -> None:
+    scales = np.full((3, 3), 60.0)  # the residue alone tells the tables apart: mu of the honest noise is 0.04
+    found = audit_mechanism(normals(scales, step), cycle, gaussian(1), samples=2_000, randomness=SeededRandomness(13))
+    assert found.verdict == "convicted"
+    assert found.worst.size == 0
+    assert found.worst.power == 1
+
+
+def test_a_leak_of_parity_in_a_single_cell_is_convicted(cycle: Pair) -> None:
+    whole = normals(np.full((3, 3), 60.0))
+
+    def draws(values: np.ndarray, count: int, words: SeededRandomness) -> np.ndarray:
+        outputs = whole(values, count, words)
+        outputs[:, 0, 1] += (outputs[:, 0, 1] - values[0, 1]) % 2
+        return outputs
+
+    for mechanism, verdict in ((draws, True), (whole, False)):
+        found = audit_mechanism(mechanism, cycle, gaussian(1), samples=5_000, randomness=SeededRandomness(14))
+        assert found.convicted is verdict
+
+
+def test_parity_is_read_from_numbers_that_no_float_holds() -> None:
+    far = 2**60
+    pair = Pair([far], [far + 1])
+    found = audit_mechanism(normals(np.array([9.0]), 2), pair, gaussian(1), samples=2_000)
+    assert found.verdict == "convicted"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_honest_mechanisms_are_convicted_no_more_often_than_stated(name: str, square: TableSpace, cycle: Pair) -> None:
+    """30 audits at error 0.3 each: more than 17 convictions have probability below 1e-3."""
+    draws, claim = CASES[name].build(square, ONE), CASES[name].claim
+    found = [
+        audit_mechanism(draws, cycle, claim, samples=1_000, error=0.3, randomness=SeededRandomness(seed)).convicted
+        for seed in range(30)
+    ]
+    assert sum(found) <= 17
+
+
+def test_attained_claims_are_refuted_no_more_often_than_stated() -> None:
+    """200 audits at error 0.3 of a curve that is attained: more than 80 convictions have probability below 1e-3.
+
+    The twin claims 0.8 of what holds, and is convicted in more than 80.
+    """
     pair = Pair([0], [1])
 
     def draws(values: np.ndarray, count: int, words: SeededRandomness) -> np.ndarray:
         return values + generator(words).standard_normal((count, 1))
 
-    verdicts = [
-        audit_mechanism(draws, pair, gaussian(1), samples=1_000, error=0.3, randomness=SeededRandomness(seed)).convicted
-        for seed in range(40)
-    ]
-    assert sum(verdicts) <= 22
+    def convictions(claim: Tradeoff) -> int:
+        found = (
+            audit_mechanism(draws, pair, claim, samples=1_000, error=0.3, randomness=SeededRandomness(seed))
+            for seed in range(200)
+        )
+        return sum(audit.convicted for audit in found)
+
+    assert convictions(gaussian(1)) <= 80 < convictions(gaussian(Fraction(4, 5)))
+
+
+def test_an_audit_without_power_is_inconclusive(square: TableSpace, cycle: Pair) -> None:
+    draws = CASES["rounded gaussian"].build(square, ONE)
+    few, many = (
+        audit_mechanism(draws, cycle, gaussian(1), samples=samples, randomness=SeededRandomness(1))
+        for samples in (1_000, 60_000)
+    )
+    assert (few.power < 0.5, few.verdict, few.to_json()["verdict"]) == (True, "inconclusive", "inconclusive")
+    assert (many.power > 0.5, many.verdict) == (True, "survives")
 
 
 def test_an_audit_is_repeatable_and_plain(square: TableSpace) -> None:
@@ -185,4 +261,4 @@ def test_an_audit_is_repeatable_and_plain(square: TableSpace) -> None:
         for _ in range(2)
     )
     assert one == two
-    assert json.loads(json.dumps(one))["verdict"] == "survives"
+    assert json.loads(json.dumps(one)) == one

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from semidp import Budget, Feature, Margin, Plan, SeededRandomness, TableRequest, run
+from semidp import Budget, Feature, Margin, Plan, TableRequest, run
 from semidp.cli import run as command
 from semidp.engines import Source, open_source
+from semidp.noise import SeededRandomness
 
 PLAN = Plan(
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import semidp
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.tables import Schema
 
 GOLDEN = Path(__file__).parent / "version_0_1"

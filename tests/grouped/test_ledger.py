@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import Budget, BudgetExceeded, Ledger, Outcome, SeededRandomness, grouped
+from semidp import Budget, BudgetExceeded, Ledger, Outcome, grouped
+from semidp.noise import SeededRandomness
 
 RECORDS = {
     "ward": np.repeat(["a", "b"], 50),

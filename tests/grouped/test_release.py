@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.accounting import Ledger
-from semidp.audit.subjects import of_release
+from semidp.accounting.ledger import Ledger
+from semidp.audit import claims_of_release
 from semidp.engines import Outcome
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.noise import SeededRandomness
@@ -126,9 +126,9 @@ def test_the_ledger_is_charged_once_for_all(tmp_path):
 
 
 def test_an_audit_calibrates_groups_again(release):
-    subjects = of_release(release)
-    assert [subject.name for subject in subjects] == ["table", "mean-score", "proportion-passed"]
-    assert not any(subject.faults for subject in subjects)
+    claims = claims_of_release(release)
+    assert [claim.name for claim in claims] == ["table", "mean-score", "proportion-passed"]
+    assert not any(claim.faults for claim in claims)
 
 
 def test_plans_round_trip():

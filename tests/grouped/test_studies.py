@@ -2,7 +2,7 @@
 
 import pytest
 
-from semidp.studies import Settings, Tidy, study
+from semidp.reproduction import Settings, Tidy, study
 
 
 def others(table: Tidy, row: dict[str, object], method: str) -> float:

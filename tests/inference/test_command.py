@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded, InputError, Refused, SchemaError, SemidpError
 from semidp.inference import OddsRatioResult, TwoByTwo
 from semidp.tradeoff import Budget

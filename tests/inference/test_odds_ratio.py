@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SchemaError
 from semidp.inference import Alternative, OddsRatioResult, TwoByTwo, UmpuTest, canonical_noise, odds_ratio_test
 from semidp.noise import SeededRandomness

@@ -18,12 +18,12 @@ from semidp import (
     Refused,
     Release,
     SchemaError,
-    SeededRandomness,
     StructuralZero,
     TableRequest,
     open_source,
     run,
 )
+from semidp.noise import SeededRandomness
 from semidp.report import html, summary
 from tests.release.conftest import Example, assert_same_margins, strict_json, totals, whole_counts
 

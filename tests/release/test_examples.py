@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Margin, Plan, Refused, Release, SeededRandomness, TableRequest, run
+from semidp import Budget, Margin, Plan, Refused, Release, TableRequest, run
 from semidp.mechanisms import NAMES as MECHANISMS
+from semidp.noise import SeededRandomness
 from tests.release.conftest import Example, assert_same_margins, cells_of, read_table, strict_json, totals
 
 Save = Callable[[Release], Path]

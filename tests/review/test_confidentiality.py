@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.engines import open_source
 from semidp.errors import BudgetExceeded, DataError, InputError, SchemaError
 from semidp.files import replace_file

@@ -7,21 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import (
-    Adjacency,
-    Budget,
-    Dataspace,
-    GroupRequest,
-    Margin,
-    Plan,
-    SeededRandomness,
-    TableRequest,
-    grouped,
-    run,
-)
+from semidp import Adjacency, Budget, Dataspace, GroupRequest, Margin, Plan, TableRequest, grouped, run
 from semidp.accounting.events import dp_sgd, event_tradeoff
 from semidp.engines import Outcome
 from semidp.grouped import sum_space
+from semidp.noise import SeededRandomness
 from semidp.tables import Feature, Schema, Table
 
 

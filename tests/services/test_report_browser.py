@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Margin, Plan, Release, SeededRandomness, TableRequest, run
+from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
 from semidp.engines import Outcome
+from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Statistic
 from semidp.report import html
 from tests.services.chromium import Chromium

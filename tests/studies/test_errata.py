@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 import semidp
-from semidp.studies.base import both_margins, simulated_table
-from semidp.studies.gaussian import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
-from semidp.studies.sensitivity_space import space
+from semidp.reproduction.base import both_margins, simulated_table
+from semidp.reproduction.gaussian import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
+from semidp.reproduction.sensitivity_space import space
 
 ROOT = Path(__file__).parents[2]
 ERRATA = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def test_every_test_that_the_errata_name_exists() -> None:
 def test_noise_for_the_papers_list_is_weaker_under_a_3() -> None:
     """Gaussian noise with σ = 2/μ, seen from S_3: √(6/4) μ."""
     table = simulated_table("I", 3, seed=0)
-    published = semidp.ContinuousGaussianMechanism.calibrate(space(2, (3, 3)), semidp.Budget.gdp(1))
+    published = semidp.mechanisms.ContinuousGaussianMechanism.calibrate(space(2, (3, 3)), semidp.Budget.gdp(1))
     really = math.sqrt(semidp.queries_space(both_margins(table), semidp.Adjacency(3)).l2_squared / published.sigma2)
     assert really == pytest.approx(1.2247, abs=5e-5)
 
@@ -67,7 +67,7 @@ def test_subspace_dp_as_printed_allows_publishing_everything() -> None:
 def test_the_sum_in_the_k_norm_proposition_is_a_supremum() -> None:
     """As a sum over S, the sensitivity of the four-cell moves of a 3 x 3 table would be 18 instead of 1."""
     moves = [move.astype(float) for move in space(2, (3, 3)).moves()]
-    ball = semidp.KNormMechanism.calibrate(space(2, (3, 3)), semidp.Budget.pure(1)).placed.ball
+    ball = semidp.mechanisms.KNormMechanism.calibrate(space(2, (3, 3)), semidp.Budget.pure(1)).placed.ball
     norms = ball.norm(np.stack(moves))
     assert norms.sum() == pytest.approx(18)
     assert norms.max() == pytest.approx(1)

@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.studies import STUDIES, Settings, Tidy, census, study
-from semidp.studies import adjacency as examples
-from semidp.studies import composition as orders
-from semidp.studies import sensitivity_space as moves
-from semidp.studies import subspace_dp as subspace
+from semidp.reproduction import STUDIES, Settings, Tidy, census, study
+from semidp.reproduction import adjacency as examples
+from semidp.reproduction import composition as orders
+from semidp.reproduction import sensitivity_space as moves
+from semidp.reproduction import subspace_dp as subspace
 
 
 @pytest.fixture(scope="module")

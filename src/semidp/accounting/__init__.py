@@ -18,13 +18,13 @@ from semidp.accounting.conversions import (
     zcdp_group,
 )
 from semidp.accounting.events import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
-from semidp.accounting.ledger import Account, Charge, Ledger, fits
+from semidp.accounting.ledger import Account, Charge, fits
 from semidp.accounting.renyi import Renyi
+from semidp.tradeoff import tradeoff_from_json
 
 __all__ = [
     "Account",
     "Charge",
-    "Ledger",
     "Renyi",
     "approximate_group",
     "dp_sgd",
@@ -38,6 +38,7 @@ __all__ = [
     "gdp_to_zcdp",
     "pure_to_gdp",
     "pure_to_zcdp",
+    "tradeoff_from_json",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_epsilon_paper",

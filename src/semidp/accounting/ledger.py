@@ -147,8 +147,8 @@ class Ledger:
         self.path = Path(path).resolve()
         if not self.path.exists():
             raise InputError(
-                f"there is no ledger at {path}: create it once with its budget, for example "
-                f"`semidp ledger {path} --rho 1` or Ledger.create(path, budget)"
+                f"there is no ledger at {path}: create it once with its budget, by Ledger.create(path, budget)",
+                needs="ledger",
             )
 
     @classmethod

@@ -1,25 +1,29 @@
 """An empirical check of a claimed guarantee: attack a mechanism on a pair of tables and see whether the claim survives.
 
 `attack` is the page to read first; `pairs` finds the worst pair that the public totals allow, `scores` what an attacker
-may look at, `evidence` what the counts prove. Pictures live in `plots`, calibration in `mechanisms`.
+may look at, `evidence` what the counts prove; `energy` compares the noise with what is stated of it, and `claims` reads
+what a plan or a release promises.
 """
 
-from semidp.audit.attack import Audit, Draws, audit_mechanism, one_by_one
+from semidp.audit.attack import Audit, Draws, affordable_samples, audit_mechanism, one_by_one
+from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
+from semidp.audit.energy import Energy, noise_energy
 from semidp.audit.evidence import Bound, Point
 from semidp.audit.pairs import Pair, worst_pair
-from semidp.audit.subjects import Subject, affordable_samples, of_plan, of_release
 
 __all__ = [
     "Audit",
     "Bound",
+    "Claim",
     "Draws",
+    "Energy",
     "Pair",
     "Point",
-    "Subject",
     "affordable_samples",
     "audit_mechanism",
-    "of_plan",
-    "of_release",
+    "claims_of_plan",
+    "claims_of_release",
+    "noise_energy",
     "one_by_one",
     "worst_pair",
 ]

@@ -5,23 +5,25 @@ second chooses events, the third is only counted, so that every bound is exact w
 """
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most, bound, worst
+from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most, best_bound, worst_point
 from semidp.audit.pairs import Pair
-from semidp.audit.scores import Features, Floats, Scores
+from semidp.audit.scores import Batch, Floats, Score, distance_scores, lessons, residue_scores, signed_scores
 from semidp.errors import InputError
 from semidp.noise import Randomness, SystemRandomness, generator
 from semidp.progress import Progress, silent
 from semidp.tradeoff import Tradeoff
 
 Outputs = NDArray[Any]
-_Rows = Callable[[Outputs], Floats]
+Verdict = Literal["convicted", "inconclusive", "survives"]
+_OfBatch = Callable[[Batch], Floats]
 _Tables = tuple[Floats, Floats]
 
 ERROR = 1e-3
@@ -29,6 +31,12 @@ ERROR = 1e-3
 
 SHRINKAGE = 0.8
 """The power is stated for the same mechanism with this share of its noise."""
+
+ENOUGH_POWER = 0.5
+"""An audit with less power than this is inconclusive where it does not convict."""
+
+MOST_SAMPLES = 1_000_000
+"""Outputs for each table, unless asked for more or limited by time."""
 
 GRID = 2.0**-20
 """Real-valued outputs are read in multiples of this; what floating point leaks in lower digits is not audited."""
@@ -40,6 +48,8 @@ _SIZES = (0.002, 0.01, 0.03, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)  # of 
 _TAIL = np.geomspace(1e-4, 0.1, 40)
 _LEVELS = np.concatenate([_TAIL, np.linspace(0.1, 0.9, 81)[1:-1], 1 - _TAIL[::-1]])
 _SIMULATIONS = 2_000
+_SECONDS = 45.0
+_PILOT = (20, 2_000)
 
 
 class Draws(Protocol):
@@ -111,19 +121,21 @@ class Audit:
         return any(point.convicts for point in self.points)
 
     @property
-    def verdict(self) -> Literal["convicted", "survives"]:
-        """Whether the claim survives. A claim that survives is not proved: a better attack may exist."""
-        return "convicted" if self.convicted else "survives"
+    def verdict(self) -> Verdict:
+        """Whether the claim survives an audit that had the power to convict. That does not prove the claim."""
+        if self.convicted:
+            return "convicted"
+        return "survives" if self.power >= ENOUGH_POWER else "inconclusive"
 
     @property
     def worst(self) -> Point:
         """The attack that beats the claim by most, or comes closest to it."""
-        return worst(self.points)
+        return worst_point(self.points)
 
     @property
     def bound(self) -> Bound:
         """The lower bound of the privacy loss in the unit of the claim, beside the claim."""
-        return bound(self.claim, self.points)
+        return best_bound(self.claim, self.points)
 
     @property
     def mu(self) -> float:
@@ -214,15 +226,40 @@ def audit_mechanism(
     fit, choose = min(samples // 5, _MOST_TO_FIT), min(samples * 3 // 10, _MOST_TO_CHOOSE)
     count = samples - fit - choose
     scores = trial.learn(fit)
-    chosen = trial.choose(scores, choose, count)
-    hits = trial.count(scores, chosen, count)
-    errors = [error / 2] + [error / 2 / max(1, len(chosen.curve))] * len(chosen.curve)
+    seen = trial.seen(scores, choose)
+    convicting, shrunk_one = (trial.best(*found, count) for found in zip(scores, seen, strict=True))
+    events = (convicting, *_curve(scores[0], seen[0]))
+    hits, (shrunk_hits,) = trial.count([events, (shrunk_one,)], count)
+    errors = [error / 2] + [error / 2 / max(1, len(events) - 1)] * (len(events) - 1)
     points = tuple(
-        Point.counted(scores.drawn.names[event.row], event.order(*found), count, share, trial.claim)
-        for event, found, share in zip((chosen.drawn, *chosen.curve), hits[:-1], errors, strict=True)
+        Point.counted(event.score.name, event.order(*found), count, share, trial.claim)
+        for event, found, share in zip(events, hits, errors, strict=True)
     )
-    power = trial.chance(chosen.shrunk.order(*hits[-1]), count)
-    return Audit(claim, pair, points, samples, error, power)
+    return Audit(claim, pair, points, samples, error, trial.chance(shrunk_one.order(*shrunk_hits), count))
+
+
+def affordable_samples(mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS) -> int:
+    """Return how many samples of each table take about so long, at most a million: by drawing and scoring a few.
+
+    >>> from semidp.noise import SeededRandomness
+    >>> pair = Pair([1, 0], [0, 1])
+    >>> def silent(values, count, words):
+    ...     return np.tile(values, (count, 1))
+    >>> affordable_samples(silent, pair, SeededRandomness(1), seconds=3600)
+    1000000
+    """
+    functions: list[_OfBatch] = [*_plain(pair), *(lesson.features for lesson in lessons(pair))]
+    rate = 0.0
+    for count in _PILOT:
+        start = time.perf_counter()
+        batch = Batch(pair, mechanism(pair.first, count, randomness))
+        for function in functions:
+            function(batch)
+        rate = (time.perf_counter() - start) / count
+        if rate * count > seconds / 100:
+            break
+    # two tables, and every output is scored as drawn and with less noise
+    return int(min(MOST_SAMPLES, max(2 * _FEWEST, seconds / (4 * max(rate, 1e-9)))))
 
 
 def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generator) -> Outputs:
@@ -243,30 +280,13 @@ def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generat
 class _Event:
     """A score of at least `threshold`: more likely under the alternative than under the null, table 0 or 1."""
 
-    row: int
+    score: Score
     threshold: float
     null: int
 
     def order(self, first: int, second: int) -> tuple[int, int]:
         """Return the hits under the null, then under the alternative."""
         return (second, first) if self.null else (first, second)
-
-
-@dataclass(frozen=True)
-class _Both:
-    """Scores that were learned on the outputs as drawn, and on those with less noise."""
-
-    drawn: Scores
-    shrunk: Scores
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """The events to count: the one most likely to convict, those that draw the curve, and one for less noise."""
-
-    drawn: _Event
-    curve: tuple[_Event, ...]
-    shrunk: _Event
 
 
 @dataclass
@@ -291,53 +311,46 @@ class _Trial:
     randomness: Randomness
     counter: _Count
 
-    def outputs(self, count: int) -> Iterator[tuple[int, Outputs, Outputs]]:
-        """Yield which table, outputs as drawn and outputs with less noise, in chunks."""
+    def batches(self, count: int) -> Iterator[tuple[int, tuple[Batch, Batch]]]:
+        """Yield which table, and its outputs as drawn and with less noise, in chunks."""
         step = max(1, _CHUNK // self.pair.first.size)
         dither = generator(self.randomness)
         for which, table in enumerate((self.pair.first, self.pair.second)):
             for start in range(0, count, step):
                 size = min(step, count - start)
                 found = _read(self.mechanism(table, size, self.randomness), (size, *table.shape))
-                yield which, found, shrunk(found, table, dither)
+                yield which, (Batch(self.pair, found), Batch(self.pair, shrunk(found, table, dither)))
                 self.counter.add(size)
 
-    def learn(self, count: int) -> _Both:
-        """Train a score on the outputs as drawn, and one on those with less noise."""
-        features = Features(self.pair)
+    def seen(self, functions: Sequence[Sequence[_OfBatch]], count: int) -> list[list[_Tables]]:
+        """Return what functions give for the first and for the second table: some as drawn, some with less noise."""
+        parts: list[list[tuple[list[Floats], list[Floats]]]] = [[([], []) for _ in wanted] for wanted in functions]
+        for which, batches in self.batches(count):
+            for part, wanted, batch in zip(parts, functions, batches, strict=True):
+                for place, function in zip(part, wanted, strict=True):
+                    place[which].append(function(batch))
+        return [[(np.hstack(first), np.hstack(second)) for first, second in part] for part in parts]
 
-        def signed(outputs: Outputs) -> Floats:
-            return features(outputs)[0]
+    def learn(self, count: int) -> list[tuple[Score, ...]]:
+        """Return all scores, the learned ones trained on outputs as drawn, and on those with less noise."""
+        wanted = lessons(self.pair)
+        features = [lesson.features for lesson in wanted]
+        return [
+            (*_plain(self.pair), *(lesson.learned(*rows) for lesson, rows in zip(wanted, found, strict=True)))
+            for found in self.seen([features, features], count)
+        ]
 
-        drawn, less = self.rows(signed, signed, count)
-        return _Both(Scores.learned(features, *drawn), Scores.learned(features, *less))
-
-    def choose(self, scores: _Both, count: int, trials: int) -> _Chosen:
-        """Choose events on outputs that are not counted."""
-        drawn, less = self.rows(scores.drawn, scores.shrunk, count)
-        signed = len(scores.drawn.features.names) + 1
-        return _Chosen(self.best(*drawn, trials), _curve(*drawn, signed), self.best(*less, trials))
-
-    def rows(self, drawn: _Rows, less: _Rows, count: int) -> tuple[_Tables, _Tables]:
-        """Return the rows that two functions give for the first and the second table, as drawn and with less noise."""
-        parts: tuple[tuple[list[Floats], list[Floats]], ...] = (([], []), ([], []))
-        for which, outputs, smaller in self.outputs(count):
-            parts[0][which].append(drawn(outputs))
-            parts[1][which].append(less(smaller))
-        one, other = ((np.hstack(view[0]), np.hstack(view[1])) for view in parts)
-        return one, other
-
-    def best(self, first: Floats, second: Floats, trials: int) -> _Event:
+    def best(self, scores: Sequence[Score], seen: Sequence[_Tables], trials: int) -> _Event:
         """Return the event that is most likely to convict, by the counts that it is expected to have."""
-        first, second = np.sort(first), np.sort(second)
         found: list[tuple[float, _Event]] = []
-        for row, (one, other) in enumerate(zip(first, second, strict=True)):
+        for score, tables in zip(scores, seen, strict=True):
+            one, other = map(np.sort, tables)
             thresholds = np.unique(np.quantile(np.concatenate([one, other]), _LEVELS, method="higher"))
             shares = [1 - np.searchsorted(x, thresholds) / len(x) for x in (one, other)]
             for null in (0, 1):
                 promise = self.promise(shares[null], shares[1 - null], trials)
                 place = int(promise.argmax())
-                found.append((float(promise[place]), _Event(row, float(thresholds[place]), null)))
+                found.append((float(promise[place]), _Event(score, float(thresholds[place]), null)))
         return max(found, key=lambda pair: pair[0])[1]
 
     def promise(self, size: Floats, power: Floats, trials: int) -> Floats:
@@ -350,15 +363,14 @@ class _Trial:
         variances = [np.maximum(x * (1 - x), 1 / trials) for x in (power, size)]
         return np.asarray((low - allowed) / np.sqrt((variances[0] + slope**2 * variances[1]) / trials))
 
-    def count(self, scores: _Both, chosen: _Chosen, count: int) -> list[tuple[int, int]]:
-        """Return the hits of each event under the two tables, the one for less noise last."""
-        events = (chosen.drawn, *chosen.curve)
-        hits = np.zeros((len(events) + 1, 2), dtype=np.int64)
-        for which, drawn, less in self.outputs(count):
-            rows = scores.drawn(drawn)
-            hits[:-1, which] += [int((rows[event.row] >= event.threshold).sum()) for event in events]
-            hits[-1, which] += int((scores.shrunk(less)[chosen.shrunk.row] >= chosen.shrunk.threshold).sum())
-        return [(int(first), int(second)) for first, second in hits]
+    def count(self, events: Sequence[Sequence[_Event]], count: int) -> list[list[tuple[int, int]]]:
+        """Return the hits of events under the two tables: some on outputs as drawn, some with less noise."""
+        hits = [np.zeros((len(wanted), 2), dtype=np.int64) for wanted in events]
+        for which, batches in self.batches(count):
+            for found, wanted, batch in zip(hits, events, batches, strict=True):
+                rows = {event.score.name: event.score(batch) for event in wanted}
+                found[:, which] += [int((rows[event.score.name] >= event.threshold).sum()) for event in wanted]
+        return [[(int(first), int(second)) for first, second in found] for found in hits]
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
         """Return how often an event with these frequencies convicts, by simulating the counts."""
@@ -368,12 +380,17 @@ class _Trial:
         return float((at_least(power, trials, self.error / 2) > allowed).mean())
 
 
-def _curve(first: Floats, second: Floats, signed: int) -> tuple[_Event, ...]:
+def _plain(pair: Pair) -> tuple[Score, ...]:
+    return (*signed_scores(pair), *residue_scores(pair), *distance_scores(pair))
+
+
+def _curve(scores: Sequence[Score], seen: Sequence[_Tables]) -> tuple[_Event, ...]:
     """Return events along the curve of the score that separates the two tables best."""
-    first = np.sort(first)
-    row = int(np.argmax([_separation(one, other) for one, other in zip(first[:signed], second[:signed], strict=True)]))
-    places = [min(first.shape[1] - 1, math.ceil((1 - size) * first.shape[1])) for size in _SIZES]
-    return tuple(_Event(row, threshold, 0) for threshold in sorted({float(first[row, i]) for i in places}))
+    ordered = [(np.sort(first), second) for first, second in seen]
+    best = int(np.argmax([_separation(*tables) for tables in ordered]))
+    first = ordered[best][0]
+    places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
+    return tuple(_Event(scores[best], threshold, 0) for threshold in sorted({float(first[i]) for i in places}))
 
 
 def _separation(first: Floats, second: Floats) -> float:

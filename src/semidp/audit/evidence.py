@@ -146,14 +146,14 @@ class Bound:
     claimed: float
 
 
-def bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
+def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
     """Return the best lower bound that the points prove, in the unit of the claim.
 
     mu for a Gaussian curve, rho for zCDP, epsilon for (epsilon, delta); for any other curve the power of the attack
     that comes closest to what the claim allows, or beats it by most.
 
     >>> from semidp.tradeoff import gaussian
-    >>> bound(gaussian(1), (Point("projection", 0.5, 0.8, 0.5, 0.8, 0.84),))
+    >>> best_bound(gaussian(1), (Point("projection", 0.5, 0.8, 0.5, 0.8, 0.84),))
     Bound(unit='mu', measured=0.8416212335729143, claimed=1.0)
     """
     if not points:
@@ -166,15 +166,15 @@ def bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
         delta = down(claim.delta0)
         unit = f"epsilon at delta {delta:g}" if delta else "epsilon"
         return Bound(unit, max(point.epsilon(delta) for point in points), up(claim.epsilon0))
-    best = worst(points)
+    best = worst_point(points)
     return Bound(f"power at size {best.size_high:.4g}", best.power_low, best.allowed)
 
 
-def worst(points: tuple[Point, ...]) -> Point:
+def worst_point(points: tuple[Point, ...]) -> Point:
     """Return the point that beats what the claim allows by most, or comes closest to it.
 
     >>> near, far = (Point(name, 0.1, 0.2, 0.1, power, 0.3) for name, power in (("a", 0.2), ("b", 0.1)))
-    >>> worst((far, near)).attack
+    >>> worst_point((far, near)).attack
     'a'
     """
 

@@ -1,6 +1,6 @@
 """The pair of tables that an audit compares: as far apart as the adjacency allows, built from public totals alone.
 
-The confidential table is never seen here. How far tables can be apart is known to `sensitivity`; filling a table up to
+The confidential table is never seen here. How far tables can be apart is known to `queries`; filling a table up to
 given totals is done by `fit`.
 """
 
@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.grouped import SumSpace
-from semidp.queries import TableSpace
-from semidp.release import Scope
+from semidp.queries import QuerySpace
 from semidp.spaces import Dataspace
 from semidp.tables import Table
 
@@ -58,7 +56,7 @@ class Pair:
         return int(np.maximum(self.move, 0).sum())
 
 
-def worst_pair(space: TableSpace) -> Pair:
+def worst_pair(space: QuerySpace) -> Pair:
     """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
 
     ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the published margins and at
@@ -72,12 +70,12 @@ def worst_pair(space: TableSpace) -> Pair:
     """
     if space.is_zero:
         raise Refused("the published totals fix this table, so that there is no second table to compare it with")
-    if isinstance(space, SumSpace):  # every outcome at its lower bound, then a few at their upper one
+    if not space.of_counts:  # every outcome at its lower bound, then a few at their upper one
         move = space.worst_move()
         if move is None:
-            raise Refused("these sums overlap, and no worst pair is known: audit the mechanism with a pair of your own")
+            raise Refused("no worst pair of this query is known: audit the mechanism with a pair of your own")
         return Pair(np.zeros_like(move), move)
-    public = Scope(space.dataspace, None, space.adjacency).published(space.schema.names)
+    public = space.released_space()
     for move in _candidates(space):
         first = _table_below(move, space, public)
         if first is not None:
@@ -85,7 +83,7 @@ def worst_pair(space: TableSpace) -> Pair:
     raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
 
 
-def _candidates(space: TableSpace) -> Iterator[Counts]:
+def _candidates(space: QuerySpace) -> Iterator[Counts]:
     """The worst move, then the first of the others, the longest first."""
     worst = space.worst_move()
     if worst is not None:
@@ -94,12 +92,13 @@ def _candidates(space: TableSpace) -> Iterator[Counts]:
     yield from sorted(others, key=lambda move: -int((move**2).sum()))
 
 
-def _table_below(move: Counts, space: TableSpace, public: Dataspace) -> Counts | None:
+def _table_below(move: Counts, space: QuerySpace, public: Dataspace) -> Counts | None:
     """Return a table of the public totals that `move` leaves nonnegative: what it takes away, and a fit of the rest."""
     from semidp.fit import fit_table
 
     taken = np.maximum(-move, 0)
-    schema = space.schema
+    schema = public.schema
+    assert schema is not None
     if schema.possible is not None and move[~schema.possible].any():
         return None
     try:

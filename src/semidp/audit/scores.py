@@ -1,10 +1,12 @@
-"""What an attacker may look at: numbers computed from one output and the two tables, among them a learned one.
+"""What an attacker may look at: a score is a name and a function that gives each output one number.
 
 Any score gives a valid attack; good ones only make it stronger. Which of them is used, and at which threshold, is
 decided in `attack` on outputs that are not counted.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,82 +15,181 @@ from semidp.audit.pairs import Pair
 
 Floats = NDArray[np.float64]
 
+MODULI = (2, 3, 5, 7, 11, 13)
+"""Noise in multiples of one of these, or of a multiple of one, is found."""
+
+_MOST_CELLS = 16  # of the move, the largest first: what the learned score of cells looks at
 _RIDGE = 1e-6  # of the number of outputs: enough for features that are multiples of each other
-_STEPS = 30
+_STEPS, _GAIN = 30, 1e-8  # of the logistic regression: at most so many, until the mean likelihood gains no more
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
-    """Signed features of outputs y for a pair (x, x'): large where y looks like x'.
+class Batch:
+    """Outputs y as they lie to the pair (x, x'): differences and distances, computed once for all scores.
+
+    Outputs run along the last axis, so that sums over cells are sums of long rows.
+
+    >>> Batch(Pair([2, 0], [1, 1]), np.array([[2, 0], [1, 1]])).distances[1].tolist()
+    [[2.0, 0.0], [1.4142135623730951, 0.0], [1.0, 0.0]]
+    """
+
+    def __init__(self, pair: Pair, outputs: NDArray[np.generic]) -> None:
+        y = np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
+        self.exact = (y - pair.first[..., None], y - pair.second[..., None])  # whole numbers stay whole
+        self.pair = pair
+
+    @cached_property
+    def differences(self) -> tuple[Floats, Floats]:
+        """The outputs less the first table, and less the second."""
+        one, other = (found.astype(np.float64) for found in self.exact)
+        return one, other
+
+    @cached_property
+    def distances(self) -> tuple[Floats, Floats]:
+        """A row for each of `norms`: the distances to the first table, and to the second."""
+        one, other = map(_distances, self.differences)
+        return one, other
+
+    def residues(self, cells: NDArray[np.intp], modulus: int) -> Floats:
+        """Return ``cos 2π(y - x')/k - cos 2π(y - x)/k`` for some cells: large where y - x' is a multiple of k.
+
+        >>> pair = Pair([2, 0], [1, 1])
+        >>> Batch(pair, np.array([[2, 0], [1, 1]])).residues(np.array([0]), 2).round(6).tolist()
+        [[-2.0, 2.0]]
+        """
+        turn = np.pi / modulus * self.pair.move.ravel()[cells, None]
+        rest = np.mod(self.exact[0].reshape(-1, self.exact[0].shape[-1])[cells], modulus)
+        return np.asarray(2 * np.sin(turn) * np.sin(2 * np.pi / modulus * rest - turn))
+
+
+@dataclass(frozen=True)
+class Score:
+    """A name, and a function that gives each output of a batch one number."""
+
+    name: str
+    of: Callable[[Batch], Floats] = field(repr=False)
+
+    def __call__(self, batch: Batch) -> Floats:
+        """Return a number for each output."""
+        return self.of(batch)
+
+
+def norms(pair: Pair) -> tuple[str, ...]:
+    """Return what the distances of a batch are called.
+
+    >>> norms(Pair([1, 0], [0, 1]))
+    ('l1', 'l2', 'l∞')
+    """
+    axes = pair.first.ndim
+    lines = tuple(f"line (axis {axis + 1})" for axis in range(axes)) if axes > 1 else ()
+    return ("l1", "l2", "l∞", *lines, *(("longest line",) if lines else ()))
+
+
+def signed_scores(pair: Pair) -> tuple[Score, ...]:
+    """Return scores of all cells together that are large where an output looks like the second table.
 
     The projection on the move is sufficient for Gaussian noise. For noise of density ``∝ exp(-‖v‖)`` it is the
     difference of the distances ‖y - x‖ - ‖y - x'‖: in l1, l2, l∞, and the largest l1 of a line of the table, which
-    is the K-norm of small tables. The distances themselves find noise that is concentrated too much at zero.
+    is the K-norm of small tables.
 
-    >>> features = Features(Pair([2, 0], [1, 1]))
-    >>> signed, _ = features(np.array([[2, 0], [1, 1]]))
-    >>> list(zip(features.names, signed[:, 1].round(3).tolist()))[:2]
-    [('projection on the move', 0.707), ('l1 distances', 2.0)]
+    >>> pair = Pair([2, 0], [1, 1])
+    >>> [(score.name, score(Batch(pair, np.array([[1, 1]]))).round(3).tolist()) for score in signed_scores(pair)][:2]
+    [('projection on the move', [0.707]), ('l1 distances', [2.0])]
+    """
+    move = pair.move.ravel() / np.linalg.norm(pair.move)
+
+    def projection(batch: Batch) -> Floats:
+        return np.asarray(move @ (batch.differences[0] + batch.differences[1]).reshape(len(move), -1) / 2)
+
+    def logs(batch: Batch) -> Floats:
+        return np.asarray(np.log1p(batch.distances[0][1]) - np.log1p(batch.distances[1][1]))
+
+    def nearer(row: int) -> Callable[[Batch], Floats]:
+        return lambda batch: batch.distances[0][row] - batch.distances[1][row]
+
+    distances = (Score(f"{name} distances", nearer(row)) for row, name in enumerate(norms(pair)))
+    return (Score("projection on the move", projection), *distances, Score("log distances", logs))
+
+
+def residue_scores(pair: Pair) -> tuple[Score, ...]:
+    """Return for each modulus how well all cells of an output agree with the second table, and not with the first.
+
+    >>> pair = Pair([2, 0], [1, 1])
+    >>> parity = residue_scores(pair)[0]
+    >>> parity.name, parity(Batch(pair, np.array([[4, 2], [3, 5]]))).round(6).tolist()
+    ('residues modulo 2', [-4.0, 4.0])
+    """
+    cells = np.flatnonzero(pair.move)
+
+    def residues(modulus: int) -> Callable[[Batch], Floats]:
+        return lambda batch: batch.residues(cells, modulus).sum(axis=0)
+
+    useful = (modulus for modulus in MODULI if (pair.move % modulus).any())
+    return tuple(Score(f"residues modulo {modulus}", residues(modulus)) for modulus in useful)
+
+
+def distance_scores(pair: Pair) -> tuple[Score, ...]:
+    """Return closeness to each of the two tables: it finds noise that is concentrated too much at zero."""
+
+    def near(which: int, row: int) -> Callable[[Batch], Floats]:
+        return lambda batch: -batch.distances[which][row]
+
+    return tuple(
+        Score(f"{name} distance to the {table} table", near(which, row))
+        for which, table in enumerate(("first", "second"))
+        for row, name in enumerate(norms(pair))
+    )
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A score that is to be learned: from which features, and in which combinations of them.
+
+    Parameters
+    ----------
+    name
+        What the learned score is called.
+    features
+        Gives a row for each feature of a batch.
+    combined
+        Gives the rows that the score is a weighted sum of, from features of mean 0 and variance 1.
     """
 
-    pair: Pair
+    name: str
+    features: Callable[[Batch], Floats] = field(repr=False)
+    combined: Callable[[Floats], Floats] = field(repr=False)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the signed features are called."""
-        return ("projection on the move", *(f"{name} distances" for name in self.distances), "log distances")
-
-    @property
-    def distances(self) -> tuple[str, ...]:
-        """What the distances are called."""
-        axes = self.pair.first.ndim
-        lines = tuple(f"line (axis {axis + 1})" for axis in range(axes)) if axes > 1 else ()
-        return ("l1", "l2", "l∞", *lines, *(("longest line",) if lines else ()))
-
-    def __call__(self, outputs: NDArray[np.generic]) -> tuple[Floats, Floats]:
-        """Return a row for each signed feature, and one for each distance to the first table and then to the second.
-
-        Outputs run along the last axis, so that sums over cells are sums of long rows.
-        """
-        y = np.ascontiguousarray(np.moveaxis(outputs, 0, -1), dtype=np.float64)
-        to_first, to_second = y - self.pair.first[..., None], y - self.pair.second[..., None]
-        near, far = _distances(to_first), _distances(to_second)
-        move = self.pair.move.ravel() / np.linalg.norm(self.pair.move)
-        projection = move @ (to_first + to_second).reshape(len(move), -1) / 2
-        logs = np.log1p(near[1]) - np.log1p(far[1])
-        return np.vstack([projection, near - far, logs]), np.vstack([near, far])
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """All scores of an output: the signed features, the learned one, and closeness to each of the two tables."""
-
-    features: Features
-    centre: Floats = field(repr=False)
-    spread: Floats = field(repr=False)
-    weights: Floats = field(repr=False)
-
-    @classmethod
-    def learned(cls, features: Features, first: Floats, second: Floats) -> "Scores":
-        """Fit a logistic regression of "which table?" on the signed features and products of them."""
+    def learned(self, first: Floats, second: Floats) -> Score:
+        """Fit a logistic regression of "which table?" on features of outputs of the first and of the second table."""
         rows = np.hstack([first, second])
         centre = rows.mean(axis=1, keepdims=True)
         spread = np.maximum(rows.std(axis=1, keepdims=True), 1e-12)
         answers = np.repeat([0.0, 1.0], [first.shape[1], second.shape[1]])
-        return cls(features, centre, spread, logistic(_expanded((rows - centre) / spread), answers))
+        weights = logistic(self.combined((rows - centre) / spread), answers)
+        return Score(
+            self.name, lambda batch: np.asarray(weights @ self.combined((self.features(batch) - centre) / spread))
+        )
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the scores are called, in the order of the rows."""
-        distances = self.features.distances
-        near = (f"{name} distance to the {which} table" for which in ("first", "second") for name in distances)
-        return (*self.features.names, "learned score", *near)
 
-    def __call__(self, outputs: NDArray[np.generic]) -> Floats:
-        """Return a row for each score, with an entry for each output."""
-        signed, distances = self.features(outputs)
-        learned = self.weights @ _expanded((signed - self.centre) / self.spread)
-        return np.vstack([signed, learned, -distances])
+def lessons(pair: Pair) -> tuple[Lesson, ...]:
+    """Return the scores to learn: one of the signed scores and their products, and one of single cells.
+
+    A cell of the move is seen as y, as |y - x| - |y - x'|, and by its parity.
+
+    >>> pair = Pair([2, 0, 7], [1, 1, 7])
+    >>> [lesson.features(Batch(pair, np.array([[1, 1, 5]]))).shape for lesson in lessons(pair)]  # the third cell stays
+    [(5, 1), (6, 1)]
+    """
+    scores = signed_scores(pair)
+    cells = np.argsort(-np.abs(pair.move).ravel(), kind="stable")[: min(_MOST_CELLS, np.count_nonzero(pair.move))]
+
+    def signed(batch: Batch) -> Floats:
+        return np.vstack([score(batch) for score in scores])
+
+    def single(batch: Batch) -> Floats:
+        one, other = (found.reshape(-1, found.shape[-1])[cells] for found in batch.differences)
+        return np.vstack([one + other, np.abs(one) - np.abs(other), batch.residues(cells, 2)])
+
+    return Lesson("learned score", signed, _products), Lesson("learned score of cells", single, _alone)
 
 
 def logistic(design: Floats, answers: Floats) -> Floats:
@@ -106,17 +207,22 @@ def logistic(design: Floats, answers: Floats) -> Floats:
     for _ in range(_STEPS):
         guess = expit(weights @ design)
         curvature = (design * (guess * (1 - guess))) @ design.T + ridge
-        step = solve(curvature, design @ (answers - guess) - ridge @ weights, assume_a="pos")
+        slope = design @ (answers - guess) - ridge @ weights
+        step = solve(curvature, slope, assume_a="pos")
         weights += step * min(1.0, 10.0 / max(float(np.abs(step).max()), 1e-12))
-        if np.abs(step).max() < 1e-6:
+        if step @ slope < _GAIN * design.shape[1]:
             break
     return weights
 
 
-def _expanded(signed: Floats) -> Floats:
-    """The features and ``z_i |z_j|``: products that keep the sign of the first."""
-    one, other = np.triu_indices(len(signed))
-    return np.vstack([np.ones((1, signed.shape[1])), signed, signed[one] * np.abs(signed)[other]])
+def _alone(rows: Floats) -> Floats:
+    return np.vstack([np.ones((1, rows.shape[1])), rows])
+
+
+def _products(rows: Floats) -> Floats:
+    """The rows and ``z_i |z_j|``: products that keep the sign of the first."""
+    one, other = np.triu_indices(len(rows))
+    return np.vstack([_alone(rows), rows[one] * np.abs(rows)[other]])
 
 
 def _distances(differences: Floats) -> Floats:

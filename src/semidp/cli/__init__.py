@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
+from semidp.cli._hints import hinted
 from semidp.cli._output import complain, silence_stdout
 from semidp.cli.analyze import analyze
 from semidp.cli.audit import audit
@@ -142,7 +143,7 @@ def run(arguments: list[str]) -> int:
 def _failure(error: Exception | SystemExit) -> int:
     """Say what went wrong in one sentence, and return the exit code for it."""
     if isinstance(error, SemidpError):
-        return _complain(str(error))
+        return _complain(hinted(error))
     if isinstance(error, typer.TyperException):
         return _complain(_usage(error))
     if isinstance(error, (BrokenPipeError, SystemExit)):  # the latter is what Typer makes of the former

@@ -3,28 +3,28 @@
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from attrs import evolve
 
-from semidp.accounting import Ledger as Book
+from semidp.accounting.ledger import Ledger as Book
 from semidp.cli._output import Format, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
 from semidp.release import (
     GRID,
     GroupRequest,
+    Model,
     Plan,
+    RegressionRequest,
     Statistic,
     TableRequest,
     adjacency_from,
-    budget_from,
     outcome_from,
     proportion_of,
-    shared,
 )
 from semidp.spaces import Margin
 from semidp.tables import Feature, Schema
@@ -94,6 +94,17 @@ Proportions = Annotated[
     list[str] | None,
     typer.Option("--proportion", help="A private column of zeros and ones: its proportion of ones.", metavar="COLUMN"),
 ]
+Regress = Annotated[
+    list[str] | None,
+    typer.Option("--regress", help="A private column: its linear regression on --on.", metavar="COLUMN"),
+]
+Logistic = Annotated[
+    list[str] | None,
+    typer.Option("--logistic", help="A private column of zeros and ones: its logistic regression.", metavar="COLUMN"),
+]
+On = Annotated[
+    str | None, typer.Option("--on", help="The factors of a regression; their counts are exact.", metavar="A[,B]")
+]
 Bounds = Annotated[
     list[str] | None,
     typer.Option(
@@ -143,7 +154,7 @@ def budget_of(
 
     Beside epsilon, delta is budget, and the target unless another is given; beside rho and mu it is the target.
     """
-    budget = budget_from({"epsilon": epsilon, "rho": rho, "mu": mu, "delta": None if epsilon is None else delta})
+    budget = Budget.stated({"epsilon": epsilon, "rho": rho, "mu": mu, "delta": None if epsilon is None else delta})
     if budget is None:
         raise InputError("give the privacy budget: one of --epsilon, --rho and --mu")
     return budget, target_of(delta if budget.epsilon is None else None, report_delta) or budget.delta or None
@@ -230,6 +241,7 @@ def groups_of(
     columns: Mapping[Statistic, Sequence[str] | None],
     bounds: Sequence[str] | None,
     grid: Sequence[str] | None,
+    others: Sequence[str] = (),
 ) -> tuple[GroupRequest, ...]:
     """Return the statistics by group that the options ask for, still without a budget."""
     by = tuple(Margin(*names_of(text)) for text in groups or ())
@@ -240,7 +252,7 @@ def groups_of(
         raise InputError("say what to publish of the groups: --mean, --sum or --proportion, with a column")
     if wanted and not by:
         raise InputError(f"say by which groups to publish the {wanted[0][0]} of {wanted[0][1]}: --group FEATURE")
-    unused = [name for name in {**limits, **steps} if name not in {column for _, column in wanted}]
+    unused = [name for name in {**limits, **steps} if name not in {*others, *(column for _, column in wanted)}]
     if unused:
         raise InputError(f"--bounds or --grid name {unused[0]!r}, of which nothing is published by group")
     return tuple(
@@ -252,6 +264,32 @@ def groups_of(
             by,
         )
         for statistic, column in wanted
+    )
+
+
+def regressions_of(
+    columns: Mapping[Model, Sequence[str] | None],
+    factors: str | None,
+    bounds: Sequence[str] | None,
+    grid: Sequence[str] | None,
+) -> tuple[RegressionRequest, ...]:
+    """Return the regressions that the options ask for, still without a budget."""
+    wanted = [(model, column) for model, named in columns.items() for column in named or ()]
+    if factors is not None and not wanted:
+        raise InputError("say what to regress on these features: --regress COLUMN or --logistic COLUMN")
+    if wanted and factors is None:
+        raise InputError(f"say on which features to regress {wanted[0][1]}: --on A,B")
+    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
+    steps = _assignments("--grid", grid)
+    return tuple(
+        RegressionRequest(
+            proportion_of(column)
+            if model is Model.logistic
+            else outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            names_of(factors or ""),
+            model=model,
+        )
+        for model, column in wanted
     )
 
 
@@ -270,19 +308,23 @@ def plan_of(
     mechanism: str = "auto",
     fit: str = "integer",
     groups: Sequence[GroupRequest] = (),
+    regressions: Sequence[RegressionRequest] = (),
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
 
-    Groups have exact counts, so each set of groups that no invariant covers is published too. The mechanism is that of
+    Groups have exact counts, so each set of groups (and the factors of a regression) that no invariant covers is
+    published too. The mechanism is that of
     the table, and that of the groups where there is no table.
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
+    sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
     features = names_of(table) if table is not None else ()
     if budget is not None:
-        budget = shared(budget, len(groups) + bool(features))
-    requests = (TableRequest(features, budget, mechanism, fit),) if features else ()  # type: ignore[arg-type]
+        budget = budget.shared(len(groups) + len(regressions) + bool(features))
+    requests = (TableRequest(features, budget, mechanism, fit),) if features else ()
+    theirs = "auto" if features else mechanism
     extra = {} if report_delta is None else {"report_delta": report_delta}
     return Plan(
         requests,
@@ -294,7 +336,8 @@ def plan_of(
         where=where,
         id=identity,
         levels_from_data=levels_from_data,
-        groups=tuple(replace(g, budget=budget, mechanism="auto" if features else mechanism) for g in groups),
+        groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
+        regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
         **extra,
     )
 

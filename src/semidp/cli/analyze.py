@@ -16,8 +16,9 @@ from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.exact import plain, rounded_up
 from semidp.mechanisms import Mechanism, available, option_name
-from semidp.queries import Norms
-from semidp.release import Scope, survey
+from semidp.queries import Norms, sensitivity_space
+from semidp.release import Scope
+from semidp.release.scope import survey
 from semidp.tradeoff import Budget
 
 REFERENCE = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
@@ -65,7 +66,7 @@ def analyze(
     )
     o.all_used(plan, levels, bins, null_level)
     with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
-        scope = survey(plan, source).scope
+        scope = survey(plan, source)[0]
     budgets: Sequence[Budget] = REFERENCE
     target = o.target_of(None, report_delta)
     if any((epsilon, rho, mu, delta)):
@@ -86,7 +87,7 @@ def analysis(
 
     Given a `report_delta`, each mechanism's epsilon there is part of it.
     """
-    space = scope.space(features)
+    space = sensitivity_space(scope.dataspace, scope.adjacency, features)
     semi = scope.semi_adjacency
     used = scope.adjacency.a
     unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}

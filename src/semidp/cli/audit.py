@@ -1,4 +1,4 @@
-"""``semidp audit``: attack the mechanisms of a plan or a release, and leave with code 1 where a claim does not survive.
+"""``semidp audit``: attack the mechanisms of a plan or a release; the exit code says whether the claims survive.
 
 The attack needs no confidential table: the pair it compares is built from the published totals.
 """
@@ -11,17 +11,27 @@ from typing import Annotated, Any
 
 import typer
 
-from semidp.audit import Audit, Subject, affordable_samples, audit_mechanism, of_plan, of_release, worst_pair
-from semidp.audit.attack import ERROR, SHRINKAGE
+from semidp.audit import (
+    Audit,
+    Claim,
+    Energy,
+    affordable_samples,
+    audit_mechanism,
+    claims_of_plan,
+    claims_of_release,
+    noise_energy,
+    worst_pair,
+)
+from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
+from semidp.audit.energy import MOST_DRAWS
 from semidp.cli import _options as o
 from semidp.cli._output import Format, naming_options, print_json, progress_bar
 from semidp.engines import open_source
 from semidp.errors import InputError, Occupied
 from semidp.files import recover, replace_file
-from semidp.grouped import SumSpace
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.progress import Progress
-from semidp.release import Release, survey
+from semidp.release import Release, prepare
 
 What = Annotated[
     Path,
@@ -38,6 +48,9 @@ SamplesOption = Annotated[
     typer.Option("--samples", help="Outputs to draw for each of the two tables; else what a minute allows.", min=1),
 ]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Repeat the same audit.", min=0)]
+EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive": 3}
+"""What the command leaves with; 2 is for what cannot be audited at all."""
+
 OutOption = Annotated[Path | None, typer.Option("--out", help="Draw the attacks beside the claim in this PNG file.")]
 
 
@@ -52,20 +65,23 @@ def audit(
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
-    """Attack what a plan or a release promises: exit code 1 where the promise does not survive, 0 where it does.
+    """Attack what a plan or a release promises. Exit code 0: it survives, 1: it is convicted, 3: inconclusive.
 
-    The mechanism is calibrated again and run on two tables with the published totals that differ as much as may be. A
-    claim that does not survive is wrong but for a chance of 1 in 1,000; one that survives is not thereby proved.
+    The mechanism is calibrated again and run on two tables with the published totals that differ as much as may be;
+    the noise in each published cell is compared with the standard error that is stated for it. A claim that is
+    convicted is wrong but for a chance of 1 in 1,000; one that survives is not thereby proved. An audit is
+    inconclusive (exit code 3) where it would not convict the same mechanism with 20% less noise in half of the cases:
+    draw more samples.
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    subjects = _subjects(what, data, from_table)
-    pictures = _pictures(subjects, out) if out is not None else {}
+    claims = _claims(what, data, from_table)
+    pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with progress_bar(quiet) as progress:
-        error = ERROR / max(1, len(subjects))
-        findings = [_examine(subject, samples, error, randomness, progress) for subject in subjects]
+        error = ERROR / max(1, len(claims))
+        findings = [_examine(claim, samples, error, randomness, progress) for claim in claims]
     _draw(findings, pictures, force)
     if format is Format.json:
         print_json(_document(findings, list(pictures.values())))
@@ -73,56 +89,64 @@ def audit(
         typer.echo("\n\n".join("\n".join(_lines(finding)) for finding in findings))
         for picture in pictures.values():
             typer.echo(f"{'picture':<10} {picture}")
-    if any(finding.convicted for finding in findings):
-        raise typer.Exit(1)
+    code = EXIT_CODES[_together(findings)]
+    if code:
+        raise typer.Exit(code)
 
 
 @dataclass(frozen=True)
 class _Finding:
-    """A table and what the attack on it found: None where it is published exactly."""
+    """A claim, what the attack on it found and how its noise compares: None where there is nothing to look at."""
 
-    subject: Subject
-    audit: Audit | None
+    claim: Claim
+    audit: Audit | None = None
+    energy: Energy | None = None
 
     @property
-    def convicted(self) -> bool:
-        return bool(self.subject.faults) or (self.audit is not None and self.audit.convicted)
+    def verdict(self) -> Verdict:
+        if self.claim.faults or (self.energy is not None and self.energy.convicts):
+            return "convicted"
+        return "survives" if self.audit is None else self.audit.verdict
 
 
-def _subjects(what: Path, data: str | None, from_table: str | None) -> tuple[Subject, ...]:
+def _together(findings: list[_Finding]) -> Verdict:
+    """The verdict on all tables: convicted where one is, and surviving where all do."""
+    found = {finding.verdict for finding in findings}
+    return "convicted" if "convicted" in found else "inconclusive" if "inconclusive" in found else "survives"
+
+
+def _claims(what: Path, data: str | None, from_table: str | None) -> tuple[Claim, ...]:
     recover(what)
     if what.is_dir():
         if data is not None or from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
-        return of_release(Release.load(what))
+        return claims_of_release(Release.load(what))
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
-    if not plan.requests:
-        raise InputError("the plan releases nothing: there is nothing to audit")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
     with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id) as source:
-        return of_plan(plan, survey(plan, source).scope)
+        return claims_of_plan(prepare(plan, source))
 
 
-def _examine(
-    subject: Subject, samples: int | None, error: float, randomness: Randomness, progress: Progress
-) -> _Finding:
-    if subject.fixed:
-        return _Finding(subject, None)
-    draws = subject.mechanism.measure_many
-    pair = worst_pair(subject.mechanism.space)
+def _examine(claim: Claim, samples: int | None, error: float, randomness: Randomness, progress: Progress) -> _Finding:
+    """Attack and compare the noise, half of the error for each."""
+    if claim.fixed:
+        return _Finding(claim)
+    draws = claim.mechanism.measure_many
+    pair = worst_pair(claim.mechanism.space)
     count = affordable_samples(draws, pair, randomness) if samples is None else samples
     found = audit_mechanism(
-        draws, pair, subject.claim, samples=count, error=error, randomness=randomness, progress=progress
+        draws, pair, claim.tradeoff, samples=count, error=error / 2, randomness=randomness, progress=progress
     )
-    return _Finding(subject, found)
+    energy = noise_energy(claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness)
+    return _Finding(claim, found, energy)
 
 
-def _pictures(subjects: tuple[Subject, ...], out: Path) -> dict[str, Path]:
+def _pictures(claims: tuple[Claim, ...], out: Path) -> dict[str, Path]:
     """Return the file for the picture of each table that is attacked."""
-    names = [subject.name for subject in subjects if not subject.fixed]
+    names = [claim.name for claim in claims if not claim.fixed]
     return {name: out if len(names) == 1 else out.with_stem(f"{out.stem}-{name}") for name in names}
 
 
@@ -139,27 +163,29 @@ def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -
         return
     from semidp.plots import audit_plot, png
 
+    titles = {"convicted": "the claim is refuted", "inconclusive": "too few samples", "survives": "the claim survives"}
     for finding in findings:
-        found, subject = finding.audit, finding.subject
+        found, claim = finding.audit, finding.claim
         if found is not None:
-            title = f"{subject.mechanism.name}: the claim {'is refuted' if found.convicted else 'survives'}"
+            title = f"{claim.mechanism.name}: {titles[found.verdict]}"
             with naming_options(force):
-                replace_file(pictures[subject.name], png(audit_plot(found.claim, found.points, title)), force=force)
+                replace_file(pictures[claim.name], png(audit_plot(found.claim, found.points, title)), force=force)
 
 
 def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
     return {
-        "verdict": "convicted" if any(finding.convicted for finding in findings) else "survives",
+        "verdict": _together(findings),
         "tables": [
             {
-                "name": finding.subject.name,
-                "features": list(finding.subject.mechanism.space.schema.names),
-                "mechanism": finding.subject.mechanism.name,
-                "scale": finding.subject.mechanism.scale,
-                "verdict": "convicted" if finding.convicted else "survives",
-                "published_exactly": finding.subject.fixed,
-                "faults": list(finding.subject.faults),
+                "name": finding.claim.name,
+                "features": list(finding.claim.features),
+                "mechanism": finding.claim.mechanism.name,
+                "scale": finding.claim.mechanism.scale,
+                "verdict": finding.verdict,
+                "published_exactly": finding.claim.fixed,
+                "faults": list(finding.claim.faults),
                 "audit": None if finding.audit is None else finding.audit.to_json(),
+                "energy": None if finding.energy is None else finding.energy.to_json(),
             }
             for finding in findings
         ],
@@ -168,14 +194,22 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
 
 
 def _lines(finding: _Finding) -> list[str]:
-    subject, found = finding.subject, finding.audit
-    table = " by ".join(subject.mechanism.space.schema.names)
-    lines = [("table", f"{table}: {subject.mechanism.name}, scale {subject.mechanism.scale:.6g}")]
+    claim, found, energy = finding.claim, finding.audit, finding.energy
+    table = " by ".join(claim.features)
+    lines = [("table", f"{table}: {claim.mechanism.name}, scale {claim.mechanism.scale:.6g}")]
     if found is None:
         lines.append(("attack", "none: the published totals fix this table, which is published exactly"))
     else:
-        lines += _attack(found, isinstance(subject.mechanism.space, SumSpace))
-    lines += [("fault", fault) for fault in subject.faults]
+        lines += _attack(found, not claim.mechanism.space.of_counts)
+    if energy is not None:
+        lines.append(
+            (
+                "noise",
+                f"its energy in each of {energy.directions} directions is at least {energy.share:.4g} of what is "
+                f"stated ({energy.direction}); chance leaves at least {energy.least:.4g}",
+            )
+        )
+    lines += [("fault", fault) for fault in claim.faults]
     lines.append(("verdict", _verdict(finding)))
     return [f"{name:<10} {text}" for name, text in lines]
 
@@ -204,15 +238,19 @@ def _attack(found: Audit, sums: bool) -> list[tuple[str, str]]:
 
 
 def _verdict(finding: _Finding) -> str:
-    found = finding.audit
+    found, energy = finding.audit, finding.energy
     if found is not None and found.convicted:
         worst = found.worst
         return (
             f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
             f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
         )
-    if finding.convicted:
+    if energy is not None and energy.convicts:
+        return f"convicted: the noise has less energy than is stated ({energy.direction})"
+    if finding.verdict == "convicted":
         return "convicted: what is recorded does not agree with the plan"
     if found is None:
         return "survives: nothing here is protected by noise, and nothing is claimed to be"
+    if finding.verdict == "inconclusive":
+        return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so draw more with --samples"
     return "survives: no attack that was tried beats the claim (which does not prove it)"

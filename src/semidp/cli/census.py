@@ -11,7 +11,7 @@ from semidp.cli._options import Force, FormatOption, Quiet
 from semidp.cli._output import Format, in_place, output_folder, print_json
 from semidp.cli.reproduce import study_files, write_study
 from semidp.guarantees import Guarantee
-from semidp.studies import Tidy
+from semidp.reproduction import Tidy
 
 Picture = Annotated[
     Path | None, typer.Option("--out", help="Also write census.csv and census.png to this folder.", metavar="DIR")
@@ -25,7 +25,7 @@ def census(
     quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
     """Say what the 2020 Census redistricting data guarantee, as announced and with exact state populations."""
-    from semidp.studies import census as study
+    from semidp.reproduction import census as study
 
     table = study.compute()
     effective = study.guarantee()
@@ -37,7 +37,7 @@ def census(
 
 
 def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -> None:
-    from semidp.studies import census as study
+    from semidp.reproduction import census as study
 
     if format is Format.json:
         print_json(
@@ -47,12 +47,12 @@ def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -
                 "report_delta": study.DELTA,
                 "rows": [_plainly(row) for row in table.records()],
                 "guarantee": effective.to_json(),
-                "explanation": effective.explain(),
+                "explanation": str(effective.explain()),
                 "notes": list(study.NOTES),
             }
         )
     else:
-        _print(table, effective.explain(), study.NOTES)
+        _print(table, str(effective.explain()), study.NOTES)
         if out is not None:
             typer.echo(f"\n{out / 'census.csv'}\n{out / 'census.png'}")
 

@@ -87,7 +87,7 @@ def guarantee(
         "report_delta": target,
         "stated": {"tradeoff": stated.to_json(), "epsilon_tight": stated.epsilon(target)},
         "tradeoff": real.tradeoff.to_json(),
-        "explanation": real.explain(),
+        "explanation": str(real.explain()),
         "warnings": list(scope.warnings),
     }
     o.warn_all(scope.warnings, quiet)
@@ -196,7 +196,7 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
-    console.print(real.explain(), markup=False)
+    console.print(str(real.explain()), markup=False)
 
 
 def _rho(curve: Tradeoff) -> Fraction | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, in_place, print_json
 from semidp.exact import plain, rounded_up

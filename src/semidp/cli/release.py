@@ -2,35 +2,24 @@
 
 import contextlib
 import shlex
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from attrs import evolve
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
-from semidp.mechanisms import NAMES, Mechanism
+from semidp.mechanisms import NAMES
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import (
-    GroupRequest,
-    Plan,
-    Release,
-    Scope,
-    Statistic,
-    TableRequest,
-    mechanism_for,
-    read,
-    run,
-)
+from semidp.release import GroupRequest, Model, Plan, Prepared, RegressionRequest, Release, Statistic, prepare, run
 from semidp.report import html, strength, summary, together_text
-from semidp.tradeoff import Tradeoff
 
 REPORT = "report.html"
 
@@ -64,6 +53,9 @@ def release(
     mean: o.Means = None,
     sum: o.Sums = None,
     proportion: o.Proportions = None,
+    regress: o.Regress = None,
+    logistic: o.Logistic = None,
+    on: o.On = None,
     bounds: o.Bounds = None,
     grid: o.Grid = None,
     epsilon: o.Epsilon = None,
@@ -113,7 +105,9 @@ def release(
             {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
             bounds,
             grid,
+            others=[*(regress or ()), *(logistic or ())],
         ),
+        regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
     )
     o.all_used(wanted, levels, bins, null_level)
     if out is None and not dry_run:
@@ -220,21 +214,22 @@ def _plan(
     reading: tuple[str | None, str | None, str | None],
     levels_from_data: bool,
     groups: tuple[GroupRequest, ...],
+    regressions: tuple[RegressionRequest, ...],
 ) -> Plan:
     if path is not None:
-        others = (table, invariant, declared, *reading, *adjacency, levels_from_data, groups)
+        others = (table, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
             )
         wanted = o.read_plan(path, "--plan")
         if not any(budget[:-1]):
-            return replace(wanted, report_delta=o.target_of(None, budget[-1]) or wanted.report_delta)
+            return evolve(wanted, report_delta=o.target_of(None, budget[-1]) or wanted.report_delta)
         if all(request.budget for request in wanted.requests):
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
-        return replace(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if table is None and not groups:
+        return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
+    if table is None and not groups and not regressions:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
     spend, report_delta = o.budget_of(*budget)
     count, where, identity = reading
@@ -252,43 +247,47 @@ def _plan(
         mechanism=mechanism,
         fit=fit,
         groups=groups,
+        regressions=regressions,
     )
 
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
-    scope = read(plan, source).scope
-    chosen = [mechanism_for(request, scope) for request in plan.tables]
-    sums = [mechanism_for(request, scope) for request in plan.groups]
-    first, *others = (mechanism.guarantee for mechanism in (*chosen, *sums))
-    guarantee = first.compose(*others)
+    prepared = prepare(plan, source)
+    scope, curve = prepared.scope, prepared.guarantee.tradeoff
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
-        print_json(_rehearsal(plan, scope, chosen, sums, guarantee.tradeoff))
+        print_json(_rehearsal(prepared))
         return
     typer.echo(f"exact      {scope.dataspace.summary()}")
-    for request, mechanism in zip(plan.tables, chosen, strict=True):
+    for request, mechanism in prepared.parts:
+        unit = float(mechanism.space.unit)
+        loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
+        what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
+        each = "" if mechanism.space.of_counts else " in each"
         typer.echo(
-            f"would use  {mechanism.name} for {' by '.join(request.features)}: scale {mechanism.scale:.4g}, "
-            f"expected distance from the truth {mechanism.expected_l2:,.1f}, {mechanism.claim} claim"
-        )
-    for group, mechanism in zip(plan.groups, sums, strict=True):
-        scale = mechanism.scale * float(group.outcome.width)
-        typer.echo(
-            f"would use  {mechanism.name} for the sums behind {group.name}: scale {scale:.4g} in each, "
+            f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
             f"{mechanism.claim} claim"
         )
     typer.echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(guarantee.tradeoff, plan.report_delta):
+    for sentence in strength(curve, plan.report_delta):
         typer.echo(f"strength   {sentence}")
     typer.echo("nothing was drawn or written")
 
 
-def _rehearsal(
-    plan: Plan, scope: Scope, chosen: Sequence[Mechanism], sums: Sequence[Mechanism], curve: Tradeoff
-) -> dict[str, Any]:
-    def measured(request: TableRequest | GroupRequest, mechanism: Mechanism) -> dict[str, Any]:
-        budget = request.budget and request.budget.numbers()
-        return {"name": request.name, "budget": budget, "noise": mechanism.to_json()}
+def _rehearsal(prepared: Prepared) -> dict[str, Any]:
+    plan, scope, curve = prepared.plan, prepared.scope, prepared.guarantee.tradeoff
+
+    def measured(key: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": request.name,
+                "budget": request.budget and request.budget.numbers(),
+                "noise": mechanism.to_json(),
+                **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
+            }
+            for request, mechanism in prepared.parts
+            if request.key == key
+        ]
 
     return {
         "dry_run": True,
@@ -299,11 +298,9 @@ def _rehearsal(
         "epsilon": curve.epsilon(plan.report_delta),
         "report_delta": plan.report_delta,
         "budget": plan.budget and plan.budget.numbers(),
-        "tables": [measured(request, mechanism) for request, mechanism in zip(plan.tables, chosen, strict=True)],
-        "groups": [
-            {**measured(request, mechanism), "unit": float(request.outcome.width)}
-            for request, mechanism in zip(plan.groups, sums, strict=True)
-        ],
+        "tables": measured("table"),
+        "groups": measured("group"),
+        "regressions": measured("regression"),
         "disclosures": scope.disclosures,
         "warnings": scope.warnings,
     }

@@ -11,7 +11,7 @@ from semidp.cli._options import Force, FormatOption, Quiet
 from semidp.cli._output import Format, in_place, output_folder, print_json, progress_bar
 from semidp.files import document_at
 from semidp.plots import png
-from semidp.studies import STUDIES, Settings, Study, Tidy, study
+from semidp.reproduction import STUDIES, Settings, Study, Tidy, study
 
 MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""

@@ -13,7 +13,7 @@ from semidp.exact import exact, plain
 from semidp.inference import Alternative, Interval, OddsRatioResult, odds_ratio_test
 from semidp.inference.umpu import check_level
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import survey
+from semidp.release.scope import survey
 from semidp.tradeoff import Budget
 
 Rows = Annotated[str, typer.Option("--rows", help="The feature of the rows, with two levels.", metavar="FEATURE")]
@@ -90,18 +90,19 @@ def odds_ratio(
     )
     o.all_used(plan, levels, bins, null_level)
     with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
-        found = survey(plan, source)
+        scope, reader = survey(plan, source)
+        table = reader.table((rows, columns))
     result = odds_ratio_test(
-        found.tables[0],
+        table,
         budget,
         alternative=alternative,
-        dataspace=found.scope.dataspace,
-        adjacency=found.scope.adjacency,
+        dataspace=scope.dataspace,
+        adjacency=scope.adjacency,
         randomness=SystemRandomness() if seed is None else SeededRandomness(seed),
         ledger=book,
     )
     interval = result.confidence_interval(confidence)
-    warnings = [*found.scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]
+    warnings = [*scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]
     notes = [*([] if book else [_NO_LEDGER]), *([] if identity else [_NO_ID])]
     if format is Format.json:
         print_json(_document(result, confidence, budget, plan.report_delta, [*warnings, *notes]))
@@ -140,7 +141,7 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
     for name, text in lines:
         typer.echo(f"{name:<10} {text}")
     typer.echo()
-    typer.echo(result.guarantee.explain())
+    typer.echo(str(result.guarantee.explain()))
 
 
 def _asked(alternative: Alternative) -> str:

@@ -54,7 +54,7 @@ class IbisRecords:
         """Open the table `name` at a database address, which must not hold a password."""
         parts = _parts(address)
         if not name:
-            raise InputError("a database address needs the name of a table: give it with --from TABLE")
+            raise InputError("a database address needs the name of a table", needs="from")
         connection, close = _connect(parts)
         try:
             return cls(_kept(_table(connection, parts, name), where), close)

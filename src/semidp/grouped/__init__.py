@@ -1,10 +1,8 @@
 """Exact group counts, private group statistics: sums, means, proportions, comparison, linear and logistic regression.
 
-`sums` and `regression` are the pages to read first; the proofs and the regression designs are in `queries`, `baselines`
-is what is compared with in studies.
+`sums` and `regression` are the pages to read first; the proofs and the regression designs are in `queries`.
 """
 
-from semidp.grouped.baselines import baseline_means, baseline_regression
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
 from semidp.grouped.reading import moments_of, read_moments, read_sums
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
@@ -26,8 +24,6 @@ __all__ = [
     "Moments",
     "SquareSum",
     "SumSpace",
-    "baseline_means",
-    "baseline_regression",
     "joint_counts",
     "linear_regression",
     "logistic_regression",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.exact import Number, positive

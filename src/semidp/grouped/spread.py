@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness

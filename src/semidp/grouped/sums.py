@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.grouped.reading import open_groups, read_squares, read_sums, squares_outcome

@@ -23,7 +23,7 @@ from semidp.tables import Table
 from semidp.tradeoff import Budget, Tradeoff
 
 if TYPE_CHECKING:
-    from semidp.accounting import Ledger
+    from semidp.accounting.ledger import Ledger
 
 _FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
 _SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
@@ -220,7 +220,8 @@ def _two_by_two(table: Table) -> tuple[str, str]:
         if len(feature.levels) != 2:
             raise SchemaError(
                 f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}: keep the records of "
-                "two levels (--where), merge numbers into two bins (--bins), or declare two levels (--levels)"
+                "two levels, merge numbers into two bins, or declare two levels",
+                needs="two levels",
             )
     if table.schema.possible is not None:
         raise Refused("a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test")

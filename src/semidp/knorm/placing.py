@@ -17,8 +17,7 @@ from semidp.errors import Refused
 from semidp.knorm.closed import Ball, Floats, PairBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.table import TableBall
-from semidp.queries import MatrixForm, TableSpace
-from semidp.queries.moves import Listing
+from semidp.queries import MatrixForm, QuerySpace
 
 Whole = NDArray[np.int64]
 
@@ -119,7 +118,7 @@ class PlacedList(PlacedBall):
         return np.linalg.pinv(self.lattice.T.astype(float))
 
 
-def place_ball(space: TableSpace) -> PlacedBall:
+def place_ball(space: QuerySpace) -> PlacedBall:
     """Return the ball K of a space, hull(S_a) or the smallest known ball that contains it.
 
     One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
@@ -135,15 +134,15 @@ def place_ball(space: TableSpace) -> PlacedBall:
     >>> place_ball(sensitivity_space(public, Adjacency(3))).ball
     PairBall(columns=2, reach=1)
     """
-    assert space.dataspace.n is not None
-    a = min(space.adjacency.a, space.dataspace.n)
+    n = space.dataspace.n
+    a = space.adjacency.a if n is None else min(space.adjacency.a, n)
     form = space.matrix()
     if form is None or (form.columns_published and min(form.cells.shape) > 2 and a > 3):
         return _listed(space)
     return _matrix(space, form, a)
 
 
-def _matrix(space: TableSpace, form: MatrixForm, a: int) -> PlacedBall:
+def _matrix(space: QuerySpace, form: MatrixForm, a: int) -> PlacedBall:
     cells = form.cells
     if not form.columns_published:
         totals = np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).astype(np.int64)
@@ -157,7 +156,7 @@ def _matrix(space: TableSpace, form: MatrixForm, a: int) -> PlacedBall:
     return PlacedMatrix(TableBall(len(cells), cells.shape[1], min(a, 3)), cells, space.shape, both_sides=True)
 
 
-def _listed(space: TableSpace) -> PlacedBall:
+def _listed(space: QuerySpace) -> PlacedBall:
     """The ball of all moves, on the cells that some move touches."""
     if space.dimension > MOST_DIMENSIONS:
         raise Refused(
@@ -174,11 +173,9 @@ def _listed(space: TableSpace) -> PlacedBall:
     return PlacedList(ball, cells, space.shape)
 
 
-def _check_reach(space: TableSpace, ball: ExplicitBall, cells: NDArray[np.intp]) -> None:
+def _check_reach(space: QuerySpace, ball: ExplicitBall, cells: NDArray[np.intp]) -> None:
     """Refuse where noise in the span of S_a would leave exact something that the public statistics do not fix."""
-    schema = space.dataspace.schema
-    assert schema is not None
-    listing = Listing.of(space.dataspace, schema.axes(space.schema.names))
+    listing = space.listing()
     if listing is not None:
         differences = (listing.released - listing.released[0]).reshape(len(listing.released), -1)
         outside = differences.copy()

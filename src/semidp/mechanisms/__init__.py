@@ -4,6 +4,7 @@
 geometry in `knorm`.
 """
 
+from semidp.knorm import knorm_noise
 from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise, naive_loss
 from semidp.mechanisms.choose import (
     AUTO,
@@ -24,7 +25,7 @@ from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
-from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, NaiveMechanism
+from semidp.queries import Norms
 
 __all__ = [
     "AUTO",
@@ -39,16 +40,13 @@ __all__ = [
     "LatticeGaussianMechanism",
     "Measurement",
     "Mechanism",
-    "NaiveGaussian",
-    "NaiveL1",
-    "NaiveL2",
-    "NaiveLinf",
-    "NaiveMechanism",
     "NoNoise",
+    "Norms",
     "RoundedGaussianMechanism",
     "available",
     "calibrated",
     "choose",
+    "knorm_noise",
     "mechanism_for",
     "naive_loss",
     "option_name",

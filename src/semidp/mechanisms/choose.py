@@ -7,7 +7,6 @@ the data. How a mechanism works lives in the other modules of this package.
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.gaussian import (
-    ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
     RoundedGaussianMechanism,
 )
@@ -15,7 +14,6 @@ from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
-from semidp.mechanisms.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget
 
@@ -35,26 +33,12 @@ EXACT: tuple[type[Mechanism], ...] = (RoundedGaussianMechanism, DiscreteGaussian
 EXACT_NAMES = ("gaussian", "laplace")
 """What a plan calls them."""
 
-FOR_STUDIES: tuple[type[Mechanism], ...] = (
-    ContinuousGaussianMechanism,
-    NaiveL1,
-    NaiveL2,
-    NaiveLinf,
-    NaiveGaussian,
-)
-"""What is compared with in studies and never released."""
-
-
 NAMES: dict[str, tuple[type[Mechanism], ...]] = {
     "gaussian": (RoundedGaussianMechanism, DiscreteGaussianMechanism),
     "laplace": (LaplaceMechanism,),
     "knorm": (KNormMechanism,),
     "l2": (L2Mechanism,),
     "lattice": (LatticeGaussianMechanism,),
-    "naive-l1": (NaiveL1,),
-    "naive-l2": (NaiveL2,),
-    "naive-linf": (NaiveLinf,),
-    "naive-gaussian": (NaiveGaussian,),
 }
 """What a plan and the command line call them."""
 

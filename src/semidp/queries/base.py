@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
+from semidp.queries.moves import Listing
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tables import Table
 
@@ -50,6 +52,14 @@ class QuerySpace(ABC):
 
     exact_claims_only: ClassVar[bool] = False
     """Whether only mechanisms with exact claims are to measure the query."""
+
+    @property
+    def unit(self) -> Fraction:
+        """What one step of the query's whole numbers is worth, in the units of the data."""
+        return Fraction(1)
+
+    of_counts: ClassVar[bool] = False
+    """Whether the query is a table of counts, so that published totals constrain its values."""
 
     @property
     @abstractmethod
@@ -137,6 +147,14 @@ class QuerySpace(ABC):
     def moves(self) -> Iterator[NDArray[Any]]:
         """Iterate over the elements of S without zero; refuse where they are too many to list."""
         raise Refused("the differences of this query are too many to list: use the norms")
+
+    def listing(self) -> Listing | None:
+        """Return every table of a small dataspace, for queries that are tables; else None."""
+        return None
+
+    def released_space(self) -> Dataspace:
+        """Return what is published about a table of counts alone; refuse other queries."""
+        raise InputError("this query is not a table of counts: nothing is published about its values")
 
     def values(self, table: Table) -> NDArray[np.int64]:
         """Return the query's values from a confidential table; refuse where the query is not a table of counts."""

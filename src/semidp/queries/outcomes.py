@@ -6,6 +6,7 @@ A record is (x, y): features x whose margins may be public, and an outcome y tha
 
 import itertools
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
@@ -46,6 +47,11 @@ class OutcomeSpace(QuerySpace):
     outcome: Outcome
 
     exact_claims_only: ClassVar[bool] = True
+
+    @property
+    def unit(self) -> Fraction:
+        """The width of one step of the outcome's grid."""
+        return self.outcome.width
 
     @property
     def movable(self) -> int:

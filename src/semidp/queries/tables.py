@@ -7,6 +7,7 @@ method finds the norms is in `norms`, the subspace of the noise in `projection`,
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from attrs import frozen
@@ -87,6 +88,8 @@ class TableSpace(QuerySpace):
     adjacency: Adjacency
     schema: Schema
 
+    of_counts: ClassVar[bool] = True
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the released table."""
@@ -134,6 +137,14 @@ class TableSpace(QuerySpace):
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
         return self._found.move
 
+    def listing(self) -> Listing | None:
+        """Return every table of a small dataspace, or None where there are too many."""
+        return Listing.of(self.dataspace, self.released)
+
+    def released_space(self) -> Dataspace:
+        """Return what is published about the released table alone."""
+        return self.dataspace.over(self.schema.names)
+
     def values(self, table: Table) -> Counts:
         """Return the counts of the released table; refuse another table, and one that contradicts what is published."""
         if table.schema != self.schema:
@@ -155,7 +166,7 @@ class TableSpace(QuerySpace):
         question = self._question
         if question.lifts and question.structure.decomposable:
             return moves(question.grid, question.visible, self._domain, min(self.adjacency.a, question.structure.n))
-        listing = Listing.of(self.dataspace, question.released)
+        listing = self.listing()
         if listing is None:
             raise Refused(
                 "the moves of this table are too many to list: release fewer features, or publish other margins"

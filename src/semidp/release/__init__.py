@@ -1,6 +1,6 @@
-"""From a plan to a release: what to publish (`plan`, `requests`), what is public (`scope`), `prepare` and `run`, results.
+"""From a plan to a release: what to publish (`plan`, `requests`), what is public (`scope`), and doing it (`prepare`).
 
-`prepare` is the page to read first.
+`prepare` is the page to read first; `published` and `release` hold what comes out.
 """
 
 from semidp.release.plan import Plan, Reading, adjacency_from

@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from semidp.errors import InputError, SchemaError
 from semidp.exact import Number, exact, plain
 from semidp.files import toml_text
-from semidp.release.checks import flag, only_keys, optional_text
+from semidp.release.checks import flag, only_keys, text
 from semidp.spaces import Margin
 from semidp.tables import Feature, Schema, StructuralZero
 from semidp.tradeoff import Budget
@@ -92,6 +92,22 @@ def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
     return _all(value, KINDS[key], f"{key}s")
 
 
+def _count(value: str | None) -> str | None:
+    return None if value is None else text(value, "the count column")
+
+
+def _where(value: str | None) -> str | None:
+    return None if value is None else text(value, "the condition on records")
+
+
+def _id(value: str | None) -> str | None:
+    return None if value is None else text(value, "the id column")
+
+
+def _levels_from_data(value: bool) -> bool:
+    return flag(value, "levels_from_data")
+
+
 def _delta(value: Number) -> Fraction:
     delta = exact(value, "the reporting delta")
     if not 0 < delta < 1:
@@ -139,10 +155,10 @@ class Plan:
     features: tuple[Feature, ...] = field(default=(), converter=_features)
     structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
     adjacency: Reading | int = field(default=Reading.worst_case, converter=adjacency_from)
-    count: str | None = field(default=None, converter=optional_text("the count column"))
-    where: str | None = field(default=None, converter=optional_text("the condition on records"))
-    id: str | None = field(default=None, converter=optional_text("the id column"))
-    levels_from_data: bool = field(default=False, converter=flag("levels_from_data"))
+    count: str | None = field(default=None, converter=_count)
+    where: str | None = field(default=None, converter=_where)
+    id: str | None = field(default=None, converter=_id)
+    levels_from_data: bool = field(default=False, converter=_levels_from_data)
     report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
     groups: "tuple[GroupRequest, ...]" = field(default=(), converter=_groups)
     regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)

@@ -1,7 +1,7 @@
 """From a plan and data to a release: the page to read first.
 
-`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee; `run` charges it, draws
-the noise and publishes. Rehearsals, audits and tests use what was prepared.
+`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee; `run` charges it,
+draws the noise and publishes. Rehearsals, audits and tests use what was prepared.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.accounting import Ledger
+from semidp.accounting.ledger import Ledger
 from semidp.engines import Source, open_source
 from semidp.errors import InputError
 from semidp.guarantees import Guarantee
@@ -70,7 +70,7 @@ def prepare(plan: Plan, data: Any) -> Prepared:
     plan
         What to publish exactly and what with noise. Every request needs a budget.
     data
-        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened here is closed here.
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened here is closed.
     """
     if not isinstance(data, Source):
         with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:

@@ -68,6 +68,8 @@ class Published:
 
     Parameters
     ----------
+    name
+        What it is called, and its files.
     noise
         How it was measured.
     guarantee
@@ -80,15 +82,11 @@ class Published:
 
     key: ClassVar[str]
 
+    name: str
     noise: Noise
     guarantee: Guarantee
     advertised: Tradeoff | None
     private: bool
-
-    @property
-    def name(self) -> str:
-        """What it is called, and its files."""
-        raise NotImplementedError
 
     def files(self) -> dict[str, bytes]:
         """Return the files that hold it."""
@@ -105,7 +103,7 @@ class Published:
         }
 
 
-def _measured(mechanism: Mechanism, private: bool) -> dict[str, Any]:
+def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
     """The fields that all results take from a mechanism."""
     noise = Noise(
         mechanism=mechanism.name,
@@ -115,6 +113,7 @@ def _measured(mechanism: Mechanism, private: bool) -> dict[str, Any]:
         naive_l2=None if mechanism.space.is_zero else naive_loss(mechanism),
     )
     return {
+        "name": name,
         "noise": noise,
         "guarantee": mechanism.guarantee,
         "advertised": advertised(mechanism),
@@ -125,6 +124,7 @@ def _measured(mechanism: Mechanism, private: bool) -> dict[str, Any]:
 def _read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
     return {
+        "name": entry["name"],
         "noise": Noise(**entry["noise"]),
         "guarantee": Guarantee(scope.dataspace, scope.adjacency, tradeoff_from_json(entry["guarantee"])),
         "advertised": tradeoff_from_json(entry["advertised"]) if entry["advertised"] else None,
@@ -173,8 +173,6 @@ class PublishedTable(Published):
 
     Parameters
     ----------
-    name
-        What its files are called.
     schema
         Its features and levels.
     counts
@@ -198,7 +196,6 @@ class PublishedTable(Published):
 
     key: ClassVar[str] = "tables"
 
-    name: str  # type: ignore[misc]
     schema: Schema
     counts: NDArray[Any] = field(repr=False)
     noisy: NDArray[Any] = field(repr=False)
@@ -241,7 +238,6 @@ class PublishedTable(Published):
         counts, errors = _read_cells(files[published], schema)
         noisy, projected = _read_cells(files[measurements], schema)
         return cls(
-            name=entry["name"],
             schema=schema,
             counts=counts,
             noisy=noisy,
@@ -288,14 +284,13 @@ def published_table(
         assert found is not None
         counts, how = found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
     return PublishedTable(
-        name=name,
         schema=public.schema,
         counts=counts,
         noisy=measured.noisy,
         projected=measured.projected,
         standard_errors=mechanism.standard_errors(),
         fitted=how,
-        **_measured(mechanism, measured.private),
+        **_measured(name, mechanism, measured.private),
     )
 
 
@@ -333,11 +328,6 @@ class PublishedGroups(Published):
     estimates: tuple[Estimates, ...]
     comparisons: tuple[Comparison, ...]
     noisy: NDArray[np.int64] = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """What its files are called."""
-        return self.request.name
 
     @property
     def outcome(self) -> Outcome:
@@ -391,7 +381,7 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         estimates=tuple(statistic(block) for block in request.by),
         comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        **_measured(found.mechanism, found.private),
+        **_measured(request.name, found.mechanism, found.private),
     )
 
 
@@ -435,11 +425,6 @@ class PublishedRegression(Published):
     standard_errors: NDArray[np.float64] = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
 
-    @property
-    def name(self) -> str:
-        """What its file is called."""
-        return self.request.name
-
     def rows(self) -> Iterator[tuple[str, float, float]]:
         """Yield each term with its coefficient and standard error."""
         yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
@@ -475,7 +460,7 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
         coefficients=fit.coefficients,
         standard_errors=noise_only,
         noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
-        **_measured(fit.moments.mechanism, fit.private),
+        **_measured(request.name, fit.moments.mechanism, fit.private),
     )
 
 

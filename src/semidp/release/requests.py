@@ -20,7 +20,7 @@ from semidp.grouped import GroupSums, LinearFit, LogisticFit, Moments, joint_cou
 from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism
 from semidp.progress import Progress
 from semidp.queries import Coding, Design, QuerySpace, moment_space, sensitivity_space, sum_space
-from semidp.release.checks import names_tuple, only_keys, text, texts
+from semidp.release.checks import only_keys, text, texts
 from semidp.release.published import (
     FitKind,
     Published,
@@ -114,6 +114,32 @@ def _budget(value: Budget | None) -> Budget | None:
     return value
 
 
+def _mechanism(value: str) -> str:
+    name = text(value, "the mechanism")
+    if name != AUTO and name not in NAMES:
+        raise InputError(f"there is no mechanism {name!r}; there are {AUTO}, {', '.join(NAMES)}")
+    return name
+
+
+def _file_name(value: str) -> str:
+    name = text(value, "a name")
+    if set(name) & set("/\\\0") or name.startswith("."):
+        raise InputError(f"{name!r} cannot name a table: its files are called after it")
+    return name
+
+
+def _maybe_name(value: str) -> str:
+    return value if value == "" else _file_name(value)
+
+
+def _table_features(value: Iterable[str]) -> tuple[str, ...]:
+    return texts(value, "the features of a table")
+
+
+def _factors(value: Iterable[str]) -> tuple[str, ...]:
+    return texts(value, "the factors of a regression")
+
+
 def _fit(value: FitKind | str) -> FitKind:
     return _member(FitKind, value, "fit")
 
@@ -155,19 +181,18 @@ class TableRequest:
 
     key: ClassVar[str] = "table"
 
-    features: tuple[str, ...] = field(converter=names_tuple("the features of a table"))
+    features: tuple[str, ...] = field(converter=_table_features)
     budget: Budget | None = field(default=None, converter=_budget)
-    mechanism: str = field(default=AUTO, converter=text("the mechanism of a table"))
+    mechanism: str = field(default=AUTO, converter=_mechanism)
     fit: FitKind = field(default=FitKind.integer, converter=_fit)
-    name: str = field(default="table", converter=text("the name of a table"))
+    name: str = field(default="table", converter=_file_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.features:
             raise InputError("a table to release needs at least one feature", needs="table")
         if len(set(self.features)) < len(self.features):
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
-        _check_mechanism(self.mechanism)
-        _check_name(self.name)
+        _file_name(self.name)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -243,8 +268,8 @@ class GroupRequest:
     outcome: Outcome = field(converter=_outcome)
     by: tuple[Margin, ...] = field(converter=_groups)
     budget: Budget | None = field(default=None, converter=_budget)
-    mechanism: str = field(default=AUTO, converter=text("the mechanism of groups"))
-    _name: str = field(default="", converter=text("the name of groups", empty=True))
+    mechanism: str = field(default=AUTO, converter=_mechanism)
+    _name: str = field(default="", converter=_maybe_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.by or not all(group.names for group in self.by):
@@ -256,8 +281,7 @@ class GroupRequest:
             raise InputError(f"{column!r} forms the groups, so its {self.statistic} in them is no secret: name another")
         if self.statistic is Statistic.proportion and self.outcome != proportion_of(column):
             raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
-        _check_mechanism(self.mechanism)
-        _check_name(self.name)
+        _file_name(self.name)
 
     @property
     def name(self) -> str:
@@ -312,7 +336,7 @@ class GroupRequest:
         statistic = _statistic(value.get("statistic", Statistic.mean))
         if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
             raise InputError('a group of a plan needs column = "…" and by = [["…"], …]')
-        column = text("the column of a group")(value["column"])
+        column = text(value["column"], "the column of a group")
         if "bounds" not in value and statistic is Statistic.proportion:
             outcome = proportion_of(column)
         else:
@@ -350,13 +374,13 @@ class RegressionRequest:
     key: ClassVar[str] = "regression"
 
     outcome: Outcome = field(converter=_outcome)
-    factors: tuple[str, ...] = field(converter=names_tuple("the factors of a regression"))
+    factors: tuple[str, ...] = field(converter=_factors)
     budget: Budget | None = field(default=None, converter=_budget)
-    mechanism: str = field(default=AUTO, converter=text("the mechanism of a regression"))
+    mechanism: str = field(default=AUTO, converter=_mechanism)
     model: Model = field(default=Model.linear, converter=_model)
     interactions: tuple[Margin, ...] = field(default=(), converter=_groups)
     coding: Coding = field(default=Coding.treatment, converter=_coding)
-    _name: str = field(default="", converter=text("the name of a regression", empty=True))
+    _name: str = field(default="", converter=_maybe_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.factors:
@@ -367,8 +391,7 @@ class RegressionRequest:
             raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
         if self.model is Model.logistic and self.outcome != proportion_of(self.outcome.column):
             raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
-        _check_mechanism(self.mechanism)
-        _check_name(self.name)
+        _file_name(self.name)
 
     @property
     def name(self) -> str:
@@ -440,7 +463,7 @@ class RegressionRequest:
         only_keys(value, {*known, *_BUDGET_KEYS}, "a regression of a plan")
         if "column" not in value or "factors" not in value:
             raise InputError('a regression of a plan needs column = "…" and factors = ["…", …]')
-        column, model = text("the column of a regression")(value["column"]), _model(value.get("model", Model.linear))
+        column, model = text(value["column"], "the column of a regression"), _model(value.get("model", Model.linear))
         if "bounds" not in value and model is Model.logistic:
             outcome = proportion_of(column)
         else:
@@ -497,13 +520,3 @@ def _member(kind: type[Choice], value: str, name: str) -> Choice:
     if not isinstance(value, str) or str(value) not in list(kind):
         raise InputError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
     return kind(str(value))
-
-
-def _check_mechanism(name: str) -> None:
-    if name != AUTO and name not in NAMES:
-        raise InputError(f"there is no mechanism {name!r}; there are {AUTO}, {', '.join(NAMES)}")
-
-
-def _check_name(name: str) -> None:
-    if not name or set(name) & set("/\\\0") or name.startswith("."):
-        raise InputError(f"{name!r} cannot name a table: its files are called after it")

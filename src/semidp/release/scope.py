@@ -77,7 +77,7 @@ class Reader:
         return self.source.counts(self.schema.restrict(features))
 
     def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
-        """Return the sums of an outcome over some features, in steps of its grid; over all records if there are none."""
+        """Return the sums of an outcome over some features (over all records if none), in steps of its grid."""
         names = tuple(features)
         found = self.source.sums(self.schema.restrict(names or self.schema.names[:1]), outcome)
         return found if names else np.array([found.sum()])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.release import Published
+from semidp.release import PublishedTable
 from semidp.tables import Feature
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
@@ -41,7 +41,7 @@ class Grid:
     rows: tuple[Row, ...]
 
 
-def grid(table: Published) -> Grid | None:
+def grid(table: PublishedTable) -> Grid | None:
     """Lay out a published table with one feature across and the others down the side; None where it is too large.
 
     The feature across is the one with the most levels that still fit side by side, the last of equals.

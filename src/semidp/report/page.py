@@ -9,7 +9,7 @@ import numpy as np
 
 from semidp.exact import plain
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
-from semidp.release import Published, PublishedGroups, Release, file_names
+from semidp.release import PublishedGroups, PublishedRegression, PublishedTable, Release, table_files
 from semidp.report import words
 from semidp.report.cells import error_text, grid
 from semidp.spaces import Dataspace
@@ -34,6 +34,7 @@ def html(release: Release, title: str | None = None) -> str:
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
     scope, advertised, moves = release.scope, _advertised(release), _moves(release)
+    explanation = release.guarantee.explain()
     return template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
@@ -43,7 +44,7 @@ def html(release: Release, title: str | None = None) -> str:
         noisy=words.noisy_part(release),
         strength=words.strength(release.guarantee.tradeoff, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
-        explanation=release.guarantee.explain().split("\n\n")[:2],
+        explanation=[explanation.protected, explanation.strength],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
         advertised=advertised is not None,
         advertised_name=words.name_of(advertised) if advertised else None,
@@ -52,7 +53,10 @@ def html(release: Release, title: str | None = None) -> str:
         moves=moves[:_SHOWN_MOVES],
         more_moves=max(len(moves) - _SHOWN_MOVES, 0),
         tables=[_table(table) for table in release.tables],
-        sections=[section for group in release.groups for section in _sections(group)],
+        sections=[
+            *(section for group in release.groups for section in _sections(group)),
+            *(_regression(regression) for regression in release.regressions),
+        ],
         limits=words.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
@@ -68,13 +72,14 @@ def _picture(figure: Any) -> Any:
 
 def _listed(release: Release) -> str:
     names = [" by ".join(table.schema.names) for table in release.tables]
-    text = ", ".join([*names, *(words.titled(group) for group in release.groups)])
+    regressions = [words.regressed(regression) for regression in release.regressions]
+    text = ", ".join([*names, *(words.titled(group) for group in release.groups), *regressions])
     return text[:1].upper() + text[1:]
 
 
 def _advertised(release: Release) -> Tradeoff | None:
     """Return what all noise together would be said to give for one record, where that is known and differs."""
-    known = [*(table.advertised for table in release.tables), *(group.advertised for group in release.groups)]
+    known = [result.advertised for result in release.results]
     if not release.scope.dataspace.margins or any(curve is None for curve in known):
         return None
     first, *others = [curve for curve in known if curve is not None]
@@ -103,8 +108,8 @@ def _moves(release: Release) -> list[dict[str, Any]]:
     ]
 
 
-def _table(table: Published) -> dict[str, Any]:
-    cells, file = grid(table), file_names(table.name)[0]
+def _table(table: PublishedTable) -> dict[str, Any]:
+    cells, file = grid(table), table_files(table.name)[0]
     picture = None if cells else heatmap(table.schema, table.counts)
     return {
         "heading": f"Published counts: {' by '.join(table.schema.names)}",
@@ -154,11 +159,24 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
     return sections
 
 
-def _largest(table: Published) -> float:
+def _regression(regression: PublishedRegression) -> dict[str, Any]:
+    terms, values, errors = zip(*regression.rows(), strict=True)
+    picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
+    return {
+        "heading": f"Published {words.regressed(regression)}",
+        "paragraphs": words.regression_paragraphs(regression),
+        "figure": picture and _picture(picture),
+        "caption": "Coefficients with two standard errors of the noise to each side.",
+        "columns": ("term", "coefficient", "standard error"),
+        "rows": [(term, words.number(value), words.number(error)) for term, value, error in regression.rows()],
+    }
+
+
+def _largest(table: PublishedTable) -> float:
     return float(np.max(table.standard_errors, initial=0))
 
 
-def _loss(table: Published) -> Any:
+def _loss(table: PublishedTable) -> Any:
     if table.noise.naive_l2 is None:
         return None
     losses = {"this release": table.noise.expected_l2, "ordinary DP,\nsame guarantee": table.noise.naive_l2}
@@ -188,6 +206,12 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Kind of claim", words.CLAIMS[group.noise.claim]),
             ("Guarantee", words.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
+        ]
+    for regression in release.regressions:
+        rows += [
+            (f"Mechanism of the {words.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
+            ("Kind of claim", words.CLAIMS[regression.noise.claim]),
+            ("Guarantee", words.strength(regression.guarantee.tradeoff, release.plan.report_delta)[-1]),
         ]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),

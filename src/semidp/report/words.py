@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 from semidp.exact import plain, rounded_up, sqrt_up
-from semidp.release import Published, PublishedGroups, Release, Scope, file_names
+from semidp.release import PublishedGroups, PublishedRegression, PublishedTable, Release, Scope, table_files
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -36,7 +36,8 @@ def noisy_part(release: Release) -> list[str]:
         for table in release.tables
     ]
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
-    return [*tables, *(f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True))]
+    groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
+    return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
 
 
 def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
@@ -116,7 +117,7 @@ def why_together(scope: Scope) -> list[str]:
     return [first, second]
 
 
-def table_summary(table: Published) -> str:
+def table_summary(table: PublishedTable) -> str:
     """Say how one table was made."""
     if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
@@ -133,7 +134,7 @@ def table_summary(table: Published) -> str:
     return f"{how} and fitted to the exact totals. {made} {table.fitted.note}".strip()
 
 
-def errors_caption(table: Published, largest: str, shown: bool) -> str:
+def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
     """Say how far the measurements may be off; `shown` says that each error stands below its count."""
     if table.noise.absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
@@ -144,7 +145,7 @@ def errors_caption(table: Published, largest: str, shown: bool) -> str:
     )
 
 
-def claim(table: Published) -> str:
+def claim(table: PublishedTable) -> str:
     """Say whether the claim is about the numbers that were drawn."""
     if table.noisy.dtype.kind != "i":
         return "for studies: the proof is for real-valued noise, and floating-point numbers are published as drawn"
@@ -155,7 +156,7 @@ def files(release: Release) -> list[tuple[str, str]]:
     """Name the files of a release and say what they hold."""
     found = []
     for table in release.tables:
-        counts, measurements = file_names(table.name)
+        counts, measurements = table_files(table.name)
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
@@ -163,6 +164,7 @@ def files(release: Release) -> list[tuple[str, str]]:
         for file, by in zip(group.request.files, group.request.by, strict=True):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
+    found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
@@ -170,6 +172,32 @@ def titled(group: PublishedGroups) -> str:
     """Name a statistic of groups: the mean of score by school."""
     sets = ", ".join(" and ".join(by.names) for by in group.request.by)
     return f"{group.request.statistic} of {group.outcome.column} by {sets}"
+
+
+def regressed(regression: PublishedRegression) -> str:
+    """Name a regression: the linear regression of days on arm."""
+    request = regression.request
+    return f"{request.model} regression of {request.outcome.column} on {' and '.join(request.factors)}"
+
+
+def regression_paragraphs(regression: PublishedRegression) -> list[str]:
+    """Say how a regression was made and how far it may be off."""
+    request, noise = regression.request, regression.noise
+    if noise.absent:
+        return ["There is no record, so there is nothing to measure and no noise."]
+    outcome = request.outcome
+    counted = (
+        "Each record counted as 0 or 1."
+        if request.model == "logistic"
+        else f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
+        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)} before anything was added up."
+    )
+    return [
+        f"{counted} The counts of the factors are exact, so that only the sums of the outcome over the columns of the "
+        f"design needed noise: the {noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The "
+        f"standard errors are those of the noise alone. The first level of each factor is the reference "
+        f"({request.coding} coding)."
+    ]
 
 
 def unit(group: PublishedGroups) -> float:
@@ -245,8 +273,10 @@ def limits(release: Release) -> list[str]:
         if release.ledger
         else "No ledger was given: other releases of the same data are not accounted for, and together protect less."
     )
+    explanation = release.guarantee.explain()
     return [
-        *release.guarantee.explain().split("\n\n")[2:],
+        explanation.unprotected,
+        explanation.side_information,
         unit,
         repeated,
         *release.scope.disclosures,
@@ -267,8 +297,15 @@ def summary(release: Release, where: str | None = None) -> str:
     for group in release.groups:
         lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
+    for regression in release.regressions:
+        lines.append(f"mechanism  {regression.noise.mechanism}, for the {regressed(regression)}")
+        lines += [
+            f"{'estimate' if not n else '':10} {term}: {number(value)} ± {number(error)}"
+            for n, (term, value, error) in enumerate(regression.rows())
+        ]
     noisy = [table for table in release.tables if not table.noise.absent]
-    claims = [claim(table) for table in noisy] + [CLAIMS[group.noise.claim] for group in release.groups]
+    others = [result.noise.claim for result in (*release.groups, *release.regressions)]
+    claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]

@@ -236,7 +236,7 @@ class Slices:
         keys = np.sort(np.stack(rarest, axis=1), axis=1)[inhabited]  # no choice counts as 0: sorted to the front
         alike = np.hstack([-self.choices[inhabited, None], keys, self.sizes[inhabited, None]])
         _, first = np.unique(alike, axis=0, return_index=True)
-        for place in first:
+        for place in sorted(first.tolist(), key=lambda place: (-self.choices[inhabited[place]], place)):
             z = int(inhabited[place])
             yield z, int(self.sizes[z]) - int(not several), several
 

@@ -51,7 +51,8 @@ class Budget:
     def __attrs_post_init__(self) -> None:
         if self.kind not in PARTS or set(self._numbers()) != {*PARTS.get(self.kind, ())}:
             raise InputError(
-                "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or Budget.approximate(epsilon, delta)"
+                "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or "
+                "Budget.approximate(epsilon, delta)"
             )
         if not all(isinstance(number, Fraction) for number in self._numbers().values()):
             raise InputError(

@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import (
-    Adjacency,
-    Budget,
-    ContinuousGaussianMechanism,
-    Mechanism,
-    NaiveGaussian,
-    SeededRandomness,
-    Table,
-    sensitivity_space,
-)
+from semidp import Adjacency, Budget, Table, sensitivity_space
+from semidp.mechanisms import ContinuousGaussianMechanism, Mechanism
+from semidp.noise import SeededRandomness
 from semidp.plots.style import CYCLE, GREY, MARKERS, drawing
-from semidp.studies.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
+from semidp.reproduction import NaiveGaussian
+from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +76,8 @@ def expected_loss(mechanism: Mechanism) -> float:
     79.76
     """
     space = mechanism.space
-    return mechanism.scale * mean_chi(space.schema.size if isinstance(mechanism, NaiveGaussian) else space.dimension)
+    degrees = mechanism.cells if isinstance(mechanism, NaiveGaussian) else space.dimension
+    return mechanism.scale * mean_chi(degrees)
 
 
 def mean_chi(degrees: int) -> float:

@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import (
-    Adjacency,
-    Budget,
-    Dataspace,
-    Feature,
-    KNormMechanism,
-    Margin,
-    Schema,
-    Table,
-    TableSpace,
-    sensitivity_space,
-)
+from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table, TableSpace, sensitivity_space
+from semidp.mechanisms import KNormMechanism
 from semidp.plots.style import BLUE, GREY, ORANGE, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

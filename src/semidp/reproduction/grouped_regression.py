@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, SeededRandomness, Table, grouped
+from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped
+from semidp.noise import SeededRandomness
 from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy
+from semidp.reproduction.baselines import baseline_regression
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +96,7 @@ def compute(
             moments = grouped.Moments(mechanism, mechanism.measure(exact, randomness))
             fits = {"semi": grouped.LinearFit(moments).coefficients * math.sqrt(factors + 1)}
             for method, a in (("baseline", mechanism.space.adjacency.a), ("ordinary", 1)):
-                fits[method] = grouped.baseline_regression(data.rows, data.outcomes, budget, a=a, randomness=randomness)
+                fits[method] = baseline_regression(data.rows, data.outcomes, budget, a=a, randomness=randomness)
             for method, coefficients in fits.items():
                 found[method].append(float(np.linalg.norm(coefficients - data.truth)))
         for method, errors in found.items():

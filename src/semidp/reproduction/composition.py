@@ -11,7 +11,7 @@ import numpy as np
 
 from semidp import Tradeoff, approximate, compose, gaussian
 from semidp.plots.style import BLUE, GREY, ORANGE, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

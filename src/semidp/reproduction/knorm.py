@@ -12,24 +12,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from semidp import (
-    Adjacency,
-    Budget,
-    KNormMechanism,
-    L2Mechanism,
-    LaplaceMechanism,
-    Mechanism,
-    NaiveL1,
-    NaiveL2,
-    NaiveLinf,
-    SeededRandomness,
-    Table,
-    knorm_noise,
-    published_noise,
-    sensitivity_space,
-)
+from semidp import Adjacency, Budget, Table, sensitivity_space
+from semidp.mechanisms import KNormMechanism, L2Mechanism, LaplaceMechanism, Mechanism, knorm_noise
+from semidp.noise import SeededRandomness
 from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
-from semidp.studies.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
+from semidp.reproduction import NaiveL1, NaiveL2, NaiveLinf, published_noise
+from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,10 +21,10 @@ from semidp import (
     Table,
     semi_adjacency,
     zcdp,
-    zcdp_epsilon_paper,
 )
+from semidp.accounting import zcdp_epsilon_paper
 from semidp.plots.style import BLUE, GREY, ORANGE, drawing, plain_numbers
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

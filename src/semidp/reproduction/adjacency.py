@@ -11,7 +11,7 @@ import numpy as np
 
 from semidp import Dataspace, Feature, Margin, Schema, SemiAdjacency, Table, semi_adjacency
 from semidp.plots.style import BLACK, BLUE, ORANGE, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

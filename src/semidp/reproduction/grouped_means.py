@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, SeededRandomness, Table, grouped
+from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped
+from semidp.noise import SeededRandomness
 from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy
+from semidp.reproduction.baselines import baseline_means
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,8 +86,8 @@ def estimates(
     space = grouped.sum_space(public, adjacency, Outcome("y", Fraction(0), Fraction(1), STEPS), [Margin("group")])
     mechanism = grouped.outcome_mechanism(space, budget)
     semi = grouped.GroupSums(mechanism, mechanism.measure(steps, randomness)).means().values
-    baseline = grouped.baseline_means(counts, totals, budget, a=adjacency.a, randomness=randomness)
-    ordinary = grouped.baseline_means(counts, totals, budget, a=1, randomness=randomness)
+    baseline = baseline_means(counts, totals, budget, a=adjacency.a, randomness=randomness)
+    ordinary = baseline_means(counts, totals, budget, a=1, randomness=randomness)
     return {"semi": semi, "baseline": baseline, "ordinary": ordinary}
 
 

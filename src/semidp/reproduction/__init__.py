@@ -1,31 +1,48 @@
 """The paper's figures, examples and numbers, each as published and as it should be; `semidp reproduce` runs them.
 
 A study is one file with ``compute(settings) -> Tidy`` and ``plot(table) -> Figure``, and one line in `STUDIES`. Studies
-use the public names of the package and draw in the style of `plots`; no mechanism is defined here.
+use the public names of the package and draw in the style of `plots`. What they compare with is in `naive` and
+`baselines`: nothing there is ever chosen for a release.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Protocol, cast
 
 from semidp.errors import InputError
-from semidp.studies.base import Settings, Tidy
+from semidp.knorm import published_noise
+from semidp.reproduction.base import Settings, Tidy
+from semidp.reproduction.baselines import baseline_means, baseline_regression
+from semidp.reproduction.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["STUDIES", "Settings", "Study", "Tidy", "study"]
+__all__ = [
+    "STUDIES",
+    "NaiveGaussian",
+    "NaiveL1",
+    "NaiveL2",
+    "NaiveLinf",
+    "Settings",
+    "Study",
+    "Tidy",
+    "baseline_means",
+    "baseline_regression",
+    "published_noise",
+    "study",
+]
 
 STUDIES: dict[str, str] = {
-    "gaussian": "semidp.studies.gaussian",
-    "knorm": "semidp.studies.knorm",
-    "power": "semidp.studies.power",
-    "composition": "semidp.studies.composition",
-    "sensitivity-space": "semidp.studies.sensitivity_space",
-    "adjacency": "semidp.studies.adjacency",
-    "subspace-dp": "semidp.studies.subspace_dp",
-    "census": "semidp.studies.census",
-    "grouped-means": "semidp.studies.grouped_means",
-    "grouped-regression": "semidp.studies.grouped_regression",
+    "gaussian": "semidp.reproduction.gaussian",
+    "knorm": "semidp.reproduction.knorm",
+    "power": "semidp.reproduction.power",
+    "composition": "semidp.reproduction.composition",
+    "sensitivity-space": "semidp.reproduction.sensitivity_space",
+    "adjacency": "semidp.reproduction.adjacency",
+    "subspace-dp": "semidp.reproduction.subspace_dp",
+    "census": "semidp.reproduction.census",
+    "grouped-means": "semidp.reproduction.grouped_means",
+    "grouped-regression": "semidp.reproduction.grouped_regression",
 }
 """The name of each study, as the command line calls it, and its module."""
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semidp import Budget, SeededRandomness, TwoByTwo, power_curves
+from semidp import Budget, TwoByTwo, power_curves
+from semidp.noise import SeededRandomness
 from semidp.plots import power_lines
 from semidp.plots.style import drawing
-from semidp.studies.base import PAPER, RECORDS, Settings, Tidy
+from semidp.reproduction.base import PAPER, RECORDS, Settings, Tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

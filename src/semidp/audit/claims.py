@@ -1,0 +1,73 @@
+"""What a plan or a release claims: its mechanisms, calibrated again, with the tradeoff curves claimed of them.
+
+Everything here is a function of public values: the plan, the published totals, and what the release says of itself.
+"""
+
+from dataclasses import dataclass, replace
+
+from semidp.mechanisms import Mechanism
+from semidp.release import Prepared, Release, calibrate
+from semidp.tradeoff import Order, Tradeoff
+
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What is claimed of one table: its mechanism, a tradeoff curve, and where the record contradicts itself.
+
+    Parameters
+    ----------
+    name
+        The name of the table in the plan.
+    features
+        The features that it is over.
+    mechanism
+        The mechanism, calibrated from the plan and the published totals.
+    tradeoff
+        The tradeoff curve that is claimed for it.
+    faults
+        What the release says that its plan does not bear out, a sentence each.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    mechanism: Mechanism
+    tradeoff: Tradeoff
+    faults: tuple[str, ...] = ()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the published totals fix the table, so that there is nothing to attack."""
+        return self.mechanism.space.is_zero
+
+
+def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
+    """Return what a prepared plan claims of each of its requests."""
+    return tuple(
+        Claim(request.name, request.features, mechanism, mechanism.tradeoff) for request, mechanism in prepared.parts
+    )
+
+
+def claims_of_release(release: Release) -> tuple[Claim, ...]:
+    """Return what a release measured, calibrated again from its plan and totals, with the claims that it records."""
+    claims = []
+    parts = release.results
+    for again, table in zip(claims_of_plan(calibrate(release.plan, release.scope)), parts, strict=True):
+        recorded, mechanism = table.guarantee.tradeoff, again.mechanism
+        faults = []
+        if table.noise.mechanism != mechanism.name:
+            faults.append(f"it records the mechanism {table.noise.mechanism}, but its plan gives {mechanism.name}")
+        elif table.noise.scale < mechanism.scale * (1 - _SAME):
+            faults.append(
+                f"it records noise of scale {table.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
+            )
+        if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
+            faults.append("it claims more privacy for this table than its plan gives")
+        claims.append(replace(again, tradeoff=recorded, faults=tuple(faults)))
+    one, *others = (table.guarantee for table in parts)
+    whole = one.compose(*others).tradeoff
+    if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
+        fault = "it claims more privacy than its tables give together"
+        claims[0] = replace(claims[0], faults=(*claims[0].faults, fault))
+    return tuple(claims)
