@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from semidp.fit import fit_table
-from semidp.fit.problem import Sums, pose
+from semidp.fit.problem import pose
 from semidp.fit.programs import prove
 from semidp.fit.real import project
+from semidp.geometry import Grid, Totals
 from semidp.invariants import Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
@@ -52,7 +53,7 @@ def flow_against_program() -> dict[str, Any]:
     noisy, space = problem((60, 60), [(0,), (1,)])
     fit, ours = timed(lambda: fit_table(noisy, space))
     rows, columns = (total.counts for total in space.totals)
-    posed = pose(noisy, None, [Sums((0,), rows[:, None]), Sums((1,), columns[None, :])])
+    posed = pose(Grid.flat(noisy.shape), noisy, [Totals((1, 0), rows[:, None]), Totals((0, 1), columns[None, :])])
     (counts, _), theirs = timed(lambda: prove(posed, project(posed), None, time.monotonic() + 60))
     assert counts is not None
     assert posed.loss(counts) == fit.loss

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.geometry import Grid, Totals, View
 from semidp.invariants import Dataspace, Margin
 from semidp.tables import Feature, Schema, StructuralZero, Table
 
@@ -22,6 +23,12 @@ def space_of(hidden: NDArray[np.int64], margins: str, zeros: Sequence[Structural
     """The dataspace of a hidden table with margins written ``"AB BC"``."""
     table = Table(schema_of(hidden.shape, zeros), hidden)
     return Dataspace.of(table, [Margin(*names) for names in margins.split()])
+
+
+def totals_of(hidden: NDArray[np.int64], views: Sequence[View], grid: Grid | None = None) -> list[Totals]:
+    """The margins of a hidden table; of ordinary features unless a grid is given."""
+    grid = Grid.flat(hidden.shape) if grid is None else grid
+    return [Totals(view, grid.sum(hidden, view)) for view in views]
 
 
 def margins_exact(counts: NDArray[np.int64], space: Dataspace) -> bool:
