@@ -127,7 +127,7 @@ def random_places(rng: np.random.Generator, parents: int, children: int) -> Chai
     ids=["states", "state x sex, county", "state, sex", "state, sex, age", "state x sex, state x age, county"],
 )
 def test_memory_grows_with_the_cells_that_exist(views: list[View]) -> None:
-    """600 parents, of which one has a third of 6,000 children: padded to 600 x 2,000 x 6 an array takes 58 MB, and 600 x 6,000 takes 29."""
+    """One of 600 parents has a third of 6,000 children: padded, an array takes 58 MB, and 600 x 6,000 takes 29 MB."""
     rng = np.random.default_rng(31)
     grid = Grid((random_places(rng, 600, 6_000), Chain.flat(2), Chain.flat(3)))
     hidden = rng.poisson(rng.gamma(1.0, 1.0, grid.shape))
