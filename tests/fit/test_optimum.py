@@ -96,7 +96,7 @@ def test_a_flow_finds_the_optimum_from_a_bad_start(scale: float) -> None:
         problem = pose(Grid.flat(hidden.shape), noisy, totals_of(hidden, [(1, 0, 1), (0, 1, 1)]))
         good = approach(problem)
         bad = [rng.normal(0.0, 5.0, level.shape) for level in good.levels]
-        counts, proved = transport(problem, RealFit(good.table, tuple(bad), 0.0, 0.0))
+        counts, proved = transport(problem, RealFit(problem, tuple(bad), 0.0, 0.0))
         assert proved
         assert problem.loss(counts) == problem.loss(transport(problem, good)[0])
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.fit.flows import improve, nested, thresholds, transport
 from semidp.fit.problem import WORD_BITS, Floats, Infeasible, Problem, pose
-from semidp.fit.programs import prove, whole_bound
-from semidp.fit.real import RealFit, approach, project
+from semidp.fit.programs import prove
+from semidp.fit.real import RealFit, approach, lagrangian, project
 from semidp.geometry import Counts, Grid, Mask, Totals
 from semidp.invariants import Dataspace
 from semidp.progress import Progress, silent
@@ -225,7 +225,7 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             "No table of whole numbers with the published totals was found within the limits of the search, so this "
             "one is real-valued; its margins are the published ones up to rounding.",
         )
-    note = "" if proved else _distance(problem.loss(found), whole_bound(problem, start))
+    note = "" if proved else _distance(problem.loss(found), lagrangian(problem, start.levels, whole=True))
     return _whole(problem, found, start.bound, method, proved, note)
 
 

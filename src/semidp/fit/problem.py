@@ -20,6 +20,7 @@ from semidp.geometry import Chain, Counts, Grid, Mask, Totals, View, junction_or
 Floats = NDArray[np.float64]
 
 FRACTION_BITS = 24  # noisy values are read on multiples of 2^-24, about 6e-8; finer where they are whole numbers
+CELLS_IN_CACHE = 1 << 16  # what is handled at once where all cells are passed through
 WORD_BITS = 58  # what integer costs may use of a word: five bits are left for sums of a few of them
 
 
@@ -101,11 +102,37 @@ class Problem:
         closed = ~self.allowed if inhabited is None else inhabited & ~self.allowed
         return junction_order(self.views) is None or bool(closed.any())
 
-    def lifted(self, levels: Sequence[Floats], values: Floats | None = None) -> Floats:
-        """Return y + Aᵀθ: each value (noisy unless said) plus the levels of the margin cells it lies in."""
-        spread = [self.grid.spread(level, view) for view, level in zip(self.views, levels, strict=True)]
-        lifted: Floats = (self.values if values is None else values) + sum(spread)
+    @cached_property
+    def slabs(self) -> "list[Block]":
+        """The table cut into blocks that follow each other in memory and fit a processor's cache."""
+        shape = self.grid.shape
+        inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        axis = next(axis for axis, cells in enumerate(inner) if cells <= CELLS_IN_CACHE)
+        leaves = max(1, CELLS_IN_CACHE // inner[axis])
+        whole = tuple((0, size) for size in shape)
+        return [
+            Block(self.grid, (*((leaf, leaf + 1) for leaf in before), (begin, end), *whole[axis + 1 :]))
+            for before in np.ndindex(*shape[:axis])
+            for begin in range(0, shape[axis], leaves)
+            for end in [min(begin + leaves, shape[axis])]
+        ]
+
+    def lifted(self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0) -> Floats:
+        """Return y + Aᵀθ in all cells or in a block: a noisy value, or a share of it, plus the levels of its margins.
+
+        Minus infinity in the cells that must stay zero.
+        """
+        block = self.whole if block is None else block
+        cells = block.at(self.grid.full)
+        lifted = np.where(self.allowed[cells], self.noisy[cells] * share, -np.inf)
+        for view, level in zip(self.views, levels, strict=True):
+            lifted += block.grid.spread(level[block.at(view)], view)
         return lifted
+
+    @cached_property
+    def whole(self) -> "Block":
+        """All cells as one block."""
+        return Block(self.grid, tuple((0, size) for size in self.grid.shape))
 
     def missing(self, table: NDArray[Any]) -> list[NDArray[Any]]:
         """Return what a table lacks of each total."""
@@ -113,8 +140,11 @@ class Problem:
 
     def loss(self, table: NDArray[Any]) -> float:
         """Return the sum of squared differences from the noisy values."""
-        difference = (table - self.noisy).astype(np.float64)
-        return float(np.square(difference).sum())
+        loss = 0.0
+        for block in self.slabs:
+            cells = block.at(self.grid.full)
+            loss += float(np.square((table[cells] - self.noisy[cells]).astype(np.float64)).sum())
+        return loss
 
     def parts(self) -> "Iterator[tuple[Block, Problem]]":
         """Take the problem apart by the cells of what all margins share."""
@@ -152,6 +182,9 @@ class Block:
         """The block as a grid of its own, with every depth of the whole one."""
         chains = []
         for chain, (begin, end) in zip(self.whole.chains, self.ranges, strict=True):
+            if end - begin == chain.leaves:
+                chains.append(chain)
+                continue
             inside = [row[_inside(row, begin, end)] for row in chain.starts]
             chains.append(Chain(end - begin, tuple(tuple(max(start - begin, 0) for start in row) for row in inside)))
         return Grid(tuple(chains))
@@ -160,6 +193,11 @@ class Block:
         """Return where the block lies in the array of a margin."""
         sides = zip(self.whole.chains, view, self.ranges, strict=True)
         return tuple(_inside(chain.starts[depth - 1] if depth else (0,), *ends) for chain, depth, ends in sides)
+
+    def subtract(self, table: NDArray[Any], views: Sequence[View], sums: Sequence[NDArray[Any]]) -> None:
+        """Take the margins of a table in this block off sums over the whole."""
+        for view, total in zip(views, sums, strict=True):
+            total[self.at(view)] -= self.grid.sum(table, view)
 
 
 def _inside(starts: tuple[int, ...], begin: int, end: int) -> slice:
@@ -190,9 +228,10 @@ def pose(grid: Grid, noisy: Floats | Counts, totals: Sequence[Totals], possible:
             if not np.array_equal(one.down(grid, shared).counts, other.down(grid, shared).counts):
                 raise Infeasible
     inhabited = grid.inhabited(possible, totals)
-    allowed = np.ones(grid.shape, dtype=bool) if inhabited is None else inhabited
+    if inhabited is None:
+        return Problem(grid, noisy, np.ones(grid.shape, dtype=bool), tuple(totals))
     for total in totals:
-        held = grid.sum(allowed.astype(np.int64), total.view) > 0
+        held = grid.sum(inhabited.astype(np.int64), total.view) > 0
         if ((total.counts > 0) & ~held).any():
             raise Infeasible
-    return Problem(grid, noisy, allowed, tuple(totals))
+    return Problem(grid, noisy, inhabited, tuple(totals))

@@ -55,28 +55,10 @@ def prove(
     return counts, proved
 
 
-def whole_bound(problem: Problem, start: RealFit) -> float:
-    """Return a loss that no integer table undercuts: the Lagrangian of `start`, minimised over whole numbers.
-
-    With z = y + Aᵀθ a cell costs (x - z)² up to terms that the sums fix, at least (max(0, round z) - z)².
-
-    >>> from semidp.fit.problem import pose
-    >>> from semidp.fit.real import project
-    >>> from semidp.geometry import Grid, Totals
-    >>> problem = pose(Grid.flat((2,)), np.array([0.0, 0.0]), [Totals((0,), np.array([1]))])
-    >>> project(problem).bound, whole_bound(problem, project(problem))
-    (0.5, 1.0)
-    """
-    lifted = problem.lifted(start.levels)[problem.allowed]
-    nearest, real = np.maximum(np.rint(lifted), 0.0), np.maximum(lifted, 0.0)
-    return start.bound + float(((nearest - real) * (nearest + real - 2 * lifted)).sum())
-
-
 def _near(block: Block, part: Problem, start: RealFit) -> RealFit:
     """Return what the real-valued fit says of one part of the problem."""
     levels = tuple(level[block.at(view)] for view, level in zip(part.views, start.levels, strict=True))
-    table = start.table[block.at(part.grid.full)]
-    return RealFit(table, levels, lagrangian(part, table, levels), start.residual)
+    return RealFit(part, levels, lagrangian(part, levels), start.residual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +71,14 @@ class _Program:
     def solve(self, known: Counts | None) -> tuple[Counts | None, bool]:
         """Return the best table found (`known` if none is better) and whether it is proved to be optimal.
 
-        A better table than one of loss F has (x - z)² - min (x - z)² ≤ F - `whole_bound` in every cell, so a
+        A better table than one of loss F has (x - z)² - min (x - z)² ≤ F less the Lagrangian bound in every cell, so a
         program that looks that far proves its answer.
         """
         if known is None:
             known = self.first()
         if known is None:
             return None, False
-        slack = max(0.0, self.problem.loss(known) - whole_bound(self.problem, self.start))
+        slack = max(0.0, self.problem.loss(known) - lagrangian(self.problem, self.start.levels, whole=True))
         width = math.sqrt(slack + 0.25) + 1e-6
         low, high = self.lifted - width, _farthest(self.lifted, width)
         found, proved = self.between(low, high, 0.0)

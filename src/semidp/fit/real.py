@@ -8,12 +8,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from semidp.fit.problem import Floats, Infeasible, Problem
-from semidp.geometry import Grid, Totals, join
+from semidp.geometry import Grid, Mask, Totals, View, join
 from semidp.progress import Progress, silent
 
 TOLERANCE = 1e-12  # the residual of a sum, relative to the largest total (and a little to the largest value)
@@ -29,15 +30,20 @@ LEVEL_STEPS = 200  # steps to a water level; about ten are usual
 
 @dataclass(frozen=True, eq=False)
 class RealFit:
-    """The closest real table max(0, y + Σ levels), and a squared distance below which no table comes.
+    """The multipliers of the closest real table, and a squared distance below which no table comes.
 
     `residual` says how far the sums are from their totals, relative to the largest value.
     """
 
-    table: Floats
+    problem: Problem
     levels: tuple[Floats, ...]
     bound: float
     residual: float
+
+    @cached_property
+    def table(self) -> Floats:
+        """The closest real table, max(0, y + Aᵀθ)."""
+        return np.maximum(self.problem.lifted(self.levels), 0.0)
 
     @property
     def met(self) -> bool:
@@ -70,15 +76,15 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
            [0., 2.]])
     """
     solver = _Newton(problem, deadline, progress)
-    first = solver.run(problem.values, None, FIRST_STEPS)
+    first = solver.run(1.0, None, FIRST_STEPS)
     if first.met or len(problem.totals) == 1:
         return first
     share = min(1.0, solver.largest_total / solver.largest_value)
-    stage = solver.run(problem.values * share, None, STAGE_STEPS)
+    stage = solver.run(share, None, STAGE_STEPS)
     while share < 1.0:
         grown = min(1.0, share * STAGE)
         start = [level * (grown / share) for level in stage.levels]
-        stage, share = solver.run(problem.values * grown, start, STAGE_STEPS), grown
+        stage, share = solver.run(grown, start, STAGE_STEPS), grown
     if not stage.met and problem.in_doubt and not feasible(problem, deadline):
         raise Infeasible
     return stage
@@ -91,18 +97,31 @@ def approach(problem: Problem, progress: Progress = silent) -> RealFit:
     >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
     array([3., 1.])
     """
-    return _Newton(problem, math.inf, progress).run(problem.values, None, FIRST_STEPS)
+    return _Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)
 
 
-def lagrangian(problem: Problem, table: Floats, levels: Sequence[Floats]) -> float:
-    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of a table x = max(0, y + Aᵀθ).
+def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) -> float:
+    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0, y + Aᵀθ).
+
+    Over whole numbers x is rounded to the nearest, and the bound is a little higher. With z = y + Aᵀθ a cell has
+    (x - y)² - 2 x Aᵀθ = (x - z)² + y² - z², so that y² - z² = -Aᵀθ (y + z) keeps large values from cancelling.
 
     >>> from semidp.fit.problem import pose
     >>> problem = pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
-    >>> lagrangian(problem, np.array([2.5, 0.5]), [np.array([0.5])])  # not converged, so below the loss of 2
+    >>> lagrangian(problem, [np.array([0.5])])  # not converged, so below the loss of 2
     1.5
+    >>> lagrangian(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([1]))]), [np.array([0.5])], whole=True)
+    1.0
     """
-    return max(0.0, problem.loss(table) + 2 * _dot(levels, problem.missing(table)))
+    bound = 0.0
+    missing = [total.counts.astype(np.float64) for total in problem.totals]
+    for block in problem.slabs:
+        cells = block.at(problem.grid.full)
+        lifted = problem.lifted(levels, block)
+        table = np.maximum(np.rint(lifted) if whole else lifted, 0.0)
+        bound += float(np.square(table - problem.noisy[cells]).sum())
+        block.subtract(table, problem.views, missing)
+    return max(0.0, bound + 2 * _dot(levels, missing))
 
 
 def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
@@ -165,70 +184,85 @@ class _Newton:
         self.largest_value = max(1.0, float(np.abs(problem.noisy).max()))
         self.steps = 0
 
-    def run(self, values: Floats, levels: Sequence[Floats] | None, steps: int) -> RealFit:
-        """Return the best projection of `values` met on at most so many steps from `levels`."""
+    def run(self, share: float, levels: Sequence[Floats] | None, steps: int) -> RealFit:
+        """Return the best projection of a share of the values met on at most so many steps from `levels`."""
         self.progress("projecting the table", self.steps, None)
-        if levels is None:
-            levels = [np.zeros(total.counts.shape) for total in self.totals]
-            for _ in range(1 if len(self.totals) == 1 else 3):
-                levels = self.sweep(values, levels)
-        scale = self.largest_total + 1e-4 * float(np.abs(values[self.problem.allowed]).max(initial=0.0))
+        levels = self.start(share) if levels is None else levels
+        missing = self.missing(levels, share)
+        scale = self.largest_total + 1e-4 * share * self.largest_value
         best, least = levels, math.inf
-        for _ in range(steps + 1):
-            lifted = self.problem.lifted(levels, values)
-            missing = self.problem.missing(np.maximum(lifted, 0.0))
+        for step in range(steps + 1):
             residual = max(float(np.abs(gap).max()) for gap in missing) / scale
             stuck = residual > 0.5 * least and least <= GOOD
             if residual < least:
                 best, least = levels, residual
-            if least <= TOLERANCE or stuck or time.monotonic() > self.deadline:
+            if least <= TOLERANCE or stuck or step == steps or time.monotonic() > self.deadline:
                 break
-            levels = self.step(lifted, levels, missing, residual > GOOD)
-        table = np.maximum(self.problem.lifted(best, values), 0.0)
-        return RealFit(table, tuple(best), lagrangian(self.problem, table, best), least)
+            levels, missing = self.step(levels, missing, share, residual > GOOD)
+        return RealFit(self.problem, tuple(best), lagrangian(self.problem, best), least)
 
-    def sweep(self, values: Floats, levels: Sequence[Floats]) -> list[Floats]:
-        """Meet one margin after the other exactly: coordinate ascent, slow but sure."""
-        lifted, raised = self.problem.lifted(levels, values), []
-        for total, level in zip(self.totals, levels, strict=True):
-            step = water_level(self.grid, lifted, total)
-            raised.append(level + step)
-            lifted = lifted + self.grid.spread(step, total.view)
-        return raised
+    def start(self, share: float) -> list[Floats]:
+        """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure."""
+        levels = [np.zeros(total.counts.shape) for total in self.totals]
+        lifted = self.problem.lifted(levels, share=share)
+        for _ in range(1 if len(self.totals) == 1 else 3):
+            for total, level in zip(self.totals, levels, strict=True):
+                step = water_level(self.grid, lifted, total)
+                level += step
+                lifted += self.grid.spread(step, total.view)
+        return levels
 
-    def step(self, lifted: Floats, levels: Sequence[Floats], missing: list[Floats], far: bool) -> list[Floats]:
+    def missing(self, levels: Sequence[Floats], share: float) -> list[Floats]:
+        """Return what the table max(0, y + Aᵀθ) lacks of each total."""
+        missing = [total.counts.astype(np.float64) for total in self.totals]
+        for block in self.problem.slabs:
+            table = np.maximum(self.problem.lifted(levels, block, share), 0.0)
+            block.subtract(table, self.problem.views, missing)
+        return missing
+
+    def step(
+        self, levels: Sequence[Floats], missing: list[Floats], share: float, far: bool
+    ) -> tuple[list[Floats], list[Floats]]:
         """Go along Newton's direction up to its end, or to where the concave dual is highest before it.
 
-        The direction comes from conjugate gradients, or while `far` from a factorisation where those are slow.
+        The direction comes from conjugate gradients, or while `far` from a factorisation where those are slow. The
+        slope of the dual along it is d·(t - A x).
         """
         self.progress("projecting the table", self.steps, None)
         self.steps += 1
-        active = lifted > 0
-        direction, met = self.gradients(active.astype(np.float64), missing)
+        direction, met = self.gradients(self.active(levels, share), missing)
         if far and not met:
-            direction = self.factorised(active, missing)
-        rise = self.problem.lifted(direction, np.zeros(lifted.shape))
-        want = sum(float((way * total.counts).sum()) for way, total in zip(direction, self.totals, strict=True))
+            direction = self.factorised(self.problem.lifted(levels, share=share) > 0, missing)
 
-        def slope(size: float) -> float:
-            return want - float((rise * np.maximum(lifted + size * rise, 0.0)).sum())
+        def there(size: float) -> tuple[list[Floats], list[Floats]]:
+            ahead = [level + size * way for level, way in zip(levels, direction, strict=True)]
+            return ahead, self.missing(ahead, share)
 
-        size = 1.0
-        if slope(1.0) < -1e-9 * abs(slope(0.0)):
+        ahead, lacking = there(1.0)
+        if _dot(direction, lacking) < -1e-9 * abs(_dot(direction, missing)):
             low, high = 0.0, 1.0
             for _ in range(30):
                 size = (low + high) / 2
-                low, high = (size, high) if slope(size) > 0 else (low, size)
-        return [level + size * way for level, way in zip(levels, direction, strict=True)]
+                ahead, lacking = there(size)
+                low, high = (size, high) if _dot(direction, lacking) > 0 else (low, size)
+        return ahead, lacking
 
-    def gradients(self, active: Floats, missing: list[Floats]) -> tuple[list[Floats], bool]:
+    def active(self, levels: Sequence[Floats], share: float) -> dict[View, Floats]:
+        """Return the number of cells above zero in each margin and in the joint margin of each two."""
+        views = list(dict.fromkeys(join(one, other) for one in self.problem.views for other in self.problem.views))
+        counts = [np.zeros(self.grid.shape_of(view)) for view in views]
+        for block in self.problem.slabs:
+            wet = self.problem.lifted(levels, block, share) > 0
+            block.subtract(np.negative(wet, dtype=np.float64), views, counts)
+        return dict(zip(views, counts, strict=True))
+
+    def gradients(self, active: dict[View, Floats], missing: list[Floats]) -> tuple[list[Floats], bool]:
         """Solve A diag(active) Aᵀ d = missing by conjugate gradients, and say whether that succeeded.
 
         The matrix is the counts of active cells in each pair of margins: small for one-way sums of a large table.
         """
         views = self.problem.views
-        joint = [[self.grid.sum(active, join(one, other)) for other in views] for one in views]
-        weight = [np.maximum(row[i], 0.5) for i, row in enumerate(joint)]
+        weight = [np.maximum(active[view], 0.5) for view in views]
         way = [np.zeros(gap.shape) for gap in missing]
         residual, search, size = missing, way, math.inf
         first = _dot(missing, [gap / count for gap, count in zip(missing, weight, strict=True)])
@@ -239,10 +273,10 @@ class _Newton:
                 return way, True
             search = [a + (size / before) * b for a, b in zip(scaled, search, strict=True)]
             image = [np.zeros(gap.shape) for gap in missing]
-            for one, row, total in zip(views, joint, image, strict=True):
-                for other, counts, part in zip(views, row, search, strict=True):
+            for one, total in zip(views, image, strict=True):
+                for other, part in zip(views, search, strict=True):
                     both = join(one, other)
-                    total += self.grid.sum(counts * self.grid.spread(part, other, both), one, both)
+                    total += self.grid.sum(active[both] * self.grid.spread(part, other, both), one, both)
             curvature = _dot(search, image)
             if curvature <= 1e-14 * _dot(search, search):
                 break
@@ -250,7 +284,7 @@ class _Newton:
             residual = [a - (size / curvature) * b for a, b in zip(residual, image, strict=True)]
         return way, size <= USEFUL * first
 
-    def factorised(self, active: np.ndarray, missing: list[Floats]) -> list[Floats]:
+    def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
         """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is singular."""
         part = self.problem.matrix[:, np.flatnonzero(active[self.problem.allowed])]
         square = (part @ part.T).tocsc()
