@@ -1,7 +1,7 @@
 """Tables that add up: the nonnegative (integer) table with the published margins that is closest to a noisy one.
 
 `fit_table` is post-processing: it sees noisy values and public totals, never a table of confidential counts. The
-parts: `problem` (arrays), `real` (projection), `flows` (exact, and three and more margins), `programs`.
+parts: `problem` (arrays), `real` (projection), `flows` (exact), `rounding` (linear time), `programs` (the rest).
 """
 
 import math
@@ -18,6 +18,7 @@ from semidp.fit.flows import improve, nested, thresholds, transport
 from semidp.fit.problem import WORD_BITS, Floats, Infeasible, Problem, pose
 from semidp.fit.programs import prove
 from semidp.fit.real import RealFit, approach, lagrangian, project
+from semidp.fit.rounding import roundable, rounded
 from semidp.geometry import Counts, Grid, Mask, Totals
 from semidp.invariants import Dataspace
 from semidp.progress import Progress, silent
@@ -27,6 +28,7 @@ __all__ = ["Fit", "Infeasible", "Kind", "fit_table", "fit_totals"]
 Kind = Literal["integer", "real"]
 """Whether a fitted table holds whole numbers or real ones."""
 
+LARGE = 200_000  # from so many cells on three and more margins are fitted in linear time, if they allow it
 PROVABLE = 2_000  # up to so many cells a table that nested flows found is handed to an integer program for proof
 
 
@@ -45,7 +47,8 @@ class Fit:
     bound
         A loss that no nonnegative table with these margins undercuts, whole numbers or not.
     method
-        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``integer program`` or ``projection``.
+        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``rounding``, ``integer program`` or
+        ``projection``.
     optimal
         Whether no closer table of the wanted kind exists.
     note
@@ -88,9 +91,10 @@ def fit_table(
 
     It minimises Σ (x - y)² over x ≥ 0 with the published margins, over whole numbers or over real ones. Up to two
     margins (one total, rows, rows and columns, two joint margins that share features) it is a flow and the answer is
-    exact. Three and more margins are fitted by nested flows and moves that keep improving it; margins that do
-    not nest (all two-way margins of three features) by an integer program, and where that finds nothing in time the
-    real-valued table is returned and its note says so.
+    exact. Three and more margins are fitted by nested flows and moves that keep improving it; in large tables, where
+    the margins share no more than a common part, by rounding the real-valued fit, and the note says how far from the
+    closest table that may be. Margins that do not nest (all two-way margins of three features) are fitted by an
+    integer program, and where that finds nothing in time the real-valued table is returned and its note says so.
 
     Parameters
     ----------
@@ -211,6 +215,13 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
         counts, proved = transport(problem, start, progress)
         return _whole(problem, counts, start.bound, "flow", proved, "")
     start = project(problem, (time.monotonic() + deadline) / 2, progress)
+    if problem.noisy.size >= LARGE and start.met and roundable(problem):
+        near = rounded(problem, start, progress)
+        if near is not None:
+            counts, levels = near
+            bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
+            note = _distance(problem.loss(counts), max(bounds))
+            return _whole(problem, counts, start.bound, "rounding", False, note)
     found, proved = nested(problem, start.table, progress), False
     method = "integer program" if found is None else "nested flows"
     if found is not None:

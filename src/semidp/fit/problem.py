@@ -129,6 +129,15 @@ class Problem:
             lifted += block.grid.spread(level[block.at(view)], view)
         return lifted
 
+    def nearest(
+        self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0, whole: bool = False
+    ) -> Floats:
+        """Return max(0, y + Aᵀθ) in all cells or in a block, rounded where whole numbers are wanted."""
+        lifted = self.lifted(levels, block, share)
+        if whole:
+            np.rint(lifted, out=lifted)
+        return np.maximum(lifted, 0.0, out=lifted)
+
     @cached_property
     def whole(self) -> "Block":
         """All cells as one block."""

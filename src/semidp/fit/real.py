@@ -43,7 +43,7 @@ class RealFit:
     @cached_property
     def table(self) -> Floats:
         """The closest real table, max(0, y + Aᵀθ)."""
-        return np.maximum(self.problem.lifted(self.levels), 0.0)
+        return self.problem.nearest(self.levels)
 
     @property
     def met(self) -> bool:
@@ -75,7 +75,7 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     array([[2., 0.],
            [0., 2.]])
     """
-    solver = _Newton(problem, deadline, progress)
+    solver = Newton(problem, deadline, progress)
     first = solver.run(1.0, None, FIRST_STEPS)
     if first.met or len(problem.totals) == 1:
         return first
@@ -97,14 +97,14 @@ def approach(problem: Problem, progress: Progress = silent) -> RealFit:
     >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
     array([3., 1.])
     """
-    return _Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)
+    return Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)
 
 
 def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) -> float:
     """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0, y + Aᵀθ).
 
-    Over whole numbers x is rounded to the nearest, and the bound is a little higher. With z = y + Aᵀθ a cell has
-    (x - y)² - 2 x Aᵀθ = (x - z)² + y² - z², so that y² - z² = -Aᵀθ (y + z) keeps large values from cancelling.
+    For every θ it is below the loss of every table with these totals. Over whole numbers the best x is rounded to the
+    nearest, and the bound is a little higher.
 
     >>> from semidp.fit.problem import pose
     >>> problem = pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
@@ -117,8 +117,7 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
     missing = [total.counts.astype(np.float64) for total in problem.totals]
     for block in problem.slabs:
         cells = block.at(problem.grid.full)
-        lifted = problem.lifted(levels, block)
-        table = np.maximum(np.rint(lifted) if whole else lifted, 0.0)
+        table = problem.nearest(levels, block, whole=whole)
         bound += float(np.square(table - problem.noisy[cells]).sum())
         block.subtract(table, problem.views, missing)
     return max(0.0, bound + 2 * _dot(levels, missing))
@@ -174,7 +173,7 @@ def feasible(problem: Problem, deadline: float = math.inf) -> bool:
     return bool(answer.status != 2)
 
 
-class _Newton:
+class Newton:
     """Newton's method for A max(0, y + Aᵀθ) = t, with θ a list of arrays, one for each margin."""
 
     def __init__(self, problem: Problem, deadline: float, progress: Progress) -> None:
@@ -192,18 +191,24 @@ class _Newton:
         scale = self.largest_total + 1e-4 * share * self.largest_value
         best, least = levels, math.inf
         for step in range(steps + 1):
-            residual = max(float(np.abs(gap).max()) for gap in missing) / scale
+            residual = _largest(missing) / scale
             stuck = residual > 0.5 * least and least <= GOOD
             if residual < least:
                 best, least = levels, residual
             if least <= TOLERANCE or stuck or step == steps or time.monotonic() > self.deadline:
                 break
-            levels, missing = self.step(levels, missing, share, residual > GOOD)
+            levels, missing = self.step(levels, missing, share, GOOD * scale)
         return RealFit(self.problem, tuple(best), lagrangian(self.problem, best), least)
 
     def start(self, share: float) -> list[Floats]:
-        """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure."""
+        """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure.
+
+        A large table starts from the levels that meet the first margin with every cell wet.
+        """
         levels = [np.zeros(total.counts.shape) for total in self.totals]
+        if len(self.problem.slabs) > 1 and len(self.totals) > 1:
+            levels[0] = self.all_wet(share)
+            return levels
         lifted = self.problem.lifted(levels, share=share)
         for _ in range(1 if len(self.totals) == 1 else 3):
             for total, level in zip(self.totals, levels, strict=True):
@@ -212,26 +217,37 @@ class _Newton:
                 lifted += self.grid.spread(step, total.view)
         return levels
 
-    def missing(self, levels: Sequence[Floats], share: float) -> list[Floats]:
-        """Return what the table max(0, y + Aᵀθ) lacks of each total."""
+    def all_wet(self, share: float) -> Floats:
+        """Return the levels of the first margin at which its cells meet their totals without staying above zero."""
+        view = self.totals[0].view
+        lacking, cells = self.totals[0].counts.astype(np.float64), np.zeros(self.grid.shape_of(view))
+        nothing = [np.zeros(total.counts.shape) for total in self.totals]
+        for block in self.problem.slabs:
+            values = self.problem.lifted(nothing, block, share)
+            there = values > -np.inf
+            block.subtract(np.where(there, values, 0.0), [view], [lacking])
+            block.subtract(np.negative(there, dtype=np.float64), [view], [cells])
+        return np.where(cells > 0, lacking / np.maximum(cells, 1.0), 0.0)
+
+    def missing(self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False) -> list[Floats]:
+        """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
         missing = [total.counts.astype(np.float64) for total in self.totals]
         for block in self.problem.slabs:
-            table = np.maximum(self.problem.lifted(levels, block, share), 0.0)
-            block.subtract(table, self.problem.views, missing)
+            block.subtract(self.problem.nearest(levels, block, share, whole), self.problem.views, missing)
         return missing
 
     def step(
-        self, levels: Sequence[Floats], missing: list[Floats], share: float, far: bool
+        self, levels: Sequence[Floats], missing: list[Floats], share: float, good: float
     ) -> tuple[list[Floats], list[Floats]]:
         """Go along Newton's direction up to its end, or to where the concave dual is highest before it.
 
-        The direction comes from conjugate gradients, or while `far` from a factorisation where those are slow. The
-        slope of the dual along it is d·(t - A x).
+        The direction comes from conjugate gradients, or from a factorisation where those are slow and more than a
+        `good` amount is missing. The slope of the dual along it is d·(t - A x).
         """
         self.progress("projecting the table", self.steps, None)
         self.steps += 1
         direction, met = self.gradients(self.active(levels, share), missing)
-        if far and not met:
+        if not met and _largest(missing) > good:
             direction = self.factorised(self.problem.lifted(levels, share=share) > 0, missing)
 
         def there(size: float) -> tuple[list[Floats], list[Floats]]:
@@ -239,7 +255,7 @@ class _Newton:
             return ahead, self.missing(ahead, share)
 
         ahead, lacking = there(1.0)
-        if _dot(direction, lacking) < -1e-9 * abs(_dot(direction, missing)):
+        if _largest(lacking) > good and _dot(direction, lacking) < -1e-9 * abs(_dot(direction, missing)):
             low, high = 0.0, 1.0
             for _ in range(30):
                 size = (low + high) / 2
@@ -247,7 +263,7 @@ class _Newton:
                 low, high = (size, high) if _dot(direction, lacking) > 0 else (low, size)
         return ahead, lacking
 
-    def active(self, levels: Sequence[Floats], share: float) -> dict[View, Floats]:
+    def active(self, levels: Sequence[Floats], share: float = 1.0) -> dict[View, Floats]:
         """Return the number of cells above zero in each margin and in the joint margin of each two."""
         views = list(dict.fromkeys(join(one, other) for one in self.problem.views for other in self.problem.views))
         counts = [np.zeros(self.grid.shape_of(view)) for view in views]
@@ -318,3 +334,7 @@ def _factor(square: Any) -> Callable[[Floats], Floats]:
 
 def _dot(one: Sequence[Floats], other: Sequence[Floats]) -> float:
     return sum(float((a * b).sum()) for a, b in zip(one, other, strict=True))
+
+
+def _largest(missing: Sequence[Floats]) -> float:
+    return max(float(np.abs(gap).max()) for gap in missing)
