@@ -1,7 +1,7 @@
 """Integer fits of large tables in linear time: thresholds, then repair of the rounding.
 
-For margins that share nothing but a common part. The real-valued fit is rounded, its levels are moved until the
-rounded table nearly has the totals, and single records move between cells until it has them exactly.
+For two or more margins that share nothing but a common part. The real-valued fit is rounded, its levels are moved
+until the rounded table nearly has the totals, and single records move between cells until it has them exactly.
 """
 
 import math
@@ -15,8 +15,11 @@ from semidp.fit.real import Newton, RealFit
 from semidp.geometry import Counts, Totals, View, common_part
 from semidp.progress import Progress, silent
 
+SHIFT_STEPS = 8  # halvings of the common shift of all levels
 THRESHOLD_STEPS = 12  # steps of the levels towards a rounded table that has the totals
 CELLS_A_PART = 10_000  # parts below this are better served by flows
+APART = 0.1  # how far whole noisy values are moved apart before they are rounded
+REPAIRABLE = 4  # records missing or too many a margin cell that are left to the repair
 ROUNDS = 30  # passes of moves before the repair is given up: one or two are usual
 CANDIDATES = 4_096  # places looked at for moves between two margin cells, four times as many in each later pass
 PLACES_A_RECORD = 16  # places looked at for each of these moves
@@ -32,7 +35,7 @@ def roundable(problem: Problem) -> bool:
     True
     """
     shared = common_part(problem.views)
-    if shared is None or problem.in_doubt:
+    if len(problem.totals) < 2 or shared is None or problem.in_doubt:
         return False
     return math.prod(problem.grid.shape) >= CELLS_A_PART * problem.grid.size_of(shared)
 
@@ -55,10 +58,11 @@ def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tu
     >>> any(gap.any() for gap in problem.missing(counts))
     False
     """
-    levels = _thresholds(problem, start, progress)
+    spread = _spread(problem)
+    levels = _thresholds(spread, start, progress)
     counts = np.zeros(problem.grid.shape, dtype=np.int64)
     for block in problem.slabs:
-        counts[block.at(problem.grid.full)] = problem.nearest(levels, block, whole=True)
+        counts[block.at(problem.grid.full)] = spread.nearest(levels, block, whole=True)
     parts = problem.grid.size_of(problem.common)
     for number, (block, part) in enumerate(problem.parts()):
         progress("repairing the rounding", number, parts)
@@ -68,23 +72,58 @@ def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tu
     return counts, levels
 
 
+def _spread(problem: Problem) -> Problem:
+    """Move whole noisy values apart a little, evenly along every feature, so that not all are rounded alike.
+
+    The fractions of the multiples of the golden ratio are spread evenly over every run and every step of cells.
+    """
+    if problem.bits > 0:
+        return problem
+    apart = np.arange(problem.noisy.size) * ((math.sqrt(5.0) - 1.0) / 2.0)
+    apart -= np.floor(apart)
+    apart -= 0.5
+    apart *= APART
+    return Problem(problem.grid, problem.noisy + apart.reshape(problem.noisy.shape), problem.allowed, problem.totals)
+
+
 def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Floats]:
-    """Return levels at which the rounded table nearly has the totals."""
+    """Return levels at which the rounded table nearly has the totals.
+
+    Whole noisy values under nearly equal levels are rounded up or down all together. So one shift of all levels is
+    found by bisection first, and with it how many records a further shift would add for each cell above zero.
+    """
     newton = Newton(problem, math.inf, progress)
     active = newton.active(start.levels)
-    levels = best = list(start.levels)
+
+    def missing(levels: Sequence[Floats], shift: float = 0.0) -> tuple[list[Floats], float]:
+        gaps = newton.missing([levels[0] + shift, *levels[1:]], whole=True)
+        return gaps, float(gaps[0].sum())
+
+    low, high = -0.5, 0.5
+    lacking_low, lacking_high = missing(start.levels, low)[1], missing(start.levels, high)[1]
+    for step in range(SHIFT_STEPS):
+        progress("rounding the table", step, SHIFT_STEPS + THRESHOLD_STEPS)
+        middle = (low + high) / 2
+        lacking = missing(start.levels, middle)[1]
+        if lacking > 0:
+            low, lacking_low = middle, lacking
+        else:
+            high, lacking_high = middle, lacking
+    wet = max(1.0, float(active[problem.views[0]].sum()))
+    density = max(1.0, (lacking_low - lacking_high) / (high - low) / wet)
+    levels = best = [start.levels[0] + (low + high) / 2, *start.levels[1:]]
     least, idle = math.inf, 0
     for step in range(THRESHOLD_STEPS):
-        progress("rounding the table", step, THRESHOLD_STEPS)
-        missing = newton.missing(levels, whole=True)
-        lacking = sum(float(np.abs(gap).sum()) for gap in missing)
+        progress("rounding the table", SHIFT_STEPS + step, SHIFT_STEPS + THRESHOLD_STEPS)
+        gaps, _ = missing(levels)
+        lacking = sum(float(np.abs(gap).sum()) for gap in gaps)
         idle = 0 if lacking < least else idle + 1
         if lacking < least:
             best, least = levels, lacking
-        if lacking == 0 or idle == 2:
+        if lacking <= REPAIRABLE * sum(gap.size for gap in gaps) or idle == 2:
             break
-        way, _ = newton.gradients(active, missing)
-        levels = [level + part for level, part in zip(levels, way, strict=True)]
+        way, _ = newton.gradients(active, gaps)
+        levels = [level + part / density for level, part in zip(levels, way, strict=True)]
     return best
 
 
