@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from semidp.sensitivity import TableSpace
 
 from semidp.audit import noise_energy, worst_pair
 from semidp.mechanisms import (
@@ -18,6 +17,7 @@ from semidp.mechanisms import (
     RoundedGaussianMechanism,
 )
 from semidp.noise import SeededRandomness
+from semidp.queries import TableSpace
 from semidp.tradeoff import Budget
 
 from .conftest import a_space

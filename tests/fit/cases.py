@@ -1,11 +1,11 @@
 """Problems for the fits: a dataspace with the margins of a hidden table, and every table of a small one."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.geometry import Grid, Totals, View
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import Feature, Schema, StructuralZero, Table
 
@@ -24,6 +24,12 @@ def space_of(hidden: NDArray[np.int64], margins: str, zeros: Sequence[Structural
     return Dataspace.of(table, [Margin(*names) for names in margins.split()])
 
 
+def totals_of(hidden: NDArray[np.int64], views: Sequence[View], grid: Grid | None = None) -> list[Totals]:
+    """The margins of a hidden table; of ordinary features unless a grid is given."""
+    grid = Grid.flat(hidden.shape) if grid is None else grid
+    return [Totals(view, grid.sum(hidden, view)) for view in views]
+
+
 def margins_exact(counts: NDArray[np.int64], space: Dataspace) -> bool:
     """Whether an integer array is a table of the space; building the table checks signs and structural zeros."""
     assert space.schema is not None
@@ -32,28 +38,35 @@ def margins_exact(counts: NDArray[np.int64], space: Dataspace) -> bool:
 
 
 def all_tables(space: Dataspace) -> Iterator[NDArray[np.int64]]:
-    """Every table of a small dataspace, by filling cell after cell within what each total has left."""
+    """Every table of a small dataspace."""
     assert space.schema is not None
     assert space.n is not None
-    shape = space.schema.shape
-    possible = space.schema.possible
+    grid, views = space.schema.grid, [space.schema.view(margin.names) for margin in space.margins]
     totals = [
-        (space.schema.axes(margin.names), total.counts)
-        for margin, total in zip(space.margins, space.totals, strict=True)
+        Totals(view, total.counts.reshape(grid.shape_of(view))) for view, total in zip(views, space.totals, strict=True)
     ]
     if not totals:
-        totals = [((), np.array(space.n))]
-    cells = list(itertools.product(*map(range, shape)))
-    keys = [[(which, tuple(cell[axis] for axis in axes)) for which, (axes, _) in enumerate(totals)] for cell in cells]
-    left = {(which, key): int(counts[key]) for which, (_, counts) in enumerate(totals) for key in _keys(counts)}
+        totals = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.n))]
+    return tables_with(grid, totals, space.schema.possible)
+
+
+def tables_with(
+    grid: Grid, totals: Sequence[Totals], possible: NDArray[np.bool_] | None = None
+) -> Iterator[NDArray[np.int64]]:
+    """Every table with these totals, by filling cell after cell within what each total has left."""
+    size = grid.size_of(grid.full)
+    open_cells = [True] * size if possible is None else possible.ravel().tolist()
+    labels = [grid.labels(total.view).tolist() for total in totals]
+    keys = [[(which, label[cell]) for which, label in enumerate(labels)] for cell in range(size)]
+    left = {(which, cell): count for which, total in enumerate(totals) for cell, count in enumerate(total.counts.flat)}
     last = {key: index for index, those in enumerate(keys) for key in those}
-    filled = [0] * len(cells)
+    filled = [0] * size
 
     def fill(index: int) -> Iterator[NDArray[np.int64]]:
-        if index == len(cells):
-            yield np.array(filled, dtype=np.int64).reshape(shape)
+        if index == size:
+            yield np.array(filled, dtype=np.int64).reshape(grid.shape)
             return
-        top = min(left[key] for key in keys[index]) if possible is None or possible[cells[index]] else 0
+        top = min(left[key] for key in keys[index]) if open_cells[index] else 0
         for count in range(top + 1):
             if all(left[key] == count for key in keys[index] if last[key] == index):
                 for key in keys[index]:
@@ -64,10 +77,6 @@ def all_tables(space: Dataspace) -> Iterator[NDArray[np.int64]]:
                     left[key] += count
 
     yield from fill(0)
-
-
-def _keys(counts: NDArray[np.int64]) -> Iterator[tuple[int, ...]]:
-    return iter(np.ndindex(counts.shape))
 
 
 def least_loss(noisy: NDArray[np.float64], space: Dataspace) -> float:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError
-from semidp.fit import Fit, fit_table
-from semidp.fit.problem import Sums, pose
+from semidp.fit import Fit, Infeasible, fit_table
+from semidp.fit.problem import pose
 from semidp.fit.real import project
-from semidp.fit.search import running_order
+from semidp.geometry import Grid, join, junction_order, meet, within
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import StructuralZero, Table
-from tests.fit.cases import least_loss, margins_exact, schema_of, space_of
+from tests.fit.cases import least_loss, margins_exact, schema_of, space_of, totals_of
 
 
 def sparse(shape: tuple[int, ...], seed: int = 3) -> np.ndarray:
@@ -138,7 +138,7 @@ def infeasible(shape: tuple[int, ...], zeros: list[dict[str, str]], totals: dict
 )
 def test_totals_that_no_table_has_are_refused(space: Dataspace, kind: typing.Literal["integer", "real"]) -> None:
     assert space.schema is not None
-    with pytest.raises(InputError, match="no table of nonnegative counts has the published totals"):
+    with pytest.raises(Infeasible, match="no table of nonnegative counts has the published totals"):
         fit_table(np.ones(space.schema.shape), space, kind=kind)
 
 
@@ -197,7 +197,7 @@ def test_a_long_integer_program_reports_every_second_and_keeps_its_limit() -> No
 def test_a_projection_that_runs_out_of_time_has_a_bound_below_every_loss() -> None:
     hidden = sparse((20, 20, 5))
     noisy = hidden + np.random.default_rng(9).normal(0.0, 1e5, hidden.shape)
-    problem = pose(noisy, None, [Sums.over(hidden, (0, 1)), Sums.over(hidden, (1, 2))])
+    problem = pose(Grid.flat(hidden.shape), noisy, totals_of(hidden, [(1, 1, 0), (0, 1, 1)]))
     early = project(problem, deadline=0.0)
     assert not early.met
     assert early.bound <= project(problem).bound * (1 + 1e-9)
@@ -218,14 +218,16 @@ def test_a_projection_that_runs_out_of_time_has_a_bound_below_every_loss() -> No
         ([(0, 1), (1, 2), (0, 2), (3,)], False),
     ],
 )
-def test_running_order(families: list[tuple[int, ...]], decomposable: bool) -> None:
-    order = running_order(families)
+def test_an_order_of_flows_exists_where_margins_are_decomposable(
+    families: list[tuple[int, ...]], decomposable: bool
+) -> None:
+    views = [tuple(int(axis in family) for axis in range(5)) for family in families]
+    order = junction_order(views)
     assert (order is not None) == decomposable
     for step in range(1, len(order or [])):
         assert order is not None
-        before = [set(families[index]) for index in order[:step]]
-        shared = set(families[order[step]]) & set().union(*before)
-        assert any(shared <= one for one in before)
+        shared = meet(order[step], join(*order[:step]))
+        assert any(within(shared, one) for one in order[:step])
 
 
 def test_importing_the_fits_brings_no_solver() -> None:

@@ -5,10 +5,11 @@ import pytest
 
 from semidp.fit import fit_table
 from semidp.fit.flows import transport
-from semidp.fit.problem import Sums, pose
-from semidp.fit.real import Projection, approach
+from semidp.fit.problem import pose
+from semidp.fit.real import RealFit, approach
+from semidp.geometry import Grid
 from semidp.tables import StructuralZero
-from tests.fit.cases import all_tables, least_loss, margins_exact, space_of
+from tests.fit.cases import all_tables, least_loss, margins_exact, space_of, totals_of
 
 EXACT = [
     ((5,), "", "thresholds"),
@@ -92,10 +93,10 @@ def test_a_flow_finds_the_optimum_from_a_bad_start(scale: float) -> None:
     for _ in range(10):
         hidden = rng.poisson(rng.gamma(0.5, 8.0, (6, 5, 3)))
         noisy = hidden + np.rint(rng.normal(0.0, scale, hidden.shape))
-        problem = pose(noisy, None, [Sums.over(hidden, (0, 2)), Sums.over(hidden, (1, 2))])
+        problem = pose(Grid.flat(hidden.shape), noisy, totals_of(hidden, [(1, 0, 1), (0, 1, 1)]))
         good = approach(problem)
         bad = [rng.normal(0.0, 5.0, level.shape) for level in good.levels]
-        counts, proved = transport(problem, Projection(good.table, tuple(bad), 0.0, 0.0))
+        counts, proved = transport(problem, RealFit(problem, tuple(bad), 0.0, 0.0))
         assert proved
         assert problem.loss(counts) == problem.loss(transport(problem, good)[0])
 

@@ -1,11 +1,12 @@
 """Tables that add up: the nonnegative (integer) table with the published margins that is closest to a noisy one.
 
 `fit_table` is post-processing: it sees noisy values and public totals, never a table of confidential counts. The
-parts: `problem` (arrays), `real` (projection), `flows` (exact), `search` (three and more margins), `programs`.
+parts: `problem` (arrays), `real` (projection), `flows` (exact), `rounding` (linear time), `programs` (the rest).
 """
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -13,19 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.fit.flows import thresholds, transport
-from semidp.fit.problem import WORD_BITS, Counts, Floats, Problem, Sums, pose
-from semidp.fit.programs import prove, whole_bound
-from semidp.fit.real import Projection, approach, project
-from semidp.fit.search import improve, nested
+from semidp.fit.flows import improve, nested, thresholds, transport
+from semidp.fit.problem import WORD_BITS, Floats, Infeasible, Problem, pose
+from semidp.fit.programs import prove
+from semidp.fit.real import RealFit, approach, lagrangian, project
+from semidp.fit.rounding import roundable, rounded
+from semidp.geometry import Counts, Grid, Mask, Totals
 from semidp.progress import Progress, silent
 from semidp.spaces import Dataspace
 
-__all__ = ["Fit", "Kind", "fit_table"]
+__all__ = ["Fit", "Infeasible", "Kind", "fit_table", "fit_totals"]
 
 Kind = Literal["integer", "real"]
 """Whether a fitted table holds whole numbers or real ones."""
 
+LARGE = 200_000  # from so many cells on three and more margins are fitted in linear time, if they allow it
 PROVABLE = 2_000  # up to so many cells a table that nested flows found is handed to an integer program for proof
 
 
@@ -44,7 +47,8 @@ class Fit:
     bound
         A loss that no nonnegative table with these margins undercuts, whole numbers or not.
     method
-        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``integer program`` or ``projection``.
+        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``rounding``, ``integer program`` or
+        ``projection``.
     optimal
         Whether no closer table of the wanted kind exists.
     note
@@ -87,9 +91,10 @@ def fit_table(
 
     It minimises Σ (x - y)² over x ≥ 0 with the published margins, over whole numbers or over real ones. Up to two
     margins (one total, rows, rows and columns, two joint margins that share features) it is a flow and the answer is
-    exact. Three and more margins are fitted by nested flows and moves that keep improving it; margins that do
-    not nest (all two-way margins of three features) by an integer program, and where that finds nothing in time the
-    real-valued table is returned and its note says so.
+    exact. Three and more margins are fitted by nested flows and moves that keep improving it; in large tables, where
+    the margins share no more than a common part, by rounding the real-valued fit, and the note says how far from the
+    closest table that may be. Margins that do not nest (all two-way margins of three features) are fitted by an
+    integer program, and where that finds nothing in time the real-valued table is returned and its note says so.
 
     Parameters
     ----------
@@ -106,8 +111,10 @@ def fit_table(
 
     Raises
     ------
+    Infeasible
+        Where no table has the published totals.
     InputError
-        Where no table has the published totals, or the values do not fit the schema.
+        Where the values do not fit the schema.
 
     Examples
     --------
@@ -126,50 +133,95 @@ def fit_table(
     array([[2., 0., 4.],
            [0., 3., 1.]])
     """
+    if dataspace.schema is None or dataspace.n is None:
+        raise InputError("a fit needs the schema and the totals: this dataspace is known by its description only")
+    schema, grid = dataspace.schema, dataspace.schema.grid
+    totals = []
+    for margin, table in zip(dataspace.margins, dataspace.totals, strict=True):
+        view = schema.view(margin.names)
+        totals.append(Totals(view, table.counts.reshape(grid.shape_of(view))))
+    if not totals:
+        totals = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), dataspace.n, dtype=np.int64))]
+    return fit_totals(noisy, grid, totals, schema.possible, kind=kind, time_limit=time_limit, progress=progress)
+
+
+def fit_totals(
+    noisy: NDArray[np.float64] | NDArray[np.int64],
+    grid: Grid,
+    totals: Sequence[Totals],
+    possible: Mask | None = None,
+    *,
+    kind: Kind = "integer",
+    time_limit: float = 30.0,
+    progress: Progress = silent,
+) -> Fit:
+    """Return the closest table with totals that may come from anywhere, such as noisy tables fitted before.
+
+    Parameters
+    ----------
+    noisy, kind, time_limit, progress
+        As for `fit_table`.
+    grid
+        The cells of the table.
+    totals
+        One margin or more, none of which contains another.
+    possible
+        The cells that may be filled; all unless said.
+
+    Raises
+    ------
+    Infeasible
+        Where no table has these totals.
+
+    Examples
+    --------
+    >>> from semidp.geometry import Chain
+    >>> counties = Grid((Chain(3, ((0, 2), (0, 1, 2))),))
+    >>> fit_totals(np.array([2.2, 0.1, 4.0]), counties, [Totals((1,), np.array([3, 5]))]).counts
+    array([3, 0, 5])
+    """
     if kind not in get_args(Kind):
         raise InputError(f"a fit is of kind {' or '.join(get_args(Kind))}, not {kind!r}")
     if not time_limit > 0:
         raise InputError(f"the time limit of a fit must be a positive number of seconds, not {time_limit}")
-    problem, deadline = _posed(noisy, dataspace), time.monotonic() + time_limit
+    deadline = time.monotonic() + time_limit
+    problem = pose(grid, _numbers(noisy, grid, totals), totals, possible)
     if kind == "real":
         found = project(problem, deadline, progress)
         return _real(problem, found, found.met, "")
     return _integer(problem, deadline, progress)
 
 
-def _posed(noisy: NDArray[np.float64] | NDArray[np.int64], dataspace: Dataspace) -> Problem:
+def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Floats:
+    """Return the noisy values, whole numbers as such; refuse what a fit cannot handle."""
     if not isinstance(noisy, np.ndarray) or noisy.dtype.kind not in "iuf":
         raise InputError("a fit starts from an array of noisy numbers; a table of counts is not accepted")
-    if dataspace.schema is None or dataspace.n is None:
-        raise InputError("a fit needs the schema and the totals: this dataspace is known by its description only")
-    shape = dataspace.schema.shape
-    if noisy.shape != shape:
-        raise InputError(f"the noisy values have shape {noisy.shape}, but the schema has shape {shape}")
+    if noisy.shape != grid.shape:
+        raise InputError(f"the noisy values have shape {noisy.shape}, but the schema has shape {grid.shape}")
     if not np.isfinite(noisy).all():
         raise InputError("the noisy values must be finite numbers")
-    sums = []
-    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
-        axes = dataspace.schema.axes(margin.names)
-        kept = [size if axis in axes else 1 for axis, size in enumerate(shape)]
-        sums.append(Sums(axes, total.counts.reshape(kept)))
-    if not sums:
-        sums = [Sums((), np.full((1,) * len(shape), dataspace.n, dtype=np.int64))]
-    largest = max(float(np.abs(noisy.astype(np.float64)).max()), float(dataspace.n))
+    largest = max(float(np.abs(noisy.astype(np.float64)).max()), *(float(total.counts.sum()) for total in totals))
     if largest >= 2.0**WORD_BITS:
         raise InputError(f"a fit handles noisy values and totals below 2^{WORD_BITS}: scale them down")
-    whole = noisy.dtype.kind in "iu"
-    return pose(noisy.astype(np.int64) if whole else noisy.astype(np.float64), dataspace.schema.possible, sums)
+    return noisy.astype(np.int64) if noisy.dtype.kind in "iu" else noisy.astype(np.float64)
 
 
 def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
-    if len(problem.sums) == 1:
+    if len(problem.totals) == 1:
         start = approach(problem, progress)
         return _whole(problem, thresholds(problem), start.bound, "thresholds", True, "")
-    if len(problem.sums) == 2:
+    if len(problem.totals) == 2:
         start = approach(problem, progress)
         counts, proved = transport(problem, start, progress)
         return _whole(problem, counts, start.bound, "flow", proved, "")
     start = project(problem, (time.monotonic() + deadline) / 2, progress)
+    if problem.noisy.size >= LARGE and start.met and roundable(problem):
+        near = rounded(problem, start, progress)
+        if near is not None:
+            counts, levels = near
+            bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
+            note = _distance(problem.loss(counts), max(bounds))
+            return _whole(problem, counts, start.bound, "rounding", False, note)
     found, proved = nested(problem, start.table, progress), False
     method = "integer program" if found is None else "nested flows"
     if found is not None:
@@ -184,7 +236,7 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             "No table of whole numbers with the published totals was found within the limits of the search, so this "
             "one is real-valued; its margins are the published ones up to rounding.",
         )
-    note = "" if proved else _distance(problem.loss(found), whole_bound(problem, start))
+    note = "" if proved else _distance(problem.loss(found), lagrangian(problem, start.levels, whole=True))
     return _whole(problem, found, start.bound, method, proved, note)
 
 
@@ -195,7 +247,7 @@ def _whole(problem: Problem, counts: Counts, bound: float, method: str, optimal:
     return Fit(counts, None, loss, min(bound, loss), method, optimal, note)
 
 
-def _real(problem: Problem, found: Projection, optimal: bool, note: str) -> Fit:
+def _real(problem: Problem, found: RealFit, optimal: bool, note: str) -> Fit:
     loss = problem.loss(found.table)
     if not found.met:
         note = f"{note} The time limit ended the projection early: its margins are only near the published ones."

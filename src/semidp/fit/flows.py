@@ -1,13 +1,13 @@
-"""Exact integer fits: one total by thresholds, two families of sums by convex flows.
+"""Integer fits by thresholds and flows: one margin and two exactly, more by flows inside flows.
 
 A flow carries records from rows to columns, and a cell's next record costs more than its last, so a table is optimal
-when no cycle of single records improves it. Three and more families of sums live in `search`.
+when no cycle of single records improves it. Cells are a list with a row and a column each: groups may have any size.
 """
 
-import math
 import operator
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.errors import InputError
-from semidp.fit.problem import INFEASIBLE, WORD_BITS, Cells, Counts, Floats, Problem
-from semidp.fit.real import Projection, approach, water_level
+from semidp.fit.problem import WORD_BITS, Floats, Infeasible, Problem, pose
+from semidp.fit.real import RealFit, approach, water_level
+from semidp.geometry import Counts, Totals, View, join, junction_order, meet
 from semidp.progress import Progress, silent
 
-Arcs = tuple[NDArray[np.intp], Counts, Counts]  # the cells they add records to, their sizes, their costs a record
+Index = NDArray[np.intp]
+Arcs = tuple[Index, Counts, Counts]  # the cells they add records to, their sizes, their costs a record
 
 CELLS_AT_ONCE = 400_000  # flows of separate groups are solved together up to about this many cells
 FARTHEST = 40  # no step is longer than 2^40 records, which keeps capacities within a word
@@ -28,69 +29,112 @@ COST_BITS = 61  # what a flow's costs times its nodes may use of a word
 
 
 def thresholds(problem: Problem) -> Counts:
-    """Return the optimal table under one family of sums: each group has its own total, cells are otherwise free.
+    """Return the optimal table under one margin: each of its cells has its own total, table cells are otherwise free.
 
     The k-th record of a cell costs 2(k - y) - 1, so the cheapest records win: all those with k - y below a threshold,
-    which bisection finds exactly on the grid, and as many of those at the threshold as are left.
+    which bisection finds exactly in units of the noisy values, and as many of those at the threshold as are left.
 
-    >>> from semidp.fit.problem import Sums, pose
-    >>> thresholds(pose(np.array([2.4, 0.3, -1.0]), None, [Sums((), np.array([4]))]))
+    >>> from semidp.geometry import Grid
+    >>> thresholds(pose(Grid.flat((3,)), np.array([2.4, 0.3, -1.0]), [Totals((0,), np.array([4]))]))
     array([3, 1, 0])
     """
-    (sums,) = problem.sums
-    order = [*sums.axes, *(axis for axis in range(problem.grid.ndim) if axis not in sums.axes)]
-    shape = [problem.grid.shape[axis] for axis in order]
-    flat = (sums.totals.size, -1)
-    open_cells = problem.allowed.transpose(order).reshape(flat)
-    values = problem.values.transpose(order).reshape(flat)
-    grid = problem.grid.transpose(order).reshape(flat)
-    totals = sums.totals.ravel()
-    filled = _cheapest(grid, open_cells, totals, water_level(values, totals.astype(np.float64)), problem.bits)
-    return np.ascontiguousarray(filled.reshape(shape).transpose(np.argsort(order)))
+    (total,) = problem.totals
+    grid, view, bits = problem.grid, total.view, problem.bits
 
-
-def _cheapest(grid: Counts, allowed: Cells, totals: Counts, level: Floats, bits: int) -> Counts:
     def below(threshold: Counts) -> Counts:
-        return np.where(allowed, np.maximum(0, -((-grid - threshold[:, None]) >> bits)), 0)
+        records = -((-problem.units - grid.spread(threshold, view)) >> bits)
+        return np.where(problem.allowed, np.maximum(0, records), 0)
 
-    guess = np.rint(np.ldexp(level, bits)).astype(np.int64)
+    guess = np.rint(np.ldexp(water_level(grid, problem.values, total), bits)).astype(np.int64)
     low, high, width = guess - 1, guess + 1, 1
-    while (short := below(high).sum(axis=1) < totals).any():
+    while (short := grid.sum(below(high), view) < total.counts).any():
         high = high + width * short
         width *= 2
     width = 1
-    while (over := below(low).sum(axis=1) > totals).any():
+    while (over := grid.sum(below(low), view) > total.counts).any():
         low = low - width * over
         width *= 2
     while (high - low > 1).any():
         middle = (low + high) // 2
-        enough = below(middle).sum(axis=1) >= totals
+        enough = grid.sum(below(middle), view) >= total.counts
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    sure, most = below(low), below(high)
-    left = totals - sure.sum(axis=1)
-    tied = most > sure
-    chosen = tied & (tied.cumsum(axis=1) <= left[:, None])
-    filled: Counts = sure + chosen
-    return filled
+    sure = below(low)
+    tied = np.flatnonzero(below(high) > sure)
+    group = grid.labels(view)[tied]
+    left = (total.counts - grid.sum(sure, view)).ravel()
+    sure.ravel()[tied[_rank(group) < left[group]]] += 1
+    return sure
 
 
-@dataclass(frozen=True)
+def _rank(group: Index) -> Index:
+    """Return how many earlier entries are in the same group as each entry.
+
+    >>> _rank(np.array([4, 2, 4, 4]))
+    array([0, 0, 1, 2])
+    """
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
+    return rank
+
+
+@dataclass(frozen=True, eq=False)
 class Flow:
-    """Two families of sums, arranged as groups × rows × columns × free axes.
+    """Records that go from rows to columns through cells: two margins, of which every cell lies in one row and column.
 
-    Groups are the levels of the axes that both families share; cells along the free axes are parallel arcs between
-    one row and one column. The k-th record of a cell (from 0) costs ``first + k * unit`` on the grid, where the
-    multipliers of a projection are already taken off, so that costs are small near the optimum.
+    The k-th record of a cell (from 0) costs ``first + k * unit``, where the multipliers of a projection are already
+    taken off, so that costs are small near the optimum. Cells between one row and one column are parallel arcs. A
+    table is the list of its counts in the cells.
     """
 
     first: Counts
     unit: int
-    allowed: Cells
+    row: Index
+    column: Index
     rows: Counts
     columns: Counts
+    longest: int  # no cycle passes through more nodes
+
+    @classmethod
+    def of(cls, problem: Problem, levels: Sequence[Floats], rows: Totals, columns: Totals) -> "Flow":
+        """Return the flow through the allowed cells, with `levels` (of margins that these two determine) taken off.
+
+        The multipliers of each margin are rounded by themselves, so that what is taken off a cell is still a sum of a
+        row's and a column's part and changes no cycle. Any multipliers do, so huge ones are cut to fit a word.
+        """
+        grid, half, largest = problem.grid, 1 << problem.bits, 2.0**WORD_BITS
+        first = half - 2 * problem.units
+        for view, level in zip(problem.views, levels, strict=True):
+            taken = np.clip(np.ldexp(level, problem.bits + 1), -largest, largest)
+            first -= grid.spread(np.rint(taken).astype(np.int64), view)
+        open_cells = problem.allowed.ravel()
+        shared = meet(rows.view, columns.view)
+        shorter = np.minimum(grid.below(shared, rows.view), grid.below(shared, columns.view))
+        return cls(
+            first.ravel()[open_cells],
+            2 * half,
+            grid.labels(rows.view)[open_cells],
+            grid.labels(columns.view)[open_cells],
+            rows.counts.ravel(),
+            columns.counts.ravel(),
+            2 * int(shorter.max()),
+        )
+
+    def part(self, cells: Index) -> "Flow":
+        """Return the flow through some cells that no cycle leaves."""
+        (rows, row), (columns, column) = (
+            np.unique(label[cells], return_inverse=True) for label in (self.row, self.column)
+        )
+        return Flow(self.first[cells], self.unit, row, column, self.rows[rows], self.columns[columns], self.longest)
+
+    @property
+    def dearest(self) -> int:
+        """The largest cost that the solver's words hold."""
+        return (1 << COST_BITS) // (self.rows.size + self.columns.size + 1)
 
     def improved(self, table: Counts, reach: int) -> tuple[Counts, int, bool]:
-        """Return the best table within 2^reach - 1 records of `table` in each cell, its gain on the grid, and a proof.
+        """Return the best table within 2^reach - 1 records of `table` in each cell, its gain in units, and a proof.
 
         Steps of more than one record enter at their mean cost, an upper bound that is exact where they are used
         fully or not at all. So the loss never rises, and no gain at any reach means that no cycle of single records
@@ -98,44 +142,51 @@ class Flow:
         """
         up = self.first + self.unit * table
         down = self.unit - up
-        gain_per_arc = -min(0, int(up[self.allowed].min(initial=0)), int(down[table > 0].min(initial=0)))
+        gain_per_arc = -min(0, int(up.min(initial=0)), int(down[table > 0].min(initial=0)))
         if gain_per_arc == 0:
             return table, 0, True
-        nodes = self.rows.size + self.columns.size
-        longest = 2 * min(self.rows.shape[1], self.columns.shape[1])
-        safe, limit = longest * gain_per_arc, (1 << COST_BITS) // (nodes + 1)
+        safe, limit = self.longest * gain_per_arc, self.dearest
         arcs, low = self._steps(table, reach)
         answer = self._solve(low, arcs, min(safe, limit))
         assert answer is not None, "the table that was given is feasible"
-        moved = np.nonzero(answer - table)
+        moved = np.flatnonzero(answer - table)
         cost = self.first[moved] + (self.unit // 2) * (answer[moved] + table[moved] - 1)
         gain = -sum(map(operator.mul, (answer - table)[moved].tolist(), cost.tolist()))
         return (answer, gain, True) if gain > 0 else (table, 0, safe <= limit)
 
     def anywhere(self, lifted: Floats) -> Counts:
         """Return a table that meets the sums, cheap if not cheapest."""
-        centre = np.where(self.allowed, np.clip(np.rint(lifted), 0, self._most()), 0).astype(np.int64)
+        centre = np.clip(np.rint(lifted), 0, self._most()).astype(np.int64)
         arcs, low = self._steps(centre, FARTHEST)
-        answer = self._solve(low, arcs, (1 << COST_BITS) // (self.rows.size + self.columns.size + 1))
+        answer = self._solve(low, arcs, self.dearest)
         if answer is None:
-            raise InputError(INFEASIBLE)
+            raise Infeasible
         return answer
 
     def rounded(self, lifted: Floats) -> Counts | None:
         """Return the best table within one or two records of max(0, lifted), or None where there is none."""
-        low = np.maximum(np.ceil(lifted - 1.5), 0.0)
-        high = np.maximum(np.floor(lifted + 0.5) + 1.0, low)
-        low, high = (np.where(self.allowed, side, 0.0).astype(np.int64) for side in (low, high))
-        size = (high - low).ravel()
+        lowest = np.maximum(np.ceil(lifted - 1.5), 0.0)
+        low = lowest.astype(np.int64)
+        size = np.maximum(np.floor(lifted + 0.5) + 1.0, lowest).astype(np.int64) - low
         cell = np.repeat(np.arange(size.size), size)
         step = np.arange(cell.size) - np.repeat(size.cumsum() - size, size)
-        cost = self.first.ravel()[cell] + self.unit * (low.ravel()[cell] + step)
-        limit = (1 << COST_BITS) // (self.rows.size + self.columns.size + 1)
-        return self._solve(low, (cell, np.ones_like(cell), cost), limit)
+        cost = self.first[cell] + self.unit * (low[cell] + step)
+        return self._solve(low, (cell, np.ones_like(cell), cost), self.dearest)
+
+    def optimum(self, lifted: Floats) -> tuple[Counts, bool]:
+        """Return the best table, starting near max(0, lifted), and whether that is proved."""
+        counts, reach = self.rounded(lifted), 1
+        if counts is None:
+            counts, reach = self.anywhere(lifted), FARTHEST
+        while True:
+            counts, gain, proved = self.improved(counts, reach)
+            if gain == 0:
+                return counts, proved
+            reach = min(2 * reach, FARTHEST)
 
     def _steps(self, table: Counts, reach: int) -> tuple[Arcs, Counts]:
         """Return arcs of 1, 2, 4, … records up and down from `table`, and the table with all of the latter taken."""
-        most, low, high, parts = np.where(self.allowed, self._most(), 0), table, table, []
+        most, low, high, parts = self._most(), table, table, []
         for power in range(reach):
             if power and (low == 0).all() and (high == most).all():
                 break
@@ -143,122 +194,138 @@ class Flow:
             lower = np.maximum(low - (1 << power), 0)
             for start, end in ((high, longer), (lower, low)):
                 cell = np.flatnonzero(end > start)
-                size = (end - start).ravel()[cell]
-                mean = self.first.ravel()[cell] + (self.unit // 2) * (2 * start.ravel()[cell] + size - 1)
-                parts.append((cell, size, mean))
+                size = (end - start)[cell]
+                parts.append((cell, size, self.first[cell] + (self.unit // 2) * (2 * start[cell] + size - 1)))
             low, high = lower, longer
         cells, sizes, costs = (np.concatenate(part) for part in zip(*parts, strict=True))
         return (cells, sizes, costs), low
 
     def _most(self) -> Counts:
-        return np.minimum(self.rows[:, :, None, None], self.columns[:, None, :, None])
-
-    def part(self, groups: slice) -> "Flow":
-        """Return the flow of some of the groups."""
-        return Flow(self.first[groups], self.unit, self.allowed[groups], self.rows[groups], self.columns[groups])
+        return np.minimum(self.rows[self.row], self.columns[self.column])
 
     def _solve(self, low: Counts, arcs: Arcs, cap: int) -> Counts | None:
         """Return the cheapest table that adds records along `arcs` to `low` and meets the sums."""
         cells, sizes, costs = arcs
-        groups, rows, columns, free = self.first.shape
-        line = cells // free
-        tails = line // columns
-        heads = groups * rows + (line // (rows * columns)) * columns + line % columns
+        tails, heads = self.row[cells], self.rows.size + self.column[cells]
         solver = _solver()()
         index = solver.add_arcs_with_capacity_and_unit_cost(
             tails.astype(np.int32), heads.astype(np.int32), sizes, np.clip(costs, -cap, cap)
         )
-        supply = np.concatenate(
-            [(self.rows - low.sum(axis=(2, 3))).ravel(), -(self.columns - low.sum(axis=(1, 3))).ravel()]
-        )
+        rows, columns = self.rows.copy(), self.columns.copy()
+        np.subtract.at(rows, self.row, low)
+        np.subtract.at(columns, self.column, low)
+        supply = np.concatenate([rows, -columns])
         solver.set_nodes_supplies(np.arange(supply.size, dtype=np.int32), supply)
         if solver.solve() != solver.OPTIMAL:
             return None
-        added = np.zeros(low.size, dtype=np.int64)
-        np.add.at(added, cells, solver.flows(index))
-        return low + added.reshape(low.shape)
+        filled = low.copy()
+        np.add.at(filled, cells, solver.flows(index))
+        return filled
 
 
-def transport(problem: Problem, start: Projection | None = None, progress: Progress = silent) -> tuple[Counts, bool]:
-    """Return the optimal table under two families of sums, and whether that is proved.
+def transport(problem: Problem, start: RealFit | None = None, progress: Progress = silent) -> tuple[Counts, bool]:
+    """Return the optimal table under two margins, and whether that is proved.
 
     The first flow looks next to the real-valued projection; further ones look around its answer until nothing
-    improves, which proves that it is optimal (Ahuja, Magnanti and Orlin, Network Flows, 1993, chapter 14).
+    improves, which proves that it is optimal (Ahuja, Magnanti and Orlin, Network Flows, 1993, chapter 14). What the
+    margins share splits the cells into groups with flows of their own.
 
-    >>> from semidp.fit.problem import Sums, pose
-    >>> rows, columns = Sums((0,), np.array([[2], [3]])), Sums((1,), np.array([[2, 3]]))
-    >>> transport(pose(np.array([[1.7, 0.0], [0.2, 3.9]]), None, [rows, columns]))
+    >>> from semidp.geometry import Grid
+    >>> totals = [Totals((1, 0), np.array([[2], [3]])), Totals((0, 1), np.array([[2, 3]]))]
+    >>> transport(pose(Grid.flat((2, 2)), np.array([[1.7, 0.0], [0.2, 3.9]]), totals))
     (array([[2, 0],
            [0, 3]]), True)
     """
     start = approach(problem, progress) if start is None else start
-    layout = Layout.of(problem.grid.shape, problem.sums[0].axes, problem.sums[1].axes)
-    flow = layout.flow(problem, start.levels, problem.sums[0].totals, problem.sums[1].totals)
-    lifted = layout.fold(problem.values + sum(start.levels))
-    counts, proved = np.zeros(lifted.shape, dtype=np.int64), True
-    at_once = max(1, CELLS_AT_ONCE * len(lifted) // lifted.size)
-    for done in range(0, len(lifted), at_once):
+    flow = Flow.of(problem, start.levels, *problem.totals)
+    lifted = problem.lifted(start.levels)[problem.allowed]
+    counts, proved, done = np.zeros(lifted.shape, dtype=np.int64), True, 0
+    for cells in _groups(problem):
         progress("fitting whole numbers", done, len(lifted))
-        part = slice(done, done + at_once)
-        counts[part], sure = _optimum(flow.part(part), lifted[part])
+        done += len(cells)
+        counts[cells], sure = flow.part(cells).optimum(lifted[cells])
         proved &= sure
-    return layout.unfold(counts), proved
+    return _filled(problem, counts), proved
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How the axes of a table fold into groups × rows × columns × free axes for a flow."""
-
-    order: tuple[int, ...]
-    shape: tuple[int, ...]
-    folded: tuple[int, int, int, int]
-
-    @classmethod
-    def of(cls, shape: Sequence[int], row_axes: Sequence[int], column_axes: Sequence[int]) -> "Layout":
-        """Return the layout of two families of sums; the axes they share become the groups."""
-        rows, columns = set(row_axes), set(column_axes)
-        parts = [rows & columns, rows - columns, columns - rows, set(range(len(shape))) - rows - columns]
-        order = tuple(axis for part in parts for axis in sorted(part))
-        folded = tuple(math.prod(shape[axis] for axis in part) for part in parts)
-        return cls(order, tuple(shape), (folded[0], folded[1], folded[2], folded[3]))
-
-    def fold(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return a table, or sums that kept their axes, with four axes."""
-        return table.transpose(self.order).reshape(self.folded)
-
-    def unfold(self, table: Counts) -> Counts:
-        """Undo `fold`."""
-        long = table.reshape([self.shape[axis] for axis in self.order])
-        return np.ascontiguousarray(long.transpose(np.argsort(self.order)))
-
-    def flow(self, problem: Problem, levels: Sequence[Floats], rows: Counts, columns: Counts) -> Flow:
-        """Return the flow of a problem, with `levels` (of any sums that rows and columns determine) taken off.
-
-        Each family of multipliers is rounded to the grid by itself, so that what is taken off a cell is still a sum
-        of a row's and a column's part and changes no cycle. Any multipliers do, so huge ones are cut to fit a word.
-        """
-        half, largest = 1 << problem.bits, 2.0**WORD_BITS
-        exact = [np.ldexp(level, problem.bits + 1) for level in levels]
-        taken = sum(np.rint(np.clip(level, -largest, largest)).astype(np.int64) for level in exact)
-        groups, height, width, _ = self.folded
-        return Flow(
-            self.fold(half - 2 * problem.grid - taken),
-            2 * half,
-            self.fold(problem.allowed),
-            rows.transpose(self.order).reshape(groups, height),
-            columns.transpose(self.order).reshape(groups, width),
-        )
+def _groups(problem: Problem) -> Iterator[Index]:
+    """Return the allowed cells, a number of whole groups at a time: groups are what all margins share."""
+    labels = problem.grid.labels(problem.common)[problem.allowed.ravel()]
+    if len(labels) <= CELLS_AT_ONCE or not any(problem.common):
+        if len(labels):
+            yield np.arange(len(labels))
+        return
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    firsts = starts[np.flatnonzero(np.diff(starts // CELLS_AT_ONCE, prepend=-1))]
+    yield from np.split(order, firsts[1:])
 
 
-def _optimum(flow: Flow, lifted: Floats) -> tuple[Counts, bool]:
-    counts, reach = flow.rounded(lifted), 1
-    if counts is None:
-        counts, reach = flow.anywhere(lifted), FARTHEST
-    while True:
-        counts, gain, proved = flow.improved(counts, reach)
-        if gain == 0:
-            return counts, proved
-        reach = min(2 * reach, FARTHEST)
+def _filled(problem: Problem, counts: Counts) -> Counts:
+    """Return the table with these counts in the allowed cells."""
+    table = np.zeros(problem.grid.shape, dtype=np.int64)
+    table[problem.allowed] = counts
+    return table
+
+
+def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Counts | None:
+    """Return a table that has all totals, close to the real table `target`; None where the nesting does not work.
+
+    The joint counts of the first two margins are a flow; with them fixed, so are those of the first three, and so
+    on. Each step is feasible where the margins are decomposable and no cell is declared impossible.
+
+    >>> from semidp.geometry import Grid
+    >>> table, grid = np.arange(8).reshape(2, 2, 2), Grid.flat((2, 2, 2))
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> bool((nested(pose(grid, table + 0.1, totals), table + 0.0) == table).all())
+    True
+    """
+    order, grid = junction_order(problem.views), problem.grid
+    if order is None:
+        return None
+    given = {total.view: total for total in problem.totals}
+    known = given[order[0]]
+    for step, view in enumerate(order[1:], start=2):
+        progress("nesting flows", step - 1, len(order))
+        both = join(known.view, view)
+        try:
+            if step == len(order):
+                return transport(pose(grid, problem.noisy, (known, given[view]), problem.allowed), progress=progress)[0]
+            possible = grid.sum(problem.allowed.astype(np.int64), both) > 0
+            joint = pose(grid.coarsened(both), grid.sum(target, both), (known, given[view]), possible)
+            known = Totals(both, transport(joint, progress=progress)[0])
+        except Infeasible:
+            return None
+    return None
+
+
+def improve(problem: Problem, start: RealFit, counts: Counts, deadline: float, progress: Progress = silent) -> Counts:
+    """Return a table that no move improves: a move refits one margin with the joint counts of all others fixed.
+
+    >>> from semidp.fit.real import project
+    >>> from semidp.geometry import Grid
+    >>> table, grid = np.array([[[2, 0], [0, 2]], [[0, 2], [2, 0]]]), Grid.flat((2, 2, 2))
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> problem = pose(grid, table + 0.1, totals)
+    >>> improve(problem, project(problem), table[::-1], time.monotonic() + 10).tolist() == table.tolist()
+    True
+    """
+    grid = problem.grid
+    moves: list[tuple[Totals, View]] = []
+    for total in problem.totals:
+        others = join(*(other.view for other in problem.totals if other is not total))
+        if others != grid.full:
+            moves.append((total, others))
+    idle, turn = 0, 0
+    while idle < len(moves) and time.monotonic() < deadline:
+        total, others = moves[turn % len(moves)]
+        turn += 1
+        progress("improving the table", turn, None)
+        flow = Flow.of(problem, start.levels, Totals(others, grid.sum(counts, others)), total)
+        better, gain, _ = flow.improved(counts[problem.allowed], 1)
+        counts = _filled(problem, better)
+        idle = 0 if gain else idle + 1
+    return counts
 
 
 @cache

@@ -1,11 +1,12 @@
-"""The fitting problem as arrays: noisy values, the cells that may be filled, and the sums that must be met.
+"""The fitting problem as arrays: noisy values on a grid, the cells that may be filled, and the totals to be met.
 
-Sums keep their summed axes with length one, so that they broadcast against the table. Solving it lives in the
-modules beside this one; nothing here knows what a schema or a release is.
+Margins are `Totals` of a `Grid`: one array a margin, with an axis a feature. How a problem is solved is in the modules
+beside this one; nothing here knows what a schema or a release is.
 """
 
+import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,50 +15,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.geometry import Chain, Counts, Grid, Mask, Totals, View, junction_order, meet
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
-Cells = NDArray[np.bool_]
 
-GRID_BITS = 24  # noisy values are read on the grid of 2^-24, about 6e-8, finer where they are whole numbers
+FRACTION_BITS = 24  # noisy values are read on multiples of 2^-24, about 6e-8; finer where they are whole numbers
+CELLS_IN_CACHE = 1 << 16  # what is handled at once where all cells are passed through
 WORD_BITS = 58  # what integer costs may use of a word: five bits are left for sums of a few of them
 
-INFEASIBLE = (
-    "no table of nonnegative counts has the published totals: check the totals and the cells declared impossible"
-)
 
+class Infeasible(InputError):
+    """No nonnegative table has the totals that were given.
 
-@dataclass(frozen=True)
-class Sums:
-    """The sums over all axes but `axes` must equal `totals` (summed axes kept with length one).
-
-    >>> rows = Sums((0,), np.array([[3], [7]]))
-    >>> rows.of(np.array([[1, 2], [3, 4]])).tolist()
-    [[3], [7]]
+    >>> pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([-1]))])
+    Traceback (most recent call last):
+    semidp.fit.problem.Infeasible: no table of nonnegative counts has the published totals: check the totals and the \
+cells declared impossible
     """
 
-    axes: tuple[int, ...]
-    totals: Counts
-
-    @classmethod
-    def over(cls, table: Counts, axes: Sequence[int]) -> "Sums":
-        """Return the constraint that a table meets itself."""
-        kept = tuple(sorted(axes))
-        return cls(kept, table.sum(axis=_others(kept, table.ndim), keepdims=True))
-
-    def of(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums of a table of the same number of axes."""
-        summed: NDArray[Any] = table.sum(axis=_others(self.axes, table.ndim), keepdims=True)
-        return summed
+    def __init__(self) -> None:
+        super().__init__(
+            "no table of nonnegative counts has the published totals: check the totals and the cells declared "
+            "impossible"
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
-    """Find the table closest to `noisy` that is zero outside `allowed` and meets every one of `sums`."""
+    """Find the table closest to `noisy` that is zero outside `allowed` and has all `totals`.
 
+    A margin cell holds an allowed cell if and only if its total is positive: `pose` sees to that.
+    """
+
+    grid: Grid
     noisy: Floats | Counts
-    allowed: Cells
-    sums: tuple[Sums, ...]
+    allowed: Mask
+    totals: tuple[Totals, ...]
+
+    @property
+    def views(self) -> list[View]:
+        """The margins whose totals are given."""
+        return [total.view for total in self.totals]
+
+    @property
+    def common(self) -> View:
+        """What all margins share: the problem falls apart by its cells."""
+        return meet(*self.views)
 
     @cached_property
     def values(self) -> Floats:
@@ -67,89 +70,177 @@ class Problem:
     @cached_property
     def bits(self) -> int:
         """The number of binary digits after the point that integer costs keep."""
-        if self.noisy.dtype.kind == "i":
+        if self.noisy.dtype.kind == "i" or bool((self.noisy == np.floor(self.noisy)).all()):
             return 0
-        whole = bool((self.noisy == np.floor(self.noisy)).all())
-        return 0 if whole else max(0, min(GRID_BITS, WORD_BITS - self._digits()))
+        return max(0, min(FRACTION_BITS, WORD_BITS - self._digits()))
 
     def _digits(self) -> int:
         """The number of binary digits of the largest noisy value or total."""
-        return math.frexp(max(float(np.abs(self.noisy).max()), float(self.sums[0].totals.sum()), 1.0))[1]
+        return math.frexp(max(float(np.abs(self.noisy).max()), float(self.totals[0].counts.sum()), 1.0))[1]
 
     @cached_property
-    def grid(self) -> Counts:
+    def units(self) -> Counts:
         """The noisy values as whole multiples of 2^-bits."""
         if self.noisy.dtype.kind == "i":
             return self.noisy.astype(np.int64)
         return np.rint(np.ldexp(self.noisy, self.bits)).astype(np.int64)
 
+    @cached_property
+    def matrix(self) -> Any:
+        """The sums as a sparse matrix: a column an allowed cell, a row a positive total, both in the arrays' order."""
+        return self.grid.operator(self.views, self.allowed).tocsc()
+
     @property
-    def common(self) -> tuple[int, ...]:
-        """The axes that all sums share: the problem falls apart by their levels."""
-        shared = set(self.sums[0].axes).intersection(*(sums.axes for sums in self.sums))
-        return tuple(sorted(shared))
+    def wanted(self) -> Floats:
+        """The positive totals, a row of `matrix` each."""
+        return np.concatenate([total.counts[total.counts > 0] for total in self.totals]).astype(np.float64)
 
     @property
     def in_doubt(self) -> bool:
         """Whether totals that agree with each other might still belong to no table."""
-        positive = np.ones(self.allowed.shape, dtype=bool)
-        for sums in self.sums:
-            positive &= sums.totals > 0
-        return running_order([sums.axes for sums in self.sums]) is None or bool((positive & ~self.allowed).any())
+        inhabited = self.grid.inhabited(None, self.totals)
+        closed = ~self.allowed if inhabited is None else inhabited & ~self.allowed
+        return junction_order(self.views) is None or bool(closed.any())
+
+    @cached_property
+    def slabs(self) -> "list[Block]":
+        """The table cut into blocks that follow each other in memory and fit a processor's cache."""
+        shape = self.grid.shape
+        inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        axis = next(axis for axis, cells in enumerate(inner) if cells <= CELLS_IN_CACHE)
+        leaves = max(1, CELLS_IN_CACHE // inner[axis])
+        whole = tuple((0, size) for size in shape)
+        return [
+            Block(self.grid, (*((leaf, leaf + 1) for leaf in before), (begin, end), *whole[axis + 1 :]))
+            for before in np.ndindex(*shape[:axis])
+            for begin in range(0, shape[axis], leaves)
+            for end in [min(begin + leaves, shape[axis])]
+        ]
+
+    def lifted(self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0) -> Floats:
+        """Return y + Aᵀθ in all cells or in a block: a noisy value, or a share of it, plus the levels of its margins.
+
+        Minus infinity in the cells that must stay zero.
+        """
+        block = self.whole if block is None else block
+        cells = block.at(self.grid.full)
+        lifted = np.where(self.allowed[cells], self.noisy[cells] * share, -np.inf)
+        for view, level in zip(self.views, levels, strict=True):
+            lifted += block.grid.spread(level[block.at(view)], view)
+        return lifted
+
+    def nearest(
+        self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0, whole: bool = False
+    ) -> Floats:
+        """Return max(0, y + Aᵀθ) in all cells or in a block, rounded where whole numbers are wanted."""
+        lifted = self.lifted(levels, block, share)
+        if whole:
+            np.rint(lifted, out=lifted)
+        return np.maximum(lifted, 0.0, out=lifted)
+
+    @cached_property
+    def whole(self) -> "Block":
+        """All cells as one block."""
+        return Block(self.grid, tuple((0, size) for size in self.grid.shape))
+
+    def missing(self, table: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return what a table lacks of each total."""
+        return [total.counts - self.grid.sum(table, total.view) for total in self.totals]
 
     def loss(self, table: NDArray[Any]) -> float:
         """Return the sum of squared differences from the noisy values."""
-        difference = (table - self.noisy).astype(np.float64)
-        return float(np.square(difference).sum())
+        loss = 0.0
+        for block in self.slabs:
+            cells = block.at(self.grid.full)
+            loss += float(np.square((table[cells] - self.noisy[cells]).astype(np.float64)).sum())
+        return loss
+
+    def parts(self) -> "Iterator[tuple[Block, Problem]]":
+        """Take the problem apart by the cells of what all margins share."""
+        for position in np.ndindex(*self.grid.shape_of(self.common)):
+            block = Block.of(self.grid, self.common, position)
+            totals = tuple(Totals(total.view, total.counts[block.at(total.view)]) for total in self.totals)
+            cells = block.at(self.grid.full)
+            yield block, Problem(block.grid, self.noisy[cells], self.allowed[cells], totals)
 
 
-def pose(noisy: Floats | Counts, possible: Cells | None, sums: Sequence[Sums]) -> Problem:
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The cells of a grid below one cell of a margin: a range of leaves along each feature.
+
+    >>> counties = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
+    >>> block = Block.of(counties, (1, 0), (0, 0))
+    >>> block.grid.shape, block.at((2, 1)), block.at((1, 0))
+    ((2, 2), (slice(0, 2, None), slice(0, 2, None)), (slice(0, 1, None), slice(0, 1, None)))
+    """
+
+    whole: Grid
+    ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, grid: Grid, view: View, position: tuple[int, ...]) -> "Block":
+        """Return the cells below the margin cell at `position`."""
+        ranges = []
+        for chain, depth, node in zip(grid.chains, view, position, strict=True):
+            starts = chain.starts[depth - 1] if depth else (0,)
+            ranges.append((starts[node], starts[node + 1] if node + 1 < len(starts) else chain.leaves))
+        return cls(grid, tuple(ranges))
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The block as a grid of its own, with every depth of the whole one."""
+        chains = []
+        for chain, (begin, end) in zip(self.whole.chains, self.ranges, strict=True):
+            if end - begin == chain.leaves:
+                chains.append(chain)
+                continue
+            inside = [row[_inside(row, begin, end)] for row in chain.starts]
+            chains.append(Chain(end - begin, tuple(tuple(max(start - begin, 0) for start in row) for row in inside)))
+        return Grid(tuple(chains))
+
+    def at(self, view: View) -> tuple[slice, ...]:
+        """Return where the block lies in the array of a margin."""
+        sides = zip(self.whole.chains, view, self.ranges, strict=True)
+        return tuple(_inside(chain.starts[depth - 1] if depth else (0,), *ends) for chain, depth, ends in sides)
+
+    def subtract(self, table: NDArray[Any], views: Sequence[View], sums: Sequence[NDArray[Any]]) -> None:
+        """Take the margins of a table in this block off sums over the whole."""
+        for view, total in zip(views, sums, strict=True):
+            total[self.at(view)] -= self.grid.sum(table, view)
+
+
+def _inside(starts: tuple[int, ...], begin: int, end: int) -> slice:
+    """Return the nodes that hold the leaves from `begin` to `end`."""
+    return slice(bisect.bisect_right(starts, begin) - 1, bisect.bisect_left(starts, end))
+
+
+def pose(grid: Grid, noisy: Floats | Counts, totals: Sequence[Totals], possible: Mask | None = None) -> Problem:
     """Return the problem, with the cells below a total of zero closed.
 
     Raises
     ------
-    InputError
-        Where a positive total has no cell left that could hold it.
+    Infeasible
+        Where a total is negative, two margins contradict each other in what they share, or a positive total has no
+        cell left that could hold it.
 
     Examples
     --------
-    >>> pose(np.zeros((2, 2)), None, [Sums((0,), np.array([[0], [3]]))]).allowed
+    >>> pose(Grid.flat((2, 2)), np.zeros((2, 2)), [Totals((1, 0), np.array([[0], [3]]))]).allowed
     array([[False, False],
            [ True,  True]])
     """
-    allowed = np.ones(noisy.shape, dtype=bool) if possible is None else possible.copy()
-    for each in sums:
-        allowed &= each.totals > 0
-    for each in sums:
-        if ((each.of(allowed) == 0) & (each.totals > 0)).any():
-            raise InputError(INFEASIBLE)
-    return Problem(noisy, allowed, tuple(sums))
-
-
-def running_order(families: Sequence[tuple[int, ...]]) -> list[int] | None:
-    """Return an order in which each family meets all earlier ones together inside a single one of them, or None.
-
-    It exists where the margins are decomposable: take away, again and again, a family whose axes that others also
-    have lie within one other family.
-
-    >>> running_order([(0, 1), (2, 3), (1, 2)])
-    [2, 1, 0]
-    >>> running_order([(0, 1), (1, 2), (0, 2)]) is None
-    True
-    """
-    left, taken = list(range(len(families))), []
-    while len(left) > 1:
-        for one in left:
-            others = [set(families[other]) for other in left if other != one]
-            shared = set(families[one]) & set().union(*others)
-            if any(shared <= other for other in others):
-                left.remove(one)
-                taken.append(one)
-                break
-        else:
-            return None
-    return [*left, *reversed(taken)]
-
-
-def _others(axes: tuple[int, ...], dimensions: int) -> tuple[int, ...]:
-    return tuple(axis for axis in range(dimensions) if axis not in axes)
+    for number, one in enumerate(totals):
+        if (one.counts < 0).any():
+            raise Infeasible
+        for other in totals[:number]:
+            shared = meet(one.view, other.view)
+            if not np.array_equal(one.down(grid, shared).counts, other.down(grid, shared).counts):
+                raise Infeasible
+    inhabited = grid.inhabited(possible, totals)
+    if inhabited is None:
+        return Problem(grid, noisy, np.ones(grid.shape, dtype=bool), tuple(totals))
+    for total in totals:
+        held = grid.sum(inhabited.astype(np.int64), total.view) > 0
+        if ((total.counts > 0) & ~held).any():
+            raise Infeasible
+    return Problem(grid, noisy, inhabited, tuple(totals))

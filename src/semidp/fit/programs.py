@@ -6,7 +6,7 @@ HiGHS solves the program within limits; what it cannot settle is left to the cal
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from semidp.fit.problem import Counts, Floats, Problem, Sums
-from semidp.fit.real import Projection, equations, lagrangian, totals
+from semidp.fit.problem import Block, Floats, Problem
+from semidp.fit.real import RealFit, lagrangian
+from semidp.geometry import Counts
 from semidp.progress import Progress, silent
 
 VARIABLES = 20_000  # a program with more is not tried
@@ -25,85 +26,59 @@ WIDTHS = (1.5, 4.5)  # how far from the real-valued fit to look for a first tabl
 
 
 def prove(
-    problem: Problem, start: Projection, known: Counts | None, deadline: float, progress: Progress = silent
+    problem: Problem, start: RealFit, known: Counts | None, deadline: float, progress: Progress = silent
 ) -> tuple[Counts | None, bool]:
     """Return the best table that integer programs find (`known` where they find no better) and whether it is optimal.
 
-    One program is solved for each combination of levels of the axes that all sums share. None means that there is
-    a level for which no table was found.
+    One program is solved for each cell of what all margins share. None means that there is one for which no table
+    was found.
 
     >>> from semidp.fit.problem import pose
     >>> from semidp.fit.real import project
-    >>> table = np.array([[[1, 0], [0, 1]], [[0, 2], [1, 1]]])
-    >>> problem = pose(table + 0.25, None, [Sums.over(table, axes) for axes in [(0, 1), (0, 2), (1, 2)]])
+    >>> from semidp.geometry import Grid, Totals
+    >>> table, grid = np.array([[[1, 0], [0, 1]], [[0, 2], [1, 1]]]), Grid.flat((2, 2, 2))
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 1, 0), (1, 0, 1), (0, 1, 1)]]
+    >>> problem = pose(grid, table + 0.25, totals)
     >>> counts, proved = prove(problem, project(problem), None, time.monotonic() + 10)
     >>> bool((counts == table).all()), proved
     (True, True)
     """
-    if known is None:
-        counts, proved = np.zeros(problem.noisy.shape, dtype=np.int64), True
-    else:
-        counts, proved = known.copy(), True
-    for where, part, near in _levels(problem, start):
-        found, sure = _Program(part, near, deadline, progress).solve(None if known is None else known[where])
+    counts, proved = np.zeros(problem.grid.shape, dtype=np.int64), True
+    for block, part in problem.parts():
+        cells = block.at(problem.grid.full)
+        program = _Program(part, _near(block, part, start), deadline, progress)
+        found, sure = program.solve(None if known is None else known[cells])
         if found is None:
             return None, False
-        counts[where] = found
+        counts[cells] = found
         proved &= sure
     return counts, proved
 
 
-def whole_bound(problem: Problem, start: Projection) -> float:
-    """Return a loss that no integer table undercuts: the Lagrangian of `start`, minimised over whole numbers.
-
-    With z = y + Aᵀθ a cell costs (x - z)² up to terms that the sums fix, at least (max(0, round z) - z)².
-
-    >>> from semidp.fit.problem import pose
-    >>> from semidp.fit.real import project
-    >>> problem = pose(np.array([0.0, 0.0]), None, [Sums((), np.array([1]))])
-    >>> project(problem).bound, whole_bound(problem, project(problem))
-    (0.5, 1.0)
-    """
-    lifted = (problem.values + sum(start.levels))[problem.allowed]
-    nearest, real = np.maximum(np.rint(lifted), 0.0), np.maximum(lifted, 0.0)
-    return start.bound + float(((nearest - real) * (nearest + real - 2 * lifted)).sum())
+def _near(block: Block, part: Problem, start: RealFit) -> RealFit:
+    """Return what the real-valued fit says of one part of the problem."""
+    levels = tuple(level[block.at(view)] for view, level in zip(part.views, start.levels, strict=True))
+    return RealFit(part, levels, lagrangian(part, levels), start.residual)
 
 
-def _levels(problem: Problem, start: Projection) -> Iterator[tuple[Any, Problem, Projection]]:
-    """Take the problem apart by the levels of the axes that all sums share."""
-    shape, kept = problem.noisy.shape, [axis for axis in range(problem.noisy.ndim) if axis not in problem.common]
-    for position in np.ndindex(*(shape[axis] for axis in problem.common)):
-        where: list[Any] = [slice(None)] * len(shape)
-        for axis, level in zip(problem.common, position, strict=True):
-            where[axis] = level
-        at = tuple(where)
-        sums = [
-            Sums(tuple(kept.index(axis) for axis in each.axes if axis in kept), each.totals[at])
-            for each in problem.sums
-        ]
-        part = Problem(problem.noisy[at], problem.allowed[at], tuple(sums))
-        levels, table = tuple(level[at] for level in start.levels), start.table[at]
-        yield at, part, Projection(table, levels, lagrangian(part, table, levels), start.residual)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Program:
     problem: Problem
-    start: Projection
+    start: RealFit
     deadline: float
     progress: Progress
 
     def solve(self, known: Counts | None) -> tuple[Counts | None, bool]:
         """Return the best table found (`known` if none is better) and whether it is proved to be optimal.
 
-        A better table than one of loss F has (x - z)² - min (x - z)² ≤ F - `whole_bound` in every cell, so a
+        A better table than one of loss F has (x - z)² - min (x - z)² ≤ F less the Lagrangian bound in every cell, so a
         program that looks that far proves its answer.
         """
         if known is None:
             known = self.first()
         if known is None:
             return None, False
-        slack = max(0.0, self.problem.loss(known) - whole_bound(self.problem, self.start))
+        slack = max(0.0, self.problem.loss(known) - lagrangian(self.problem, self.start.levels, whole=True))
         width = math.sqrt(slack + 0.25) + 1e-6
         low, high = self.lifted - width, _farthest(self.lifted, width)
         found, proved = self.between(low, high, 0.0)
@@ -119,14 +94,14 @@ class _Program:
             found, _ = self.between(self.lifted - width, np.maximum(self.lifted, 0.0) + width, FIRST_GAP)
             if found is not None:
                 return found
-        matrix, wanted = equations(self.problem), totals(self.problem)
+        matrix, wanted = self.problem.matrix, self.problem.wanted
         filled, _ = self.cheapest(np.maximum(-self.lifted, 0.0), np.inf, matrix, wanted, FIRST_GAP)
         return None if filled is None else self.checked(filled)
 
     @cached_property
     def lifted(self) -> Floats:
         """The cells z = y + Aᵀθ that may be filled, in the array's order."""
-        return np.asarray((self.problem.values + sum(self.start.levels))[self.problem.allowed])
+        return self.problem.lifted(self.start.levels)[self.problem.allowed]
 
     def between(self, lowest: Floats, highest: Floats, gap: float) -> tuple[Counts | None, bool]:
         """Return the closest table within these limits for each cell that may be filled."""
@@ -136,8 +111,8 @@ class _Program:
             return None, False
         cell = np.repeat(np.arange(size.size), size.astype(np.int64))
         record = low[cell] + np.arange(cell.size) - (size.cumsum() - size)[cell]
-        matrix = equations(self.problem)
-        costs, wanted = 2.0 * (record - self.lifted[cell]) + 1.0, totals(self.problem) - matrix @ low
+        matrix = self.problem.matrix
+        costs, wanted = 2.0 * (record - self.lifted[cell]) + 1.0, self.problem.wanted - matrix @ low
         added, proved = self.cheapest(costs, 1.0, matrix[:, cell], wanted, gap)
         if added is None:
             return None, False
@@ -148,7 +123,7 @@ class _Program:
         """Return the cells as a table if they meet the sums as integers: the solver works in floating point."""
         counts = np.zeros(self.problem.allowed.shape, dtype=np.int64)
         counts[self.problem.allowed] = filled
-        return counts if all((sums.of(counts) == sums.totals).all() for sums in self.problem.sums) else None
+        return None if any(gap.any() for gap in self.problem.missing(counts)) else counts
 
     def cheapest(
         self, costs: Floats, most: float, matrix: Any, wanted: Floats, gap: float

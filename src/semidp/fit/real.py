@@ -1,7 +1,7 @@
-"""The real-valued fit: projection onto the nonnegative tables with given sums.
+"""The real-valued fit: projection onto the nonnegative tables with given totals.
 
 Its distance is the lower bound that integer fits are held against, and its multipliers are where they start. Whole
-numbers live in `flows`, `search` and `programs`.
+numbers are in `flows`, `rounding` and `programs`.
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from semidp.errors import InputError
-from semidp.fit.problem import INFEASIBLE, Floats, Problem, Sums
+from semidp.fit.problem import Floats, Infeasible, Problem
+from semidp.geometry import Grid, Mask, Totals, View, join
 from semidp.progress import Progress, silent
 
 TOLERANCE = 1e-12  # the residual of a sum, relative to the largest total (and a little to the largest value)
@@ -25,19 +25,25 @@ STAGE = 4.0  # how much larger the noise is from one stage to the next
 GRADIENT_STEPS = 60  # conjugate gradient steps before a factorisation
 EXACT_ENOUGH, USEFUL = 1e-20, 1e-8  # squared relative residuals at which they end early, or end well
 DENSE = 0.1  # the share of entries that are not zero from which on the factorisation is dense
+LEVEL_STEPS = 200  # steps to a water level; about ten are usual
 
 
-@dataclass(frozen=True)
-class Projection:
-    """The closest real table max(0, y + Σ levels), and a squared distance below which no table comes.
+@dataclass(frozen=True, eq=False)
+class RealFit:
+    """The multipliers of the closest real table, and a squared distance below which no table comes.
 
     `residual` says how far the sums are from their totals, relative to the largest value.
     """
 
-    table: Floats
+    problem: Problem
     levels: tuple[Floats, ...]
     bound: float
     residual: float
+
+    @cached_property
+    def table(self) -> Floats:
+        """The closest real table, max(0, y + Aᵀθ)."""
+        return self.problem.nearest(self.levels)
 
     @property
     def met(self) -> bool:
@@ -45,7 +51,7 @@ class Projection:
         return self.residual <= GOOD
 
 
-def project(problem: Problem, deadline: float = math.inf, progress: Progress = silent) -> Projection:
+def project(problem: Problem, deadline: float = math.inf, progress: Progress = silent) -> RealFit:
     """Return the closest nonnegative real table, by a semismooth Newton method on the multipliers of the sums.
 
     With multipliers θ the closest table is x = max(0, y + Aᵀθ), where A takes the sums, and θ solves A x(θ) = t. The
@@ -64,197 +70,215 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     Examples
     --------
     >>> from semidp.fit.problem import pose
-    >>> rows, columns = Sums((0,), np.array([[2], [2]])), Sums((1,), np.array([[2, 2]]))
-    >>> project(pose(np.array([[3.0, 0.0], [0.0, 3.0]]), None, [rows, columns])).table.round(6)
+    >>> twos = [Totals((1, 0), np.array([[2], [2]])), Totals((0, 1), np.array([[2, 2]]))]
+    >>> project(pose(Grid.flat((2, 2)), np.array([[3.0, 0.0], [0.0, 3.0]]), twos)).table.round(6)
     array([[2., 0.],
            [0., 2.]])
     """
-    solver = _Newton(problem, deadline, progress)
-    first = solver.run(solver.values, None, FIRST_STEPS)
-    if first.met or len(problem.sums) == 1:
+    solver = Newton(problem, deadline, progress)
+    first = solver.run(1.0, None, FIRST_STEPS)
+    if first.met or len(problem.totals) == 1:
         return first
     share = min(1.0, solver.largest_total / solver.largest_value)
-    stage = solver.run(solver.values * share, None, STAGE_STEPS)
+    stage = solver.run(share, None, STAGE_STEPS)
     while share < 1.0:
         grown = min(1.0, share * STAGE)
         start = [level * (grown / share) for level in stage.levels]
-        stage, share = solver.run(solver.values * grown, start, STAGE_STEPS), grown
-    if not stage.met and problem.in_doubt and not feasible(problem):
-        raise InputError(INFEASIBLE)
+        stage, share = solver.run(grown, start, STAGE_STEPS), grown
+    if not stage.met and problem.in_doubt and not feasible(problem, deadline):
+        raise Infeasible
     return stage
 
 
-def approach(problem: Problem, progress: Progress = silent) -> Projection:
+def approach(problem: Problem, progress: Progress = silent) -> RealFit:
     """Return the projection after a few Newton steps: its bound holds, its sums may be missed.
 
     >>> from semidp.fit.problem import pose
-    >>> approach(pose(np.array([2.0, 0.0]), None, [Sums((), np.array([4]))])).table
+    >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
     array([3., 1.])
     """
-    solver = _Newton(problem, math.inf, progress)
-    return solver.run(solver.values, None, FIRST_STEPS)
+    return Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)
 
 
-def lagrangian(problem: Problem, table: Floats, levels: Sequence[Floats]) -> float:
-    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of a table x = max(0, y + Aᵀθ).
+def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) -> float:
+    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0, y + Aᵀθ).
+
+    For every θ it is below the loss of every table with these totals. Over whole numbers the best x is rounded to the
+    nearest, and the bound is a little higher.
 
     >>> from semidp.fit.problem import pose
-    >>> problem = pose(np.array([2.0, 0.0]), None, [Sums((), np.array([4]))])
-    >>> lagrangian(problem, np.array([2.5, 0.5]), [np.array([0.5])])  # not converged, so below the loss of 2
+    >>> problem = pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
+    >>> lagrangian(problem, [np.array([0.5])])  # not converged, so below the loss of 2
     1.5
+    >>> lagrangian(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([1]))]), [np.array([0.5])], whole=True)
+    1.0
     """
-    missing = [sums.totals - sums.of(table) for sums in problem.sums]
-    return max(0.0, problem.loss(table) + 2 * _dot(levels, missing))
+    bound = 0.0
+    missing = [total.counts.astype(np.float64) for total in problem.totals]
+    for block in problem.slabs:
+        cells = block.at(problem.grid.full)
+        table = problem.nearest(levels, block, whole=whole)
+        bound += float(np.square(table - problem.noisy[cells]).sum())
+        block.subtract(table, problem.views, missing)
+    return max(0.0, bound + 2 * _dot(levels, missing))
 
 
-def water_level(values: Floats, totals: Floats) -> Floats:
-    """Return for each row the level θ with Σ max(0, v + θ) = total; a row of minus infinities gets 0.
+def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
+    """Return for each cell of a margin the level θ with Σ max(0, v + θ) = total; 0 where the total is 0.
 
-    The sorted prefix rule of Held, Wolfe and Crowder (1974) for the projection onto a simplex.
+    Newton's method on a convex, piecewise linear function: from the level at which every cell is wet it falls, and
+    dries cells, until it stands (Michelot, 1986). No sorting, so that groups of cells may have any size. Values of
+    minus infinity stay dry.
 
-    >>> water_level(np.array([[3.0, 1.0, -5.0]]), np.array([2.0]))
+    >>> water_level(Grid.flat((3,)), np.array([3.0, 1.0, -5.0]), Totals((0,), np.array([2])))
     array([-1.])
     """
-    top = values.max(axis=1, keepdims=True)
-    top[~np.isfinite(top)] = 0.0
-    ordered = -np.sort(top - values, axis=1)
-    below = np.where(np.isfinite(ordered), ordered, 0.0)
-    levels = (totals[:, None] - below.cumsum(axis=1)) / np.arange(1, values.shape[1] + 1)
-    wet = (ordered + levels > 0).sum(axis=1)
-    level = np.take_along_axis(levels, np.maximum(wet - 1, 0)[:, None], axis=1)[:, 0]
-    return np.where(wet > 0, level - top[:, 0], 0.0)
+    wet = values > -np.inf
+    wanted = total.counts.astype(np.float64)
+    cells = np.maximum(grid.sum(wet.astype(np.float64), total.view), 1.0)
+    level: Floats = (wanted - grid.sum(np.where(wet, values, 0.0), total.view)) / cells
+    level[total.counts == 0] = 0.0
+    for _ in range(LEVEL_STEPS):
+        filled = np.maximum(values + grid.spread(level, total.view), 0.0)
+        over = grid.sum(filled, total.view) - wanted
+        wet_cells = grid.sum((filled > 0).astype(np.float64), total.view)
+        lower = level - over / np.maximum(wet_cells, 1.0)
+        falling = (lower < level) & (total.counts > 0)
+        if not falling.any():
+            break
+        level = np.where(falling, lower, level)
+    return level
 
 
-def feasible(problem: Problem) -> bool:
-    """Whether some nonnegative real table meets the sums (a linear program).
+def feasible(problem: Problem, deadline: float = math.inf) -> bool:
+    """Whether some nonnegative real table has the totals (a linear program); true where time runs out.
 
     >>> from semidp.fit.problem import pose
-    >>> feasible(pose(np.zeros(2), None, [Sums((), np.array([4]))]))
+    >>> feasible(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([4]))]))
     True
     """
     from scipy.optimize import linprog
 
-    matrix = equations(problem)
-    answer = linprog(np.zeros(matrix.shape[1]), A_eq=matrix, b_eq=totals(problem), bounds=(0, None), method="highs")
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return True
+    answer = linprog(
+        np.zeros(problem.matrix.shape[1]),
+        A_eq=problem.matrix,
+        b_eq=problem.wanted,
+        bounds=(0, None),
+        method="highs",
+        options={"time_limit": left} if left < math.inf else {},
+    )
     return bool(answer.status != 2)
 
 
-def equations(problem: Problem) -> Any:
-    """Return the sums as a sparse matrix with a column for each allowed cell, in the array's order.
-
-    >>> from semidp.fit.problem import pose
-    >>> rows, columns = Sums((0,), np.array([[1], [1]])), Sums((1,), np.array([[1, 1]]))
-    >>> equations(pose(np.zeros((2, 2)), None, [rows, columns])).toarray().astype(int)
-    array([[1, 1, 0, 0],
-           [0, 0, 1, 1],
-           [1, 0, 1, 0],
-           [0, 1, 0, 1]])
-    """
-    from scipy.sparse import csc_array
-
-    cells = np.flatnonzero(problem.allowed)
-    rows, offset = [], 0
-    for sums in problem.sums:
-        labels = np.arange(sums.totals.size).reshape(sums.totals.shape)
-        rows.append(offset + np.broadcast_to(labels, problem.allowed.shape).ravel()[cells])
-        offset += sums.totals.size
-    where = (np.concatenate(rows), np.tile(np.arange(cells.size), len(rows)))
-    return csc_array((np.ones(where[0].size), where), shape=(offset, cells.size))
-
-
-def totals(problem: Problem) -> Floats:
-    """Return the totals in the order of the rows of `equations`.
-
-    >>> from semidp.fit.problem import pose
-    >>> totals(pose(np.zeros(2), None, [Sums((0,), np.array([1, 2]))]))
-    array([1., 2.])
-    """
-    return np.concatenate([sums.totals.ravel() for sums in problem.sums]).astype(np.float64)
-
-
-class _Newton:
-    """Newton's method for A max(0, y + Aᵀθ) = t, with θ a list of arrays, one for each family of sums."""
+class Newton:
+    """Newton's method for A max(0, y + Aᵀθ) = t, with θ a list of arrays, one for each margin."""
 
     def __init__(self, problem: Problem, deadline: float, progress: Progress) -> None:
-        self.problem, self.sums = problem, problem.sums
+        self.problem, self.grid, self.totals = problem, problem.grid, problem.totals
         self.deadline, self.progress = deadline, progress
-        self.values = problem.values
-        self.largest_total = max(1.0, *(float(sums.totals.max()) for sums in self.sums))
+        self.largest_total = max(1.0, *(float(total.counts.max()) for total in self.totals))
         self.largest_value = max(1.0, float(np.abs(problem.noisy).max()))
         self.steps = 0
 
-    @cached_property
-    def matrix(self) -> Any:
-        return equations(self.problem)
-
-    def run(self, values: Floats, levels: Sequence[Floats] | None, steps: int) -> Projection:
-        """Return the best projection of `values` met on at most so many steps from `levels`."""
+    def run(self, share: float, levels: Sequence[Floats] | None, steps: int) -> RealFit:
+        """Return the best projection of a share of the values met on at most so many steps from `levels`."""
         self.progress("projecting the table", self.steps, None)
-        if levels is None:
-            levels = [np.zeros(sums.totals.shape) for sums in self.sums]
-            for _ in range(1 if len(self.sums) == 1 else 3):
-                levels = self.sweep(values, levels)
-        scale = self.largest_total + 1e-4 * float(np.abs(values[self.problem.allowed]).max(initial=0.0))
+        levels = self.start(share) if levels is None else levels
+        missing = self.missing(levels, share)
+        scale = self.largest_total + 1e-4 * share * self.largest_value
         best, least = levels, math.inf
-        for _ in range(steps + 1):
-            lifted = values + sum(levels)
-            missing = self.missing(np.maximum(lifted, 0.0))
-            residual = max(float(np.abs(gap).max()) for gap in missing) / scale
+        for step in range(steps + 1):
+            residual = _largest(missing) / scale
             stuck = residual > 0.5 * least and least <= GOOD
             if residual < least:
                 best, least = levels, residual
-            if least <= TOLERANCE or stuck or time.monotonic() > self.deadline:
+            if least <= TOLERANCE or stuck or step == steps or time.monotonic() > self.deadline:
                 break
-            levels = self.step(lifted, levels, missing, residual > GOOD)
-        table = np.maximum(values + sum(best), 0.0)
-        return Projection(table, tuple(best), lagrangian(self.problem, table, best), least)
+            levels, missing = self.step(levels, missing, share, GOOD * scale)
+        return RealFit(self.problem, tuple(best), lagrangian(self.problem, best), least)
 
-    def missing(self, table: Floats) -> list[Floats]:
-        return [sums.totals - sums.of(table) for sums in self.sums]
+    def start(self, share: float) -> list[Floats]:
+        """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure.
 
-    def sweep(self, values: Floats, levels: Sequence[Floats]) -> list[Floats]:
-        """Meet one family of sums after the other exactly: coordinate ascent, slow but sure."""
-        lifted, raised = values + sum(levels), []
-        for sums, level in zip(self.sums, levels, strict=True):
-            others = [axis for axis in range(values.ndim) if axis not in sums.axes]
-            flat = lifted.transpose(*sums.axes, *others).reshape(sums.totals.size, -1)
-            step = water_level(flat, sums.totals.ravel().astype(np.float64)).reshape(sums.totals.shape)
-            raised.append(level + step)
-            lifted = lifted + step
-        return raised
+        A large table starts from the levels that meet the first margin with every cell wet.
+        """
+        levels = [np.zeros(total.counts.shape) for total in self.totals]
+        if len(self.problem.slabs) > 1 and len(self.totals) > 1:
+            levels[0] = self.all_wet(share)
+            return levels
+        lifted = self.problem.lifted(levels, share=share)
+        for _ in range(1 if len(self.totals) == 1 else 3):
+            for total, level in zip(self.totals, levels, strict=True):
+                step = water_level(self.grid, lifted, total)
+                level += step
+                lifted += self.grid.spread(step, total.view)
+        return levels
 
-    def step(self, lifted: Floats, levels: Sequence[Floats], missing: list[Floats], far: bool) -> list[Floats]:
+    def all_wet(self, share: float) -> Floats:
+        """Return the levels of the first margin at which its cells meet their totals without staying above zero."""
+        view = self.totals[0].view
+        lacking, cells = self.totals[0].counts.astype(np.float64), np.zeros(self.grid.shape_of(view))
+        nothing = [np.zeros(total.counts.shape) for total in self.totals]
+        for block in self.problem.slabs:
+            values = self.problem.lifted(nothing, block, share)
+            there = values > -np.inf
+            block.subtract(np.where(there, values, 0.0), [view], [lacking])
+            block.subtract(np.negative(there, dtype=np.float64), [view], [cells])
+        return np.where(cells > 0, lacking / np.maximum(cells, 1.0), 0.0)
+
+    def missing(self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False) -> list[Floats]:
+        """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
+        missing = [total.counts.astype(np.float64) for total in self.totals]
+        for block in self.problem.slabs:
+            block.subtract(self.problem.nearest(levels, block, share, whole), self.problem.views, missing)
+        return missing
+
+    def step(
+        self, levels: Sequence[Floats], missing: list[Floats], share: float, good: float
+    ) -> tuple[list[Floats], list[Floats]]:
         """Go along Newton's direction up to its end, or to where the concave dual is highest before it.
 
-        The direction comes from conjugate gradients, or while `far` from a factorisation where those are slow.
+        The direction comes from conjugate gradients, or from a factorisation where those are slow and more than a
+        `good` amount is missing. The slope of the dual along it is d·(t - A x).
         """
         self.progress("projecting the table", self.steps, None)
         self.steps += 1
-        active = lifted > 0
-        direction, met = self.gradients(active.astype(np.float64), missing)
-        if far and not met:
-            direction = self.factorised(active, missing)
-        rise = sum(direction, np.zeros(lifted.shape))
-        want = sum(float((way * sums.totals).sum()) for way, sums in zip(direction, self.sums, strict=True))
+        direction, met = self.gradients(self.active(levels, share), missing)
+        if not met and _largest(missing) > good:
+            direction = self.factorised(self.problem.lifted(levels, share=share) > 0, missing)
 
-        def slope(size: float) -> float:
-            return want - float((rise * np.maximum(lifted + size * rise, 0.0)).sum())
+        def there(size: float) -> tuple[list[Floats], list[Floats]]:
+            ahead = [level + size * way for level, way in zip(levels, direction, strict=True)]
+            return ahead, self.missing(ahead, share)
 
-        size = 1.0
-        if slope(1.0) < -1e-9 * abs(slope(0.0)):
+        ahead, lacking = there(1.0)
+        if _largest(lacking) > good and _dot(direction, lacking) < -1e-9 * abs(_dot(direction, missing)):
             low, high = 0.0, 1.0
             for _ in range(30):
                 size = (low + high) / 2
-                low, high = (size, high) if slope(size) > 0 else (low, size)
-        return [level + size * way for level, way in zip(levels, direction, strict=True)]
+                ahead, lacking = there(size)
+                low, high = (size, high) if _dot(direction, lacking) > 0 else (low, size)
+        return ahead, lacking
 
-    def gradients(self, active: Floats, missing: list[Floats]) -> tuple[list[Floats], bool]:
+    def active(self, levels: Sequence[Floats], share: float = 1.0) -> dict[View, Floats]:
+        """Return the number of cells above zero in each margin and in the joint margin of each two."""
+        views = list(dict.fromkeys(join(one, other) for one in self.problem.views for other in self.problem.views))
+        counts = [np.zeros(self.grid.shape_of(view)) for view in views]
+        for block in self.problem.slabs:
+            wet = self.problem.lifted(levels, block, share) > 0
+            block.subtract(np.negative(wet, dtype=np.float64), views, counts)
+        return dict(zip(views, counts, strict=True))
+
+    def gradients(self, active: dict[View, Floats], missing: list[Floats]) -> tuple[list[Floats], bool]:
         """Solve A diag(active) Aᵀ d = missing by conjugate gradients, and say whether that succeeded.
 
-        The matrix is the counts of active cells in each pair of sums: small for one-way sums of a large table.
+        The matrix is the counts of active cells in each pair of margins: small for one-way sums of a large table.
         """
-        joint = [[_joint(active, one, other) for other in self.sums] for one in self.sums]
-        weight = [np.maximum(row[i], 0.5) for i, row in enumerate(joint)]
+        views = self.problem.views
+        weight = [np.maximum(active[view], 0.5) for view in views]
         way = [np.zeros(gap.shape) for gap in missing]
         residual, search, size = missing, way, math.inf
         first = _dot(missing, [gap / count for gap, count in zip(missing, weight, strict=True)])
@@ -264,10 +288,11 @@ class _Newton:
             if size <= EXACT_ENOUGH * first:
                 return way, True
             search = [a + (size / before) * b for a, b in zip(scaled, search, strict=True)]
-            image = [
-                np.sum([sums.of(counts * part) for counts, part in zip(row, search, strict=True)], axis=0)
-                for sums, row in zip(self.sums, joint, strict=True)
-            ]
+            image = [np.zeros(gap.shape) for gap in missing]
+            for one, total in zip(views, image, strict=True):
+                for other, part in zip(views, search, strict=True):
+                    both = join(one, other)
+                    total += self.grid.sum(active[both] * self.grid.spread(part, other, both), one, both)
             curvature = _dot(search, image)
             if curvature <= 1e-14 * _dot(search, search):
                 break
@@ -275,17 +300,21 @@ class _Newton:
             residual = [a - (size / curvature) * b for a, b in zip(residual, image, strict=True)]
         return way, size <= USEFUL * first
 
-    def factorised(self, active: np.ndarray, missing: list[Floats]) -> list[Floats]:
+    def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
         """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is singular."""
-        part = self.matrix[:, np.flatnonzero(active[self.problem.allowed])]
+        part = self.problem.matrix[:, np.flatnonzero(active[self.problem.allowed])]
         square = (part @ part.T).tocsc()
-        right = np.concatenate([gap.ravel() for gap in missing])
+        there = [total.counts > 0 for total in self.totals]
+        right = np.concatenate([gap[rows] for gap, rows in zip(missing, there, strict=True)])
         solve = _factor(square)
         answer = solve(right)
         for _ in range(2):
             answer += solve(right - square @ answer)
-        parts = np.split(answer, np.cumsum([gap.size for gap in missing])[:-1])
-        return [piece.reshape(gap.shape) for piece, gap in zip(parts, missing, strict=True)]
+        way = [np.zeros(gap.shape) for gap in missing]
+        parts = np.split(answer, np.cumsum([int(rows.sum()) for rows in there])[:-1])
+        for whole, rows, piece in zip(way, there, parts, strict=True):
+            whole[rows] = piece
+        return way
 
 
 def _factor(square: Any) -> Callable[[Floats], Floats]:
@@ -303,9 +332,9 @@ def _factor(square: Any) -> Callable[[Floats], Floats]:
     return splu(damped, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).solve
 
 
-def _joint(active: Floats, one: Sums, other: Sums) -> Floats:
-    return Sums(tuple(sorted({*one.axes, *other.axes})), one.totals).of(active)
-
-
 def _dot(one: Sequence[Floats], other: Sequence[Floats]) -> float:
     return sum(float((a * b).sum()) for a, b in zip(one, other, strict=True))
+
+
+def _largest(missing: Sequence[Floats]) -> float:
+    return max(float(np.abs(gap).max()) for gap in missing)

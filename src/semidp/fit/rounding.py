@@ -1,0 +1,221 @@
+"""Integer fits of large tables in linear time: thresholds, then repair of the rounding.
+
+For two or more margins that share nothing but a common part. The real-valued fit is rounded, its levels are moved
+until the rounded table nearly has the totals, and single records move between cells until it has them exactly.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from semidp.fit.problem import Block, Floats, Problem
+from semidp.fit.real import Newton, RealFit
+from semidp.geometry import Counts, Totals, View, common_part
+from semidp.progress import Progress, silent
+
+SHIFT_STEPS = 8  # halvings of the common shift of all levels
+THRESHOLD_STEPS = 12  # steps of the levels towards a rounded table that has the totals
+CELLS_A_PART = 10_000  # parts below this are better served by flows
+APART = 0.1  # how far whole noisy values are moved apart before they are rounded
+REPAIRABLE = 4  # records missing or too many a margin cell that are left to the repair
+ROUNDS = 30  # passes of moves before the repair is given up: one or two are usual
+CANDIDATES = 4_096  # places looked at for moves between two margin cells, four times as many in each later pass
+PLACES_A_RECORD = 16  # places looked at for each of these moves
+
+
+def roundable(problem: Problem) -> bool:
+    """Whether the repair of a rounded table cannot get stuck: margins apart but for a common part, no cell closed.
+
+    >>> from semidp.fit.problem import pose
+    >>> from semidp.geometry import Grid
+    >>> ones = [Totals(view, np.full(shape, 50)) for view, shape in [((1, 0), (100, 1)), ((0, 1), (1, 100))]]
+    >>> roundable(pose(Grid.flat((100, 100)), np.zeros((100, 100)), ones))
+    True
+    """
+    shared = common_part(problem.views)
+    if len(problem.totals) < 2 or shared is None or problem.in_doubt:
+        return False
+    return math.prod(problem.grid.shape) >= CELLS_A_PART * problem.grid.size_of(shared)
+
+
+def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tuple[Counts, list[Floats]] | None:
+    """Return a table of whole numbers with all totals and the levels it was rounded at; None where repair gave up.
+
+    Each cell is rounded to the nearest whole number, the optimum for these levels without the totals. A move of the
+    levels by one would add about one record to every cell above zero, as in the real-valued fit, so that Newton's
+    method brings the sums close. Then each margin is repaired by itself: a record goes from a margin cell that has
+    too many to one that lacks some, at the same place in all other margins, where that costs least.
+
+    >>> from semidp.fit.problem import pose
+    >>> from semidp.fit.real import project
+    >>> from semidp.geometry import Grid
+    >>> table, grid = np.arange(27).reshape(3, 3, 3), Grid.flat((3, 3, 3))
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> problem = pose(grid, table[::-1] + 0.4, totals)
+    >>> counts, _ = rounded(problem, project(problem))
+    >>> any(gap.any() for gap in problem.missing(counts))
+    False
+    """
+    spread = _spread(problem)
+    levels = _thresholds(spread, start, progress)
+    counts = np.zeros(problem.grid.shape, dtype=np.int64)
+    for block in problem.slabs:
+        counts[block.at(problem.grid.full)] = spread.nearest(levels, block, whole=True)
+    parts = problem.grid.size_of(problem.common)
+    for number, (block, part) in enumerate(problem.parts()):
+        progress("repairing the rounding", number, parts)
+        near = [level[block.at(view)] for view, level in zip(part.views, levels, strict=True)]
+        if not _Repair(part, part.lifted(near), counts[block.at(problem.grid.full)], problem.common).run():
+            return None
+    return counts, levels
+
+
+def _spread(problem: Problem) -> Problem:
+    """Move whole noisy values apart a little, evenly along every feature, so that not all are rounded alike.
+
+    The fractions of the multiples of the golden ratio are spread evenly over every run and every step of cells.
+    """
+    if problem.bits > 0:
+        return problem
+    apart = np.arange(problem.noisy.size) * ((math.sqrt(5.0) - 1.0) / 2.0)
+    apart -= np.floor(apart)
+    apart -= 0.5
+    apart *= APART
+    return Problem(problem.grid, problem.noisy + apart.reshape(problem.noisy.shape), problem.allowed, problem.totals)
+
+
+def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Floats]:
+    """Return levels at which the rounded table nearly has the totals.
+
+    Whole noisy values under nearly equal levels are rounded up or down all together. So one shift of all levels is
+    found by bisection first, and with it how many records a further shift would add for each cell above zero.
+    """
+    newton = Newton(problem, math.inf, progress)
+    active = newton.active(start.levels)
+
+    def missing(levels: Sequence[Floats], shift: float = 0.0) -> tuple[list[Floats], float]:
+        gaps = newton.missing([levels[0] + shift, *levels[1:]], whole=True)
+        return gaps, float(gaps[0].sum())
+
+    low, high = -0.5, 0.5
+    lacking_low, lacking_high = missing(start.levels, low)[1], missing(start.levels, high)[1]
+    for step in range(SHIFT_STEPS):
+        progress("rounding the table", step, SHIFT_STEPS + THRESHOLD_STEPS)
+        middle = (low + high) / 2
+        lacking = missing(start.levels, middle)[1]
+        if lacking > 0:
+            low, lacking_low = middle, lacking
+        else:
+            high, lacking_high = middle, lacking
+    wet = max(1.0, float(active[problem.views[0]].sum()))
+    density = max(1.0, (lacking_low - lacking_high) / (high - low) / wet)
+    levels = best = [start.levels[0] + (low + high) / 2, *start.levels[1:]]
+    least, idle = math.inf, 0
+    for step in range(THRESHOLD_STEPS):
+        progress("rounding the table", SHIFT_STEPS + step, SHIFT_STEPS + THRESHOLD_STEPS)
+        gaps, _ = missing(levels)
+        lacking = sum(float(np.abs(gap).sum()) for gap in gaps)
+        idle = 0 if lacking < least else idle + 1
+        if lacking < least:
+            best, least = levels, lacking
+        if lacking <= REPAIRABLE * sum(gap.size for gap in gaps) or idle == 2:
+            break
+        way, _ = newton.gradients(active, gaps)
+        levels = [level + part / density for level, part in zip(levels, way, strict=True)]
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class _Repair:
+    """Moves of single records within one part of a problem: a cell with x records at level z costs (x - z)²."""
+
+    problem: Problem
+    lifted: Floats
+    counts: Counts
+    common: View
+
+    def run(self) -> bool:
+        """Give the table its totals; say whether that succeeded."""
+        self.meet_n()
+        for total in self.problem.totals:
+            for turn in range(ROUNDS):
+                lacking = (total.counts - self.problem.grid.sum(self.counts, total.view)).ravel()
+                if not lacking.any():
+                    break
+                for donor, receiver, records in _pairs(lacking):
+                    self.move(total, donor, receiver, records, CANDIDATES << 2 * turn)
+            else:
+                return False
+        return True
+
+    def meet_n(self) -> None:
+        """Add or take the cheapest records until their number is right."""
+        while lacking := int(self.problem.totals[0].counts.sum() - self.counts.sum()):
+            sign = 1 if lacking > 0 else -1
+            cost = sign * (self.counts - self.lifted)
+            if sign < 0:
+                cost[self.counts == 0] = np.inf
+            chosen = _cheapest(cost.ravel(), abs(lacking))
+            self.counts[np.unravel_index(chosen, self.counts.shape)] += sign
+
+    def move(self, total: Totals, donor: int, receiver: int, records: int, places: int) -> None:
+        """Move records, at most one from each place, between two cells of a margin where that costs least.
+
+        A place says where a cell lies along all features but those of this margin. About so many are looked at, and
+        some for each record.
+        """
+        grid = self.problem.grid
+        own = [axis for axis, depth in enumerate(total.view) if depth > self.common[axis]]
+        others = [axis for axis in range(len(grid.shape)) if axis not in own]
+        front = range(len(own))
+        longest = max(others, key=lambda axis: grid.shape[axis])
+        every = max(1, math.prod(grid.shape[axis] for axis in others) // max(places, PLACES_A_RECORD * records))
+        some = slice((donor + receiver) % min(every, grid.shape[longest]), None, every)
+        costs, leaves, tables = [], [], []
+        for node, sign in ((donor, -1), (receiver, 1)):
+            position = np.unravel_index(node, total.counts.shape)
+            ranges = list(Block.of(grid, total.view, tuple(map(int, position))).at(grid.full))
+            ranges[longest] = some
+            cells = tuple(ranges)
+            table = np.moveaxis(self.counts[cells], own, front)
+            lifted = np.moveaxis(self.lifted[cells], own, front)
+            cost = sign * (table - lifted)
+            if sign < 0:
+                cost[table == 0] = np.inf
+            flat = cost.reshape(math.prod(table.shape[: len(own)]), -1)
+            leaf = flat.argmin(axis=0)
+            costs.append(np.take_along_axis(flat, leaf[None], axis=0)[0])
+            leaves.append(leaf)
+            tables.append(table)
+        chosen = _cheapest(costs[0] + costs[1], records)
+        for table, leaf, sign in zip(tables, leaves, (-1, 1), strict=True):
+            inner = np.unravel_index(leaf[chosen], table.shape[: len(own)])
+            table[(*inner, *np.unravel_index(chosen, table.shape[len(own) :]))] += sign
+
+
+def _cheapest(cost: Floats, number: int) -> Counts:
+    """Return where so many of the smallest finite costs are, or all of them."""
+    chosen = np.argpartition(cost, number - 1)[:number] if number < len(cost) else np.arange(len(cost))
+    return chosen[np.isfinite(cost[chosen])]
+
+
+def _pairs(lacking: Counts) -> Iterator[tuple[int, int, int]]:
+    """Return who gives to whom how much: donors have what they lack below zero.
+
+    >>> list(_pairs(np.array([2, -3, 1])))
+    [(1, 0, 2), (1, 2, 1)]
+    """
+    left = lacking.tolist()
+    donors: Sequence[int] = np.flatnonzero(lacking < 0).tolist()
+    receivers: Sequence[int] = np.flatnonzero(lacking > 0).tolist()
+    giving, taking = iter(donors), iter(receivers)
+    donor, receiver = next(giving, None), next(taking, None)
+    while donor is not None and receiver is not None:
+        records = min(-left[donor], left[receiver])
+        yield donor, receiver, records
+        left[donor] += records
+        left[receiver] -= records
+        donor = donor if left[donor] else next(giving, None)
+        receiver = receiver if left[receiver] else next(taking, None)
