@@ -6,6 +6,7 @@ else an exception says is printed, because messages of drivers and parsers quote
 
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Annotated
@@ -21,6 +22,7 @@ from semidp.cli.ledger import ledger
 from semidp.cli.release import demo, release, show
 from semidp.cli.reproduce import reproduce
 from semidp.cli.test import odds_ratio
+from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError
 
 app = typer.Typer(
@@ -89,7 +91,11 @@ app.command("odds-ratio", hidden=True)(odds_ratio)
 
 def main() -> None:
     """Run the command line and leave with its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):  # given up: it does not end by itself
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

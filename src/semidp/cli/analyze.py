@@ -37,6 +37,8 @@ def analyze(
     from_table: o.FromTable = None,
     where: o.Where = None,
     identity: o.Identity = None,
+    hive_partitions: o.HivePartitions = False,
+    allow_empty: o.AllowEmpty = False,
     epsilon: o.Epsilon = None,
     rho: o.Rho = None,
     mu: o.Mu = None,
@@ -61,7 +63,15 @@ def analyze(
         levels_from_data=levels_from_data,
     )
     o.all_used(plan, levels, bins, null_level)
-    with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
+    with open_source(
+        data,
+        table=from_table,
+        count=count,
+        where=where,
+        id=identity,
+        hive_partitions=hive_partitions,
+        allow_empty=allow_empty,
+    ) as source:
         scope = survey(plan, source).scope
     asked = any((epsilon, rho, mu, delta))
     budgets = [o.budget_of(epsilon, rho, mu, delta)[0]] if asked else REFERENCE

@@ -43,6 +43,8 @@ def audit(
     what: What,
     data: DataOption = None,
     from_table: o.FromTable = None,
+    hive_partitions: o.HivePartitions = False,
+    allow_empty: o.AllowEmpty = False,
     samples: SamplesOption = None,
     seed: SeedOption = None,
     out: OutOption = None,
@@ -56,7 +58,7 @@ def audit(
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    subjects = _subjects(what, data, from_table)
+    subjects = _subjects(what, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with progress_bar(quiet) as progress:
         error = ERROR / max(1, len(subjects))
@@ -84,7 +86,7 @@ class _Finding:
         return bool(self.subject.faults) or (self.audit is not None and self.audit.convicted)
 
 
-def _subjects(what: Path, data: str | None, from_table: str | None) -> tuple[Subject, ...]:
+def _subjects(what: Path, data: str | None, from_table: str | None, **options: bool) -> tuple[Subject, ...]:
     if what.is_dir():
         if data is not None or from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
@@ -96,7 +98,7 @@ def _subjects(what: Path, data: str | None, from_table: str | None) -> tuple[Sub
         raise InputError("the plan releases nothing: there is nothing to audit")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
-    with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id) as source:
+    with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id, **options) as source:
         return of_plan(plan, survey(plan, source).scope)
 
 

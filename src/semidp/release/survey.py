@@ -17,7 +17,7 @@ from semidp.grouped import read_sums, sum_space
 from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
 from semidp.release.plan import Plan, Reading
 from semidp.sensitivity import SensitivitySpace, sensitivity_space
-from semidp.tables import Feature, Schema, Table, no_column
+from semidp.tables import MAX_FEATURES, Feature, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -101,7 +101,14 @@ def survey(plan: Plan, source: Source) -> Survey:
             "the source was opened with another count, where or id than the plan has: open it as the plan says"
         )
     schema, disclosures = _schema(plan, source)
+    for names in (*(request.features for request in plan.tables), *(margin.names for margin in plan.invariants)):
+        if names:
+            refuse_large(schema.restrict(names))
     counts = _Counts(schema, source)
+    if plan.id is not None or plan.groups or not counts.joint:  # else one query reads all
+        outcomes = [group.outcome.column for group in plan.groups]
+        read = [*plan.names, *outcomes, *(name for name in (plan.count, plan.id) if name is not None)]
+        source.hold(tuple(dict.fromkeys(read)))
     margins = normalised(schema, plan.invariants)
     n = counts.over(schema.names[:1]).n if not margins else None
     dataspace = Dataspace.known(schema, {margin: counts.over(margin.names) for margin in margins}, n)
@@ -119,13 +126,18 @@ class _Counts:
     schema: Schema
     source: Source
 
+    @property
+    def joint(self) -> bool:
+        small = self.schema.size <= _JOINT_CELLS and len(self.schema.features) <= MAX_FEATURES
+        return small or bool(self.schema.structural_zeros)
+
     def over(self, features: tuple[str, ...]) -> Table:
-        if self.schema.size <= _JOINT_CELLS or self.schema.structural_zeros:
-            return self._joint.margin(features)
+        if self.joint:
+            return self._whole.margin(features)
         return self.source.counts(self.schema.restrict(features))
 
     @cached_property
-    def _joint(self) -> Table:
+    def _whole(self) -> Table:
         return self.source.counts(self.schema)
 
 
