@@ -224,12 +224,71 @@ def test_sums_are_integers_of_clipped_and_rounded_records(
 
 
 def test_true_and_false_count_as_one_and_zero(engine: Engine, records: Records) -> None:
-    if engine.store == "csv":  # type: ignore[attr-defined]  # where true is a word
-        records = {**records, "paid": [int(value) for value in records["paid"]]}
     source = engine(records)
     paid = sum(records["paid"])
     assert int(source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("paid", 0, 1, 1)).sum()) == paid
-    assert source.counts(Schema((Feature("paid", bins=(0, 1)),))).counts.tolist() == [len(records["sex"]) - paid, paid]
+    if engine.store != "csv":  # type: ignore[attr-defined]  # where true is a word, which is in no bin
+        binned = source.counts(Schema((Feature("paid", bins=(0, 1)),)))
+        assert binned.counts.tolist() == [len(records["sex"]) - paid, paid]
+
+
+def test_truth_values_are_one_pair_of_levels(engine: Engine) -> None:
+    for values in ([True, False, True], [True, True, True], [True, None, True]):
+        source = engine({"paid": values, "sex": ["f"] * 3})
+        assert source.levels("paid") == ("false", "true")
+        table = source.counts(Schema((Feature("paid", ("true", "false"), null_level="?"),)))
+        assert table.counts.tolist() == [values.count(True), values.count(False), values.count(None)]
+
+
+def test_words_for_truth_are_levels_in_capitals_or_not(engine: Engine, refused: Refused) -> None:
+    words = ["True", "TRUE", "true", "False", "FALSE"]
+    source = engine({"paid": words, "word": [*words[:4], "Yes"]})
+    assert source.levels("paid") == ("false", "true")
+    assert source.counts(Schema((Feature("paid", ("true", "false")),))).counts.tolist() == [3, 2]
+    assert set(source.levels("word")) == {*words[:4], "Yes"}
+    other = Schema((Feature("paid", ("true", "false", "maybe")),))
+    for schema in (other, Schema((Feature("word", ("true", "false")),))):
+        with pytest.raises(DataError) as caught:
+            source.counts(schema)
+        refused(caught.value, "has values not among its declared levels")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "random() < 0.5",
+        "rand() < 0.5",
+        "day < now()",
+        "day < current_date",
+        "day < current_timestamp",
+        "no_such_function(age) > 1",
+        "lower(sex) = 'f' AND random() < 2",
+        "current_user = sex",
+    ],
+)
+def test_a_where_depends_on_the_record_alone(engine: Engine, records: Records, refused: Refused, where: str) -> None:
+    with pytest.raises(InputError) as caught:
+        engine(records, where=where)
+    refused(caught.value, "the WHERE must (depend on the record alone, and |be one condition on the columns)")
+
+
+@pytest.mark.parametrize(
+    "where", ["lower(sex) = 'f'", "upper(trim(sex)) IN ('F')", "abs(length(sex)) = 1 AND sex LIKE 'f%'"]
+)
+def test_a_where_may_call_what_depends_on_its_arguments(engine: Engine, records: Records, where: str) -> None:
+    women = engine(records, where=where).counts(Schema((Feature("sex", ("f", "m")),)))
+    assert women.counts.tolist() == [records["sex"].count("f"), 0]
+
+
+def test_a_source_that_is_held_answers_the_same(engine: Engine, records: Records, refused: Refused) -> None:
+    source = engine(records, id="id", count=None, where="score > 10")
+    before = source.counts(Schema((Feature("sex", ("f", "m")),)))
+    with pytest.raises(SchemaError) as caught:
+        source.hold(["sex", "town"])
+    refused(caught.value, "there is no column 'town'; the columns are id, sex, region, age")
+    source.hold(["sex", "id"])
+    source.hold()
+    assert source.counts(Schema((Feature("sex", ("f", "m")),))) == before
 
 
 @pytest.mark.parametrize("bad", [None, math.nan])

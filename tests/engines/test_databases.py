@@ -1,5 +1,6 @@
 """What only a real PostgreSQL or Spark can show: addresses, passwords, connections, and logs that quote nothing."""
 
+import contextlib
 import logging
 import os
 import time
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.engines import open_source
+from semidp.engines import Outcome, open_source
 from semidp.errors import InputError
 from semidp.tables import Feature, Schema
 
@@ -109,6 +110,162 @@ def test_an_ibis_table_stays_open(people: str) -> None:
         connection.disconnect()
 
 
+def test_what_is_read_from_postgresql_is_of_one_moment(people: str) -> None:
+    """A record that is written between two questions is in neither answer, and nothing can be written by one."""
+    import psycopg
+
+    with (
+        psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"], autocommit=True) as writer,
+        open_source(people, table="people", where="sex = 'f'") as source,
+    ):
+        assert source.levels("sex") == ("f",)
+        writer.execute("INSERT INTO people VALUES ('f'), ('f')")
+        assert source.counts(SEX).n == 3
+        assert writer.execute("SELECT count(*) FROM people").fetchall() == [(5,)]
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            source._records._table.get_backend().con.execute("CREATE TEMP TABLE x (y int)")
+    with open_source(people, table="people") as source:
+        assert source.counts(SEX).n == 5
+
+
+def test_an_ibis_table_is_held_in_a_copy(people: str) -> None:
+    import ibis
+    import psycopg
+
+    connection = ibis.postgres.connect(**_parts(people), password=os.environ["SEMIDP_PASSWORD"])
+    try:
+        with psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"], autocommit=True) as writer:
+            writer.execute("ALTER TABLE people ADD age int DEFAULT 1")
+            source = open_source(connection.table("people"))
+            source.hold(["sex", "age"])
+            writer.execute("INSERT INTO people VALUES ('f', 1)")
+            assert source.counts(SEX).n == 3
+            assert source.sums(SEX, Outcome("age", 0, 1, 1)).tolist() == [3, 0]
+            source.close()
+        kept = connection.con.execute("SELECT count(*) FROM pg_tables WHERE schemaname LIKE 'pg_temp%'").fetchall()
+        assert kept == [(0,)]
+    finally:
+        connection.disconnect()
+
+
+def test_functions_pass_as_postgresql_declares_them(people: str, refused: Refused) -> None:
+    import psycopg
+
+    declared = {"steady_word": "IMMUTABLE", "settled_word": "STABLE", "any_word": "VOLATILE", "coalesced": "VOLATILE"}
+    with psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"]) as connection:
+        for name, kind in declared.items():
+            body = "RETURNS text LANGUAGE sql AS $$ SELECT $1 $$"
+            connection.execute(f"CREATE OR REPLACE FUNCTION {name}(text) {body.replace('AS', kind + ' AS')}")
+        body = "RETURNS text LANGUAGE sql VOLATILE AS $$ SELECT $1 || random()::text $$"
+        connection.execute(f'CREATE OR REPLACE FUNCTION "coalesce"(text) {body}')
+    with open_source(people, table="people", where="steady_word(sex) = 'f'") as source:
+        assert source.counts(SEX).counts.tolist() == [3, 0]
+    for where, named in (
+        ("settled_word(sex) = 'f'", "settled_word"),
+        ("any_word(sex) = 'f'", "any_word"),
+        ("\"coalesce\"(sex) = 'f'", "coalesce"),
+        ("any_word (sex) = 'f'", "any_word"),
+        ("any_word/* */(sex) = 'f'", "any_word"),
+        ("generate_series(1, 2) = 1", "generate_series"),
+        ("age(timestamp '2020-01-01') > '1 day'", "age"),
+        ("nextval('s') = 1", "nextval"),
+    ):
+        with pytest.raises(InputError) as caught:
+            open_source(people, table="people", where=where)
+        refused(caught.value, rf"the WHERE must depend on the record alone, and {named}\(\) is not declared to")
+    for where in (
+        "public.any_word(sex) = 'f'",
+        "sex OPERATOR(pg_catalog.=) 'f'",
+        "ctid IS NOT NULL",
+        "records IS NOT NULL",
+        "sex = user",
+        "sex = $1",
+        "sex = ANY (SELECT 'f')",
+        "'2020-01-01' < 'now'::date",
+        "date 'today' > '2020-01-01'",
+        "('to' || 'day')::date > '2020-01-01'",
+        "CAST(sex AS timestamp) > '2020-01-01'",
+        "E'n\\x6fw'::date > '2020-01-01'",
+        "$$now$$::date > '2020-01-01'",
+        "U&'n\\006fw'::date > '2020-01-01'",
+    ):
+        with pytest.raises(InputError) as caught:
+            open_source(people, table="people", where=where)
+        refused(caught.value, "the WHERE must (depend on the record alone, and|be one condition on the columns)")
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+def test_other_databases_declare_nothing(tmp_path: Path, refused: Refused) -> None:
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute("CREATE TABLE people AS SELECT 'f' AS sex UNION ALL SELECT 'm'")
+    address = f"sqlite://{tmp_path / 'a.db'}"
+    with open_source(address, table="people", where="sex IN ('f', 'g') AND NOT sex = 'm'") as source:
+        source.hold(["sex"])
+        assert source.counts(SEX).counts.tolist() == [1, 0]
+    with pytest.raises(InputError) as caught:
+        open_source(address, table="people", where="lower(sex) = 'f'")
+    refused(caught.value, r"the WHERE must depend on the record alone, and lower\(\) is not declared to")
+
+
+@quiet_spark
+def test_functions_pass_as_spark_declares_them(spark_session: Any, refused: Refused) -> None:
+    from pyspark.sql.functions import udf
+
+    spark_session.sql("CREATE OR REPLACE TEMP VIEW folk AS SELECT 'f' AS sex, DATE '2020-01-01' AS day")
+    spark_session.udf.register("steady_word", lambda text: text)
+    spark_session.udf.register("any_word", udf(lambda text: text).asNondeterministic())
+    for where in (
+        "steady_word(sex) = 'f'",
+        "year(day) = 2020 AND date_add(day, 1) > day",
+        "date_format(day, 'y') = '2020'",
+    ):
+        with open_source("spark://local", table="folk", where=where) as source:
+            assert source.counts(SEX).counts.tolist() == [1, 0]
+    for where in (
+        "any_word(sex) = 'f'",
+        "rand(1) < 2",
+        "uuid() <> sex",
+        "monotonically_increasing_id() = 0",
+        "input_file_name() = ''",
+        "day < current_date()",
+        "unix_timestamp() > 1",
+        "day < curdate()",
+        "java_method('java.util.UUID', 'randomUUID') <> sex",
+        "current_database() <> sex",
+        "day < to_date('now')",
+        "exists(array(1), x -> x > rand())",
+    ):
+        with pytest.raises(InputError) as caught:
+            open_source("spark://local", table="folk", where=where)
+        refused(caught.value, "the WHERE must (depend on the record alone, and|be one condition on the columns)")
+
+
+@quiet_spark
+def test_folders_are_columns_on_spark_only_where_asked(spark_session: Any, tmp_path: Path, refused: Refused) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    for code, sex in (("01", "f"), ("1", "m")):
+        (tmp_path / "plain" / f"code={code}").mkdir(parents=True)
+        pyarrow.parquet.write_table(pa.table({"sex": [sex]}), tmp_path / "plain" / f"code={code}" / "a.parquet")
+        (tmp_path / "odd" / f"sex={sex}").mkdir(parents=True)
+        pyarrow.parquet.write_table(pa.table({"sex": ["f"]}), tmp_path / "odd" / f"sex={sex}" / "a.parquet")
+    with open_source("spark://local", table=str(tmp_path / "plain")) as source:
+        assert source.columns() == ("sex",)
+    with open_source("spark://local", table=str(tmp_path / "plain"), hive_partitions=True) as source:
+        assert source.levels("code") == ("01", "1")
+    with open_source("spark://local", table=str(tmp_path / "odd")) as source:
+        assert source.counts(SEX).counts.tolist() == [2, 0]
+    with pytest.raises(InputError) as caught:
+        open_source("spark://local", table=str(tmp_path / "odd"), hive_partitions=True)
+    refused(caught.value, "the files hold a column that their folders name too")
+    with pytest.raises(InputError) as caught:
+        open_source("spark://local", table="folk", hive_partitions=True)
+    refused(caught.value, "only files lie in folders")
+
+
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 def test_a_database_in_a_file(tmp_path: Path) -> None:
     import duckdb
@@ -164,7 +321,7 @@ def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path, tmp_path_fa
 
     pyarrow.parquet.write_table(pa.table({"sex": ["f", "m", "f"]}), tmp_path / "people.parquet")
     code = f"""
-from semidp.engines import open_source
+from semidp.engines import Outcome, open_source
 from semidp.errors import InputError
 from semidp.tables import Feature, Schema
 try:

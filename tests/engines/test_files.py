@@ -4,7 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +93,161 @@ def test_a_glob_reads_every_file_and_a_link_is_followed(tmp_path: Path, monkeypa
         assert source.counts(SEX).counts.tolist() == [1, 0]
 
 
-def test_a_csv_file_with_a_header_only_has_no_records(tmp_path: Path) -> None:
-    with open_source(_csv(tmp_path, "sex,age\n")) as source:
+def test_a_file_without_records_is_refused_unless_it_is_expected(tmp_path: Path, refused: Refused) -> None:
+    _csv(tmp_path, "sex,age\n", "a.csv")
+    _csv(tmp_path, "sex,age\nf,1\n", "b.csv")
+    pyarrow.parquet.write_table(pa.table({"sex": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    for data in (tmp_path / "a.csv", str(tmp_path / "*.csv"), tmp_path / "a.parquet"):
+        with pytest.raises(DataError) as caught:
+            open_source(data)
+        refused(caught.value, r"a\.(csv|parquet) holds no record: check that it is whole, or allow empty files$")
+    with open_source(tmp_path / "a.csv", allow_empty=True) as source:
         assert source.counts(SEX).n == 0
         assert source.sums(SEX, Outcome("age", 0, 1, 5)).tolist() == [0, 0]
+    with open_source(str(tmp_path / "*.csv"), allow_empty=True) as source:
+        assert source.counts(SEX).counts.tolist() == [1, 0]
+    with open_source(tmp_path / "b.csv", where="age > 1") as source:  # it is the file that must not be empty
+        assert source.counts(SEX).n == 0
+
+
+def _parquet(path: Path, names: Sequence[str]) -> Path:
+    pyarrow.parquet.write_table(pa.table([[{"x": 1, "X": 2}], *([["f"]] * len(names))], names=["s", *names]), path)
+    return path
+
+
+@pytest.mark.parametrize("names", [("sex", "sex"), ("sex", "Sex"), ("a", "a_1", "a")])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, refused: Refused, names: tuple[str, ...]) -> None:
+    """DuckDB would name the second one anew, and a plan that means it would read the first."""
+    import pandas as pd
+
+    for data in (
+        _csv(tmp_path, ",".join(names) + "\n" + ",".join(["f"] * len(names)) + "\n"),
+        _parquet(tmp_path / "people.parquet", names),
+        pa.table([["f"]] * len(names), names=list(names)),
+        pd.DataFrame([["f"] * len(names)], columns=list(names)),
+    ):
+        with pytest.raises(DataError) as caught:
+            open_source(data)
+        refused(caught.value, "names two columns alike, capitals aside: give every column a name of its own")
+    with pytest.raises(DataError, match="names two columns alike"):
+        open_source({"sex": ["f"], "SEX": ["m"]})
+
+
+def test_columns_of_their_own_names_are_read(tmp_path: Path) -> None:
+    names = ("sex", "sex_1", "É", "é", 'a "b"', "c,d")
+    header = ",".join('"' + name.replace('"', '""') + '"' for name in names)
+    for data, found in (
+        (_csv(tmp_path, header + "\n" + ",".join("abcdef") + "\n"), names),
+        (_csv(tmp_path, "sex, age \nf,1\n", "space.csv"), ("sex", "age")),
+        (_parquet(tmp_path / "people.parquet", names), ("s", *names)),
+        (_csv(tmp_path, ",sex\n1,f\n", "index.csv"), ("column0", "sex")),  # what R and pandas write for row names
+    ):
+        with open_source(data) as source:
+            assert source.columns() == found
+
+
+def test_files_of_a_glob_have_one_header(tmp_path: Path, refused: Refused) -> None:
+    _csv(tmp_path, "sex,age\nf,1\n", "a.csv")
+    for other in ("age,sex\n1,f\n", "sex,age,town\nf,1,x\n", "sex;age\nf;1\n", "sex\nf\n"):
+        _csv(tmp_path, other, "b.csv")
+        with pytest.raises(DataError) as caught:
+            open_source(str(tmp_path / "*.csv"))
+        refused(caught.value, "have different headers: name files with the same columns in one order")
+
+
+def test_a_table_of_too_many_columns_is_refused(tmp_path: Path, refused: Refused) -> None:
+    names = [f"c{number}" for number in range(100_000)]
+    file = _csv(tmp_path, ",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    for data in (file, {name: np.zeros(1) for name in names[:10_001]}):
+        with pytest.raises(DataError) as caught:
+            open_source(data)
+        refused(caught.value, "has more than 10,000 columns: keep those that are needed")
+
+
+def _partitioned(folder: Path) -> Path:
+    for sex, region, other in (("f", "n", "m"), ("m", "s%20w", "f"), ("m", "__HIVE_DEFAULT_PARTITION__", "m")):
+        place = folder / f"Sex={sex}" / f"region={region}"
+        place.mkdir(parents=True)
+        _csv(place, f"sex,age\n{other},30\n")
+        pyarrow.parquet.write_table(pa.table({"sex": [other], "age": [30]}), place / "people.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_folder_names_are_data_only_where_asked_and_only_for_columns_that_files_lack(
+    tmp_path: Path, kind: str, refused: Refused
+) -> None:
+    pattern = str(_partitioned(tmp_path / "year=2020") / "**" / f"*.{kind}")
+    with open_source(pattern) as source:
+        assert source.columns() == ("sex", "age")
+        assert source.counts(SEX).counts.tolist() == [1, 2]
+    with open_source(pattern, hive_partitions=True, where="region IS NULL OR region <> 'n' AND age > 20") as source:
+        assert source.columns() == ("sex", "age", "year", "region")
+        region = Feature("region", ("n", "s w"), null_level="?")
+        assert source.counts(Schema((*SEX.features, region))).counts.tolist() == [[0, 1, 0], [0, 0, 1]]
+        assert source.levels("year") == ("2020",)
+    _csv(tmp_path, "sex,age\nf,1\n")
+    with pytest.raises(InputError) as caught:
+        open_source(str(tmp_path / "**" / "*.csv"), hive_partitions=True)
+    refused(caught.value, "folders of different partitions")
+
+
+def test_a_file_that_exists_is_that_file_whatever_its_name(tmp_path: Path) -> None:
+    for name, other in (("a[1].csv", "a1.csv"), ("b*.csv", "bb.csv"), ("c?.csv", "cc.csv"), ("[d].csv", "d.csv")):
+        _csv(tmp_path, "sex\nf\n", name)
+        _csv(tmp_path, "sex\nm\n", other)
+        with open_source(tmp_path / name) as source:
+            assert source.counts(SEX).counts.tolist() == [1, 0]
+    (tmp_path / "of [1]").mkdir()
+    pyarrow.parquet.write_table(pa.table({"sex": ["f"]}), tmp_path / "of [1]" / "*.parquet")
+    pyarrow.parquet.write_table(pa.table({"sex": ["f"]}), tmp_path / "of [1]" / "a.parquet")
+    with open_source(tmp_path / "of [1]") as source:
+        assert source.counts(SEX).counts.tolist() == [2, 0]
+
+
+def test_a_folder_of_parquet_files_is_a_source(tmp_path: Path, refused: Refused) -> None:
+    folder = tmp_path / "people"
+    for part, sex in (("a.parquet", "f"), ("x=1/b.pq", "m"), ("_delta/c.parquet", "m"), (".d.parquet", "m")):
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(pa.table({"sex": [sex]}), folder / part)
+    (folder / "_SUCCESS").touch()
+    (folder / "notes.md").touch()
+    for data in (folder, f"{folder}/"):
+        with open_source(data) as source:
+            assert source.columns() == ("sex",)
+            assert source.counts(SEX).counts.tolist() == [1, 1]
+    _csv(folder, "sex\nf\n")
+    with pytest.raises(InputError) as caught:
+        open_source(folder)
+    refused(caught.value, "matches both CSV and Parquet files: name one kind")
+    (folder / "release.json").touch()
+    with pytest.raises(InputError) as caught:
+        open_source(folder)
+    refused(caught.value, "is a release, not data: name the records that it was made from")
+
+
+def test_a_pipe_is_no_file(tmp_path: Path, refused: Refused) -> None:
+    os.mkfifo(tmp_path / "people.csv")
+    with pytest.raises(InputError) as caught:
+        open_source(tmp_path / "people.csv")
+    refused(caught.value, "is no regular file, and data are read more than once: copy them to a file")
+
+
+@pytest.mark.parametrize("change", ["rewritten", "replaced", "removed"])
+def test_a_file_that_changes_between_two_questions_is_refused(tmp_path: Path, refused: Refused, change: str) -> None:
+    file = _csv(tmp_path, "sex,age\nf,1\n")
+    with open_source(file) as source:
+        assert source.counts(SEX).n == 1
+        if change == "removed":
+            file.unlink()
+        else:
+            other = file if change == "rewritten" else tmp_path / "new.csv"
+            other.write_text("sex,age\nf,2\n", encoding="utf-8")
+            os.utime(other, ns=(1, 1))  # a stamp that no clock gave the first one
+            os.replace(other, file)
+        with pytest.raises(DataError) as caught:
+            source.sums(SEX, Outcome("age", 0, 10, 10))
+        refused(caught.value, "changed while it was read|could not be tabulated")
 
 
 @pytest.mark.parametrize(
@@ -121,12 +272,14 @@ def test_broken_files_are_refused_in_a_sentence(
 def test_files_that_are_not_there_or_not_data(tmp_path: Path, refused: Refused) -> None:
     _csv(tmp_path, "sex\nf\n", "a.csv")
     _csv(tmp_path, "sex\nf\n", "a.xlsx")
+    (tmp_path / "empty").mkdir()
     pyarrow.parquet.write_table(pa.table({"sex": ["f"]}), tmp_path / "a.parquet")
     for data, message in (
         (tmp_path / "none.csv", r"there is no file .*none\.csv$"),
         (str(tmp_path / "none-*.csv"), r"there is no file .*none-\*\.csv$"),
         (tmp_path / "a.csv" / "below.csv", "there is no file"),
-        (tmp_path, r"is a folder: name its files, as in '.*\*\.parquet'"),
+        (tmp_path / "empty", r"the folder .* holds no Parquet file: name its files, as in '.*\*\.csv'"),
+        (f"{tmp_path}/e*", "matches the folder .*: name files, or one folder of Parquet files"),
         (tmp_path / "a.xlsx", r"does not say what it holds: end it in \.csv"),
         (str(tmp_path / "a.[cp]*"), "matches both CSV and Parquet files"),
         ([1, 2], "a list cannot be read: give a path, a database address, a data frame"),
@@ -176,7 +329,101 @@ def test_a_where_may_depend_on_the_record_alone(tmp_path: Path, refused: Refused
     ):
         with pytest.raises(InputError) as caught:
             open_source(frame, where=where)
-        refused(caught.value, "the WHERE must be one condition")
+        refused(caught.value, r"the WHERE must (be one condition|depend on the record alone, and max\(\))")
+
+
+DAY = {"day": np.array(["2020-01-01"], dtype="datetime64[us]"), "word": np.array(["x"]), "age": np.array([1])}
+
+
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        ("random() < 0.5", "random"),
+        ("day < now()", "now"),
+        ("day < get_current_timestamp()", "get_current_timestamp"),
+        ("age(day) > INTERVAL 1 YEAR", "age"),
+        ("day < current_localtimestamp()", "current_localtimestamp"),
+        ("nextval('s') > 1", "nextval"),
+        ("uuid()::VARCHAR < 'a'", "uuid"),
+        ("getvariable('x') = 1", "getvariable"),
+        ("current_setting('threads') = '1'", "current_setting"),
+        ("sleep_ms(1) IS NULL", "sleep_ms"),
+        ("nullif(age, 1) IS NULL", "nullif"),  # a macro, of which DuckDB declares nothing
+        ("no_such_function(age)", "no_such_function"),
+        ("age > 1 OR (CASE WHEN lower(word) = 'x' THEN random() END) < 0.5", "random"),
+        ("json_serialize_plan('SELECT * FROM records') IS NULL", "json_serialize_plan"),
+    ],
+)
+def test_a_where_calls_only_what_duckdb_declares_consistent(where: str, named: str, refused: Refused) -> None:
+    with pytest.raises(InputError) as caught:
+        open_source(DAY, where=where)
+    refused(caught.value, rf"^the WHERE must depend on the record alone, and {named}\(\) is not declared to: leave")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "day < current_date",
+        "day < current_timestamp",
+        "current_user = word",
+        "rowid = 1",
+        "list_transform([age], x -> random())[1] < 1",
+        "COLUMNS(*) IS NULL",
+        "age = $1",
+        "age = #1",
+        "main.random() < 1",
+        "word.random() < 1",
+        "age IN (FROM range(3))",
+        "source.age = 1",
+        "(" * 4000 + "age = 1" + ")" * 4000,
+    ],
+)
+def test_a_where_is_made_of_columns_constants_and_functions(where: str, refused: Refused) -> None:
+    with pytest.raises(InputError) as caught:
+        open_source(DAY, where=where)
+    refused(caught.value, "^the WHERE must be one condition on the columns of a record")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "extract(year FROM day) = 2020 AND date_trunc('month', day) <= DATE '2020-01-01'",
+        "WORD IN ('x', 'y') AND upper(word) LIKE 'X%' AND word NOT LIKE 'y' AND word ILIKE 'X' AND word SIMILAR TO 'x'",
+        "coalesce(age, 0) BETWEEN 0 AND 1e3 AND NOT (age IS NULL) AND age % 2 = 1 AND -age < 0 AND abs(age) = 1",
+        "CASE WHEN try_cast(word AS INTEGER) IS NULL THEN length(word || 'x') = 2 ELSE false END",
+        "regexp_matches(word, '^x') AND greatest(age, 2) = 2 AND list_contains(['x'], word) AND repeat(word, 2) = 'xx'",
+        "age IS DISTINCT FROM 3 AND day + INTERVAL 1 DAY > day AND word[1] = 'x' AND strftime(day, '%Y') = '2020'",
+    ],
+)
+def test_ordinary_conditions_are_kept(where: str) -> None:
+    with open_source(DAY, where=where) as source:
+        assert source.counts(Schema((Feature("word", ("x", "y")),))).counts.tolist() == [1, 0]
+
+
+def test_a_where_of_any_length_is_not_read(refused: Refused) -> None:
+    with pytest.raises(InputError) as caught:
+        open_source(DAY, where=" OR ".join(["age = 1"] * 1000))
+    refused(caught.value, "the WHERE has more than 10,000 characters: keep the records in a view or a file")
+
+
+@pytest.mark.parametrize("times", ["'b'", "word"])
+def test_a_where_that_takes_for_ever_is_given_up(tmp_path: Path, times: str) -> None:
+    """Whether the whole of it is a constant, or has to be decided for records; in a process that ends all the same."""
+    file = _csv(tmp_path, "word\n" + "b\n" * 3000)
+    code = f"""
+import sys
+from semidp.cli import main
+from semidp.engines import duck
+duck.PATIENCE = 0.5
+where = "levenshtein(repeat({times}, 2000000), repeat({times}, 2000000)) > 1"
+sys.argv = ["semidp", "release", {str(file)!r}, "--table", "word", "--invariant", "word", "--rho", "1"]
+sys.argv += ["--dry-run", "--where", where]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
+    assert done.returncode == 2
+    sentence = "the WHERE takes too long and was given up: write a condition that is quicker to decide"
+    assert done.stderr == f"semidp: {sentence}\n"
 
 
 def test_the_database_can_reach_nothing_else(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ else an exception says is printed, because messages of drivers and parsers quote
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
@@ -24,6 +25,7 @@ from semidp.cli.ledger import ledger
 from semidp.cli.release import demo, release, show
 from semidp.cli.reproduce import reproduce
 from semidp.cli.test import odds_ratio
+from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError
 
 app = typer.Typer(
@@ -103,14 +105,18 @@ app.command("odds-ratio", hidden=True)(odds_ratio)
 def main() -> None:
     """Run the command line and leave with its exit code.
 
-    It is 0 once what was asked for is done, 1 where an audit convicts, 2 for what the user can mend, 70 for an error of
-    the program, 130 after an interrupt, and 141 where the reader of stdout has gone and nothing else was asked for.
+    It is 0 once what was asked for is done, 1 where an audit convicts, 2 for what the user can mend, 3 where an audit
+    is inconclusive, 70 for an error of the program, 130 after an interrupt, and 141 where the reader of stdout has gone
+    and nothing else was asked for.
     """
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
         signal.signal(signal.SIGINT, _interrupt)
     code = run(sys.argv[1:])
     if code:
         silence_stdout()
+    if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):  # given up: it does not end by itself
+        sys.stdout.flush()
+        os._exit(code)
     sys.exit(code)
 
 

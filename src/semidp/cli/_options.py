@@ -31,7 +31,11 @@ from semidp.tables import Feature, Schema
 from semidp.tradeoff import Budget
 
 Data = Annotated[
-    str, typer.Argument(help="A CSV or Parquet file (a glob works), or a database address with --from.", metavar="DATA")
+    str,
+    typer.Argument(
+        help="A CSV or Parquet file, a glob, a folder of Parquet files, or a database address with --from.",
+        metavar="DATA",
+    ),
 ]
 TableOption = Annotated[
     str | None, typer.Option("--table", help="The features of the table, such as sex,region.", metavar="A,B")
@@ -60,6 +64,11 @@ Where = Annotated[str | None, typer.Option("--where", help="Keep the records whe
 Identity = Annotated[
     str | None, typer.Option("--id", help="The column that identifies a person: one record each.", metavar="COLUMN")
 ]
+HivePartitions = Annotated[
+    bool,
+    typer.Option("--hive-partitions", help="Read columns that the files lack from the names of folders such as sex=f."),
+]
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Accept files that hold no record.")]
 AdjacencyOption = Annotated[
     str | None,
     typer.Option("--adjacency", help="worst-case (default), definition, or a number.", metavar="READING|N"),

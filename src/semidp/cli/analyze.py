@@ -40,6 +40,8 @@ def analyze(
     from_table: o.FromTable = None,
     where: o.Where = None,
     identity: o.Identity = None,
+    hive_partitions: o.HivePartitions = False,
+    allow_empty: o.AllowEmpty = False,
     epsilon: o.Epsilon = None,
     rho: o.Rho = None,
     mu: o.Mu = None,
@@ -65,7 +67,15 @@ def analyze(
         levels_from_data=levels_from_data,
     )
     o.all_used(plan, levels, bins, null_level)
-    with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
+    with open_source(
+        data,
+        table=from_table,
+        count=count,
+        where=where,
+        id=identity,
+        hive_partitions=hive_partitions,
+        allow_empty=allow_empty,
+    ) as source:
         scope = survey(plan, source)[0]
     budgets: Sequence[Budget] = REFERENCE
     target = o.target_of(None, report_delta)

@@ -58,6 +58,8 @@ def audit(
     what: What,
     data: DataOption = None,
     from_table: o.FromTable = None,
+    hive_partitions: o.HivePartitions = False,
+    allow_empty: o.AllowEmpty = False,
     samples: SamplesOption = None,
     seed: SeedOption = None,
     out: OutOption = None,
@@ -75,7 +77,7 @@ def audit(
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    claims = _claims(what, data, from_table)
+    claims = _claims(what, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty)
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
@@ -115,7 +117,7 @@ def _together(findings: list[_Finding]) -> Verdict:
     return "convicted" if "convicted" in found else "inconclusive" if "inconclusive" in found else "survives"
 
 
-def _claims(what: Path, data: str | None, from_table: str | None) -> tuple[Claim, ...]:
+def _claims(what: Path, data: str | None, from_table: str | None, **options: bool) -> tuple[Claim, ...]:
     recover(what)
     if what.is_dir():
         if data is not None or from_table is not None:
@@ -126,7 +128,7 @@ def _claims(what: Path, data: str | None, from_table: str | None) -> tuple[Claim
     plan = o.read_plan(what, "the plan")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
-    with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id) as source:
+    with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id, **options) as source:
         return claims_of_plan(prepare(plan, source))
 
 

@@ -77,6 +77,8 @@ def release(
     from_table: o.FromTable = None,
     where: o.Where = None,
     identity: o.Identity = None,
+    hive_partitions: o.HivePartitions = False,
+    allow_empty: o.AllowEmpty = False,
     ledger: o.Ledger = None,
     seed: o.Seed = None,
     dry_run: DryRun = False,
@@ -119,7 +121,15 @@ def release(
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with (
         progress_bar(quiet) as progress,
-        open_source(data, table=from_table, count=wanted.count, where=wanted.where, id=wanted.id) as source,
+        open_source(
+            data,
+            table=from_table,
+            count=wanted.count,
+            where=wanted.where,
+            id=wanted.id,
+            hive_partitions=hive_partitions,
+            allow_empty=allow_empty,
+        ) as source,
     ):
         if dry_run:
             _rehearse(wanted, source, format, quiet)

@@ -60,6 +60,8 @@ def odds_ratio(
     from_table: o.FromTable = None,
     where: o.Where = None,
     identity: o.Identity = None,
+    hive_partitions: o.HivePartitions = False,
+    allow_empty: o.AllowEmpty = False,
     ledger: o.Ledger = None,
     seed: o.Seed = None,
     format: o.FormatOption = Format.text,
@@ -89,7 +91,15 @@ def odds_ratio(
         report_delta=target,
     )
     o.all_used(plan, levels, bins, null_level)
-    with open_source(data, table=from_table, count=count, where=where, id=identity) as source:
+    with open_source(
+        data,
+        table=from_table,
+        count=count,
+        where=where,
+        id=identity,
+        hive_partitions=hive_partitions,
+        allow_empty=allow_empty,
+    ) as source:
         scope, reader = survey(plan, source)
         table = reader.table((rows, columns))
     result = odds_ratio_test(

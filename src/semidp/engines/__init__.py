@@ -31,7 +31,7 @@ from semidp.engines.contract import (
     require,
 )
 from semidp.errors import DataError, InputError
-from semidp.tables import Feature, Schema, Table, level_text
+from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_large
 
 __all__ = ["Outcome", "Source", "local_paths", "open_source"]
 
@@ -47,13 +47,16 @@ def open_source(
     count: str | None = None,
     where: str | None = None,
     id: str | None = None,
+    hive_partitions: bool = False,
+    allow_empty: bool = False,
 ) -> "Source":
     """Open a source of records.
 
     Parameters
     ----------
     data
-        The path of a CSV or Parquet file, or a glob of them; a data frame (pandas, polars, Arrow) or a
+        The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that exists is that
+        file, whatever its name holds); a data frame (pandas, polars, Arrow) or a
         mapping of names to columns; an Ibis table; or
         a database address such as ``postgres://user@host/database`` (the password comes from the environment,
         SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
@@ -64,10 +67,15 @@ def open_source(
         The column that holds counts, where each row stands for several records.
     where
         A condition in the engine's SQL that keeps some of the records. It may depend on the record alone, so it
-        cannot hold a query of its own; in a CSV file its columns compare as numbers where they must.
+        cannot hold a query of its own, and only functions that the engine declares to depend on their arguments
+        alone; in a CSV file its columns compare as numbers where they must.
     id
         The column that names the person. Every person may have one record, and no record may lack one; this is
         checked now.
+    hive_partitions
+        Take folders such as ``sex=f/`` for values of a column, where the files lack that column.
+    allow_empty
+        Accept files without any record, which are refused otherwise: they are often the trace of a failed copy.
 
     Examples
     --------
@@ -81,7 +89,7 @@ def open_source(
     """
     if count is not None and id is not None:
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
-    source = Source(_records(data, table, where), count, where, id)
+    source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id)
     try:
         source._check()
     except BaseException:
@@ -132,6 +140,8 @@ class Source:
     def levels(self, name: str) -> tuple[str, ...]:
         """Return the levels that occur, numbers in numeric order and before text.
 
+        Truth values, or their words in capitals or not, are the pair false and true, whichever of them occur.
+
         They are data: use them only for a feature that an invariant publishes, or state the disclosure.
         """
         require(self._records.columns, name)
@@ -143,6 +153,8 @@ class Source:
             )
         if not levels:
             raise DataError(f"column {name!r} holds no value, so it has no levels: declare them")
+        if {level.lower() for level in levels} <= set(TRUTH):
+            return TRUTH
         return tuple(sorted(levels, key=_numbers_first))
 
     def counts(self, schema: Schema) -> Table:
@@ -164,6 +176,22 @@ class Source:
         """
         require(self._records.columns, outcome.column, number_for="an outcome must")
         return self._totals(schema, outcome)
+
+    def hold(self, names: Sequence[str] | None = None) -> None:
+        """Read these columns (all by default) from one snapshot from now on.
+
+        Counts and sums of one release must be about the same records. Files are checked for changes, PostgreSQL at an
+        address keeps one transaction open; elsewhere the columns are copied to a temporary table.
+
+        >>> with open_source({"sex": ["f", "m"]}) as source:
+        ...     source.hold(["sex"])
+        """
+        for name in names or ():
+            require(self._records.columns, name)
+        held = self._records.held(names)
+        if held is not self._records:
+            self._records = held
+            self._check()
 
     def close(self) -> None:
         """Close the file or connection, unless it was opened elsewhere."""
@@ -196,6 +224,7 @@ class Source:
                 )
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
+        refuse_large(schema)
         keys = []
         for feature in schema.features:
             needs = None if feature.bins is None else "bins need"
@@ -231,21 +260,23 @@ def value_text(value: object) -> str | None:
     return level_text(value)
 
 
-def _records(data: Any, table: str | None, where: str | None) -> Records:
+def _records(data: Any, table: str | None, where: str | None, hive_partitions: bool, allow_empty: bool) -> Records:
     if type(data).__module__.partition(".")[0] == "ibis":
         _no_table(table)
         from semidp.engines.ibis import IbisRecords
 
+        _no_folders(hive_partitions)
         return IbisRecords.of(data, where)
     if isinstance(data, str) and "://" in data:
         from semidp.engines.ibis import IbisRecords
 
-        return IbisRecords.at(data, table, where)
+        return IbisRecords.at(data, table, where, hive_partitions=hive_partitions)
     _no_table(table)
     from semidp.engines.duck import DuckRecords
 
     if isinstance(data, (str, os.PathLike)):
-        return DuckRecords.of_files(os.fspath(data), where)
+        return DuckRecords.of_files(os.fspath(data), where, hive_partitions=hive_partitions, allow_empty=allow_empty)
+    _no_folders(hive_partitions)
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
     return DuckRecords.of_frame(data, where)
@@ -256,6 +287,11 @@ def _no_table(table: str | None) -> None:
         raise InputError(
             f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db"
         )
+
+
+def _no_folders(hive_partitions: bool) -> None:
+    if hive_partitions:
+        raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
 
 
 def _codes(feature: Feature, values: Sequence[Any]) -> NDArray[np.intp]:

@@ -5,7 +5,7 @@ what to add up. Turning the answer into a `Table` is done once, in the package i
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,9 @@ from semidp.exact import exact, plain
 from semidp.tables import no_column
 
 LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
+
+MAX_WHERE = 10_000  # characters
+QUERY_THREAD = "semidp query"  # the name of a thread that runs a user's condition, which may never end
 
 # What a bin's key may say instead of the bin's number.
 BELOW = -1
@@ -64,6 +67,11 @@ class Outcome:
         """The width of one step of the grid: a sum of steps times this, plus `lower` a record, is the sum."""
         return (self.upper - self.lower) / self.steps
 
+    @property
+    def proportion(self) -> bool:
+        """Whether it takes zeros and ones, which true and false are then."""
+        return self.lower == 0 and self.upper == 1 and self.steps == 1
+
 
 @dataclass(frozen=True)
 class Key:
@@ -98,6 +106,13 @@ class Records(Protocol):
         """Return the numbers of records, of values of `column` that are present, and of distinct ones."""
         ...
 
+    def held(self, columns: Sequence[str] | None) -> "Records":
+        """Return records of these columns (all by default) that stay as they are now: one snapshot for every answer.
+
+        They are to be closed instead of the ones that they were made from.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the file or connection."""
         ...
@@ -109,6 +124,28 @@ def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = 
         raise no_column(name, columns)
     if number_for is not None and not columns[name]:
         raise SchemaError(f"column {name!r} does not hold numbers, which {number_for}: convert it, in a view say")
+
+
+def short_enough(where: str) -> None:
+    """Refuse a condition that no person wrote: parsers take their time, or their stack, over such a text."""
+    if len(where) > MAX_WHERE:
+        raise InputError(f"the WHERE has more than {MAX_WHERE:,} characters: keep the records in a view or a file")
+
+
+def refuse_calls(names: Collection[str]) -> None:
+    """Refuse functions that an engine does not declare to depend on their arguments alone.
+
+    >>> refuse_calls({"random"})
+    Traceback (most recent call last):
+    semidp.errors.InputError: the WHERE must depend on the record alone, and random() is not declared to: leave it out
+    """
+    if names:
+        called = ", ".join(f"{name}()" for name in sorted(names))
+        verb = "is" if len(names) == 1 else "are"
+        it = "it" if len(names) == 1 else "them"
+        raise InputError(
+            f"the WHERE must depend on the record alone, and {called} {verb} not declared to: leave {it} out"
+        )
 
 
 def quietly(action: Callable[[], Result], failure: SemidpError) -> Result:

@@ -5,15 +5,20 @@ other, load no extension and change no setting. What the groups mean is decided 
 """
 
 import contextlib
+import csv
 import glob
 import gzip
 import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TextIO
 
 from semidp.engines.contract import (
     BAD_COUNT,
@@ -23,10 +28,13 @@ from semidp.engines.contract import (
     LARGEST_COUNT,
     MISSING_OUTCOME,
     NOT_A_NUMBER,
+    QUERY_THREAD,
     Key,
     Measure,
     Outcome,
     quietly,
+    refuse_calls,
+    short_enough,
 )
 from semidp.errors import DataError, InputError
 
@@ -47,58 +55,93 @@ _SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet",
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 _TEXTS = ("VARCHAR", "ENUM")
+# What a condition may be made of, in the words of DuckDB's parser: no query, window, lambda, parameter or star.
+_EXPRESSIONS = {
+    *("COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "TYPE", "BETWEEN", "CASE"),
+    "COLLATE",
+}
+# Declared consistent by DuckDB 2.0, but the first three read the clock (age of one argument) and the last the catalog.
+_MISDECLARED = {"age", "current_localtime", "current_localtimestamp", "json_serialize_plan"}
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_LONGEST_LINE = 16_777_216
+MAX_COLUMNS = 10_000
+PATIENCE = 60.0  # seconds that a WHERE may take, and a second more for each of the next:
+_SLOWEST_BYTES, _SLOWEST_ROWS = 1e6, 1e4
+_GRACE = 1.0
 _FAILED = "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or memory ran out"
 
 
 class DuckRecords:
-    """The records of files or of a data frame, seen through DuckDB."""
+    """The records of files or of a data frame, seen through DuckDB.
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    Files are read once for every question; that they stayed the same is checked after each, so that all answers are
+    about the same records.
+    """
+
+    def __init__(self, connection: Any, files: Sequence[str] = (), patience: float | None = None) -> None:
+        self._connection, self._patience = connection, patience
+        self._files = {file: _stamp(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
         self.columns: Mapping[str, bool] = {name: _numeric(kind) or _text(kind) for name, kind in self._types.items()}
 
     @classmethod
-    def of_files(cls, pattern: str, where: str | None) -> "DuckRecords":
-        """Open a CSV or Parquet file, or every file that a glob matches."""
+    def of_files(
+        cls, pattern: str, where: str | None, *, hive_partitions: bool = False, allow_empty: bool = False
+    ) -> "DuckRecords":
+        """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
         files, kind = _files(pattern)
         connection = _connect()
-        names = f"[{', '.join(map(_quoted_text, files))}]"
-        _confine(connection, files)
-        unreadable = DataError(
-            f"{pattern} could not be read as {kind}: check that the file is whole, that its records have the same "
-            "columns, and that its text is UTF-8"
-        )
-        typed = None
-        reader = f"read_parquet({names})"
-        if kind == "CSV":
-            delimiter = quietly(lambda: _delimiter(files[0]), unreadable)
-            typed = f"read_csv({names}, delim = {_quoted_text(delimiter)}, {_CSV}"
-            reader = f"{typed}, all_varchar = true)"
-        quietly(lambda: connection.execute(f"CREATE VIEW source AS SELECT * FROM {reader}"), unreadable)
-        return cls._of_source(connection, where, f"{typed})" if typed else None)
+        with _closed_on_error(connection):
+            _confine(connection, files)
+            unreadable = DataError(
+                f"{pattern} could not be read as {kind}: check that the file is whole, that its records have the same "
+                "columns, and that its text is UTF-8"
+            )
+            if kind == "CSV":
+                delimiter = quietly(lambda: _delimiter(files[0]), unreadable)
+                names = _common_header(files, delimiter, pattern, unreadable)
+                options: tuple[str, ...] = (f"delim = {_quoted_text(delimiter)}", _CSV)
+            else:
+                names, options = quietly(lambda: _parquet_header(connection, files), unreadable), ()
+            _bounded(names, pattern)
+            folders = _partitions(files, names) if hive_partitions else []
+            text = (*options, "all_varchar = true") if kind == "CSV" else options
+            view = f"CREATE VIEW source AS SELECT * FROM {_reader(kind, files, folders, text)}"
+            quietly(lambda: connection.execute(view), unreadable)
+            _same_names(connection, [*names, *folders], pattern)
+            for part in [] if allow_empty else [[file] for file in files] if kind == "CSV" else [files]:
+                first = f"SELECT 1 FROM {_reader(kind, part, [], text)} LIMIT 1"
+                if not quietly(partial(_run, connection, first), unreadable):
+                    holder = part[0] if len(part) == 1 else pattern
+                    raise DataError(f"{holder} holds no record: check that it is whole, or allow empty files")
+            if where is None:
+                _keep_all(connection)
+                return cls(connection, files)
+            patience = PATIENCE + sum(os.path.getsize(file) for file in files) / _SLOWEST_BYTES
+            _filter(connection, where, patience, _reader(kind, files, folders, options) if kind == "CSV" else None)
+            return cls(connection, files, patience)
 
     @classmethod
     def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
         """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays."""
         connection = _connect()
-        quietly(
-            lambda: connection.register("source", frame),
-            InputError(
+        with _closed_on_error(connection):
+            unreadable = InputError(
                 f"a {type(frame).__name__} cannot be read: give a path, a database address, a data frame (pandas, "
                 "polars, Arrow) or an Ibis table"
-            ),
-        )
-        _confine(connection, ())
-        return cls._of_source(connection, where, None)
-
-    @classmethod
-    def _of_source(cls, connection: Any, where: str | None, sniffed: str | None) -> "DuckRecords":
-        if where is None:
-            connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
-        else:
-            _filter(connection, where, sniffed)
-        return cls(connection)
+            )
+            quietly(lambda: connection.register("source", frame), unreadable)
+            names = quietly(lambda: _frame_header(frame), unreadable)
+            _bounded(names, "the data frame")
+            _same_names(connection, names, "the data frame")
+            _confine(connection, ())
+            if where is None:
+                _keep_all(connection)
+                return cls(connection)
+            ((rows,),) = quietly(lambda: _run(connection, "SELECT count(*) FROM source"), unreadable)
+            patience = PATIENCE + rows / _SLOWEST_ROWS
+            _filter(connection, where, patience, None)
+            return cls(connection, patience=patience)
 
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
         """Group by `keys`; see the contract."""
@@ -115,20 +158,19 @@ class DuckRecords:
         )
         return records, present, distinct
 
+    def held(self, columns: Sequence[str] | None) -> "DuckRecords":
+        """Return these records: files are checked after every question, and frames are in memory."""
+        return self
+
     def close(self) -> None:
         """Close the database."""
-        self._connection.close()
+        _close(self._connection)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        def rows() -> list[tuple[Any, ...]]:
-            try:
-                return list(self._connection.execute(sql).fetchall())
-            except RuntimeError as error:
-                if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
-                    raise KeyboardInterrupt from None
-                raise
-
-        return quietly(rows, DataError(_FAILED))
+        rows = quietly(lambda: _run(self._connection, sql, self._patience), DataError(_FAILED))
+        if any(_stamp(file) != stamp for file, stamp in self._files.items()):
+            raise DataError("a file changed while it was read: read it again when nothing writes to it")
+        return rows
 
     def _key(self, key: Key) -> str:
         if key.edges is None:
@@ -154,7 +196,7 @@ class DuckRecords:
             adds = f"CASE WHEN {good} THEN CAST({number} AS BIGINT) ELSE 0 END"
             faults.append(f"WHEN {good} IS NOT TRUE THEN {BAD_COUNT}")
         if measure.outcome is not None:
-            raw, number = _quoted_name(measure.outcome.column), self._number(measure.outcome.column)
+            raw, number = _quoted_name(measure.outcome.column), self._outcome(measure.outcome)
             steps = self._steps(measure.outcome)
             adds = f"CAST({adds} AS HUGEINT) * {steps}" if adds else steps
             faults.append(f"WHEN {raw} IS NULL OR isnan({number}) THEN {MISSING_OUTCOME}")
@@ -163,10 +205,16 @@ class DuckRecords:
         return total, f"max(CASE {' '.join(faults)} ELSE {FINE} END)" if faults else str(FINE)
 
     def _steps(self, outcome: Outcome) -> str:
-        number, low, high = self._number(outcome.column), float(outcome.lower), float(outcome.upper)
+        number, low, high = self._outcome(outcome), float(outcome.lower), float(outcome.upper)
         clipped = f"least(greatest({number}, {_double(low)}), {_double(high)})"  # a null counts as low, and is a fault
         scaled = f"({clipped} - {_double(low)}) / {_double(high - low)} * {_double(outcome.steps)}"
         return f"CAST(floor({scaled} + {_double(0.5)}) AS BIGINT)"
+
+    def _outcome(self, outcome: Outcome) -> str:
+        number, words = self._number(outcome.column), f"lower({_quoted_name(outcome.column)})"
+        if outcome.proportion and _text(self._types[outcome.column]):
+            return f"CASE {words} WHEN 'true' THEN {_double(1)} WHEN 'false' THEN {_double(0)} ELSE {number} END"
+        return number
 
     def _number(self, column: str) -> str:
         cast = "TRY_CAST" if _text(self._types[column]) else "CAST"
@@ -179,28 +227,93 @@ def _connect() -> Any:
     return duckdb.connect(":memory:", config=_SETTINGS)
 
 
+@contextlib.contextmanager
+def _closed_on_error(connection: Any) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        _close(connection)
+        raise
+
+
+def _close(connection: Any) -> None:
+    with contextlib.suppress(Exception):  # a query that was given up may still hold it
+        connection.close()
+
+
 def _confine(connection: Any, files: Sequence[str]) -> None:
     """Leave the connection these files and nothing else."""
-    allowed = ", ".join(_quoted_text(file) for file in files)
+    allowed = ", ".join(_quoted_text(name) for file in files for name in dict.fromkeys((file, _literal(file))))
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
 
+def _run(connection: Any, sql: str, patience: float | None = None) -> list[tuple[Any, ...]]:
+    """Return the rows of a query; where a user's expression is in it, wait `patience` seconds at most.
+
+    DuckDB looks for an interruption only between batches of records, and one expression can keep a batch for hours.
+    So the query runs in a thread, which is left alone if it does not end.
+    """
+    if patience is None:
+        try:
+            return list(connection.execute(sql).fetchall())
+        except RuntimeError as error:
+            if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+                raise KeyboardInterrupt from None
+            raise
+    answer: Future[list[tuple[Any, ...]]] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(list(connection.execute(sql).fetchall()))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    Thread(target=work, name=QUERY_THREAD, daemon=True).start()
+    try:
+        done, _ = wait([answer], patience)
+    except KeyboardInterrupt:
+        connection.interrupt()
+        raise
+    if not done:
+        connection.interrupt()
+        wait([answer], _GRACE)
+        raise InputError("the WHERE takes too long and was given up: write a condition that is quicker to decide")
+    return answer.result()
+
+
 def _files(pattern: str) -> tuple[list[str], str]:
     """Return the files that `pattern` names, and whether they are CSV or Parquet."""
-    found = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+    if Path(pattern).is_dir():
+        found = _folder(Path(pattern))
+    else:
+        found = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
     if not found:
         raise InputError(f"there is no file {pattern}")
-    if any(Path(file).is_dir() for file in found):
-        raise InputError(f"{pattern} is a folder: name its files, as in '{os.path.join(pattern, '*.parquet')}'")
+    folders = [file for file in found if Path(file).is_dir()]
+    if folders:
+        raise InputError(f"{pattern} matches the folder {folders[0]}: name files, or one folder of Parquet files")
     kinds = {_kind(file) for file in found}
     if len(kinds) > 1:
         raise InputError(f"{pattern} matches both CSV and Parquet files: name one kind")
-    unreadable = [file for file in found if not os.access(file, os.R_OK)]
-    if unreadable:
-        raise InputError(f"the file {unreadable[0]} may not be read: check its permissions")
+    for file in found:
+        if not Path(file).is_file():
+            raise InputError(f"{file} is no regular file, and data are read more than once: copy them to a file")
+        if not os.access(file, os.R_OK):
+            raise InputError(f"the file {file} may not be read: check its permissions")
     return [os.path.abspath(file) for file in found], kinds.pop()
+
+
+def _folder(folder: Path) -> list[str]:
+    """Return the data files of a folder of Parquet files; those with _ or . before their names are no data."""
+    if (folder / "release.json").exists():
+        raise InputError(f"{folder} is a release, not data: name the records that it was made from")
+    below = [path for path in folder.rglob("*") if path.suffix.lower() in (*_SUFFIXES, ".gz") and path.is_file()]
+    seen = [path for path in below if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)]
+    if not any(_SUFFIXES.get(path.suffix.lower()) == "Parquet" for path in seen):
+        raise InputError(f"the folder {folder} holds no Parquet file: name its files, as in '{folder / '*.csv'}'")
+    return sorted(str(path) for path in seen)
 
 
 def _kind(file: str) -> str:
@@ -210,21 +323,130 @@ def _kind(file: str) -> str:
     return _SUFFIXES[suffixes[-1]]
 
 
+def _stamp(file: str) -> tuple[int, ...]:
+    """Return what changes when a file is written to or replaced."""
+    with contextlib.suppress(OSError):
+        stat = os.stat(file)
+        return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+    return ()
+
+
+def _opened(file: str) -> TextIO:
+    if file.lower().endswith(".gz"):
+        return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
+    return open(file, encoding="utf-8-sig", newline="")
+
+
 def _delimiter(file: str) -> str:
     """Return the delimiter that the header of a CSV file uses most, outside quotes."""
-    with (
-        gzip.open(file, "rt", encoding="utf-8")
-        if file.lower().endswith(".gz")
-        else open(file, encoding="utf-8") as text
-    ):
-        header = text.readline(1_000_000)
+    with _opened(file) as text:
+        header = text.readline(_LONGEST_LINE)
     if not header.strip():
         raise ValueError("a CSV file needs a header")
     bare = "".join(header.split('"')[::2])
     return max(_DELIMITERS, key=bare.count)
 
 
-def _filter(connection: Any, where: str, sniffed: str | None) -> None:
+def _header(file: str, delimiter: str) -> list[str]:
+    with _opened(file) as text:
+        names = next(csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter))
+    return [name.strip() for name in names]  # as DuckDB does
+
+
+def _common_header(files: Sequence[str], delimiter: str, pattern: str, unreadable: DataError) -> list[str]:
+    """Return the names in the header of CSV files, which must be the same in each."""
+    headers = [quietly(partial(_header, file, delimiter), unreadable) for file in files]
+    if any(header != headers[0] for header in headers):
+        raise DataError(f"the files of {pattern} have different headers: name files with the same columns in one order")
+    return headers[0]
+
+
+def _parquet_header(connection: Any, files: Sequence[str]) -> list[str]:
+    """Return the names of the columns in the first of some Parquet files, as they are in the file."""
+    sql = f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({_quoted_text(_literal(files[0]))})"
+    _, *nodes = _run(connection, sql)
+    names: list[str] = []
+    inside = 0  # how many nodes are still to come below the last column
+    for name, children in nodes:
+        if inside == 0:
+            names.append(name)
+        inside += children - (inside > 0)
+    return names
+
+
+def _frame_header(frame: Any) -> list[str]:
+    if isinstance(frame, Mapping):
+        return [str(name) for name in frame]
+    arrow = getattr(getattr(frame, "schema", None), "names", None)
+    return [str(name) for name in (arrow if isinstance(arrow, list) else frame.columns)]
+
+
+def _bounded(names: Sequence[str], what: str) -> None:
+    if len(names) > MAX_COLUMNS:
+        raise DataError(f"{what} has more than {MAX_COLUMNS:,} columns: keep those that are needed")
+
+
+def _names(connection: Any) -> list[str]:
+    return [name for (name,) in _run(connection, "SELECT column_name FROM (DESCRIBE source)")]
+
+
+def _same_names(connection: Any, names: Sequence[str], what: str) -> None:
+    """Refuse names that DuckDB changed to tell them apart; it names a column that has none."""
+    found = _names(connection)
+    if len(found) != len(names) or any(name not in ("", other) for name, other in zip(names, found, strict=True)):
+        raise DataError(f"{what} names two columns alike, capitals aside: give every column a name of its own")
+
+
+def _partitions(files: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the columns that folders such as sex=f name for every file and that the files lack."""
+    keys = [[key for key, equals, _ in (part.partition("=") for part in Path(f).parent.parts) if equals] for f in files]
+    if any(set(those) != set(keys[0]) for those in keys):
+        raise InputError(
+            "the files lie in folders of different partitions: each needs the same, such as sex=f/region=n"
+        )
+    known = {name.lower() for name in names}
+    return [key for key in dict.fromkeys(keys[0]) if key and key.lower() not in known]
+
+
+def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:
+    """Return the SQL that reads these files, with what the names of folders say where that is asked for."""
+    names = f"[{', '.join(_quoted_text(_literal(file)) for file in files)}]"
+    place = "_" * (1 + max(map(len, folders), default=0)) + "file"
+    path = [f"filename = {_quoted_text(place)}"] if folders else []
+    call = f"read_{kind.lower()}({', '.join([names, *options, *path, 'hive_partitioning = false'])})"
+    if not folders:
+        return call
+    values = [
+        f"nullif(url_decode(regexp_extract({place}, {_quoted_text(_folder_value(key))}, 1)), '{_HIVE_NULL}') "
+        f"AS {_quoted_name(key)}"
+        for key in folders
+    ]
+    return f"(SELECT * EXCLUDE ({place}), {', '.join(values)} FROM {call})"
+
+
+def _folder_value(key: str) -> str:
+    r"""Return the expression for what a path says of a key.
+
+    >>> re.search(_folder_value("sex"), "/data/sex=f/people.csv").group(1)
+    'f'
+    """
+    return rf"[/\\]{re.escape(key)}=([^/\\]*)[/\\]"
+
+
+def _literal(file: str) -> str:
+    """Return a pattern that matches this file and no other.
+
+    >>> _literal("a[1]*.csv")
+    'a[[]1][*].csv'
+    """
+    return re.sub(r"([*?\[])", r"[\1]", file)
+
+
+def _keep_all(connection: Any) -> None:
+    connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
+
+
+def _filter(connection: Any, where: str, patience: float, sniffed: str | None) -> None:
     """Make the view `records` of what `where` keeps.
 
     The values of a CSV file are text. A condition that does not fit text, such as age >= 18, is read with the
@@ -235,26 +457,29 @@ def _filter(connection: Any, where: str, sniffed: str | None) -> None:
         "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': check "
         f"its names and quotes{hint}"
     )
-    quietly(lambda: _single_condition(connection, where), failure)
-    if _is_condition(connection, "source", where):
+    quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
+    if _is_condition(connection, "source", where, patience):
         view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{where}\n)"
-        quietly(lambda: connection.execute(view), failure)  # refuses an aggregate, which depends on other records
+        quietly(lambda: _run(connection, view, patience), failure)
         return
     if sniffed is not None:
         columns = quietly(lambda: connection.execute(f"DESCRIBE SELECT * FROM {sniffed}").fetchall(), failure)
         typed, back = _typed(columns)
-        if _is_condition(connection, typed, where):
+        if _is_condition(connection, typed, where, patience):
             view = f"CREATE TEMP VIEW records AS SELECT {back} FROM {typed} WHERE (\n{where}\n)"
-            quietly(lambda: connection.execute(view), failure)
+            quietly(lambda: _run(connection, view, patience), failure)
             return
     raise failure
 
 
-def _is_condition(connection: Any, place: str, where: str) -> bool:
-    with contextlib.suppress(Exception):
-        ((_, kind, *_),) = connection.execute(f"DESCRIBE SELECT (\n{where}\n) FROM {place}").fetchall()
-        return bool(kind == "BOOLEAN")
-    return False
+def _is_condition(connection: Any, place: str, where: str, patience: float) -> bool:
+    try:
+        ((_, kind, *_),) = _run(connection, f"DESCRIBE SELECT (\n{where}\n) FROM {place}", patience)
+    except InputError:
+        raise
+    except Exception:
+        return False
+    return bool(kind == "BOOLEAN")
 
 
 def _typed(columns: Sequence[tuple[Any, ...]]) -> tuple[str, str]:
@@ -268,30 +493,48 @@ def _typed(columns: Sequence[tuple[Any, ...]]) -> tuple[str, str]:
     return f"(SELECT {', '.join([*texts, *values])} FROM source)", ", ".join(back)
 
 
-def _single_condition(connection: Any, where: str) -> None:
-    """Refuse a text that is not one expression on its own, or that holds a query: then it may depend on others.
+def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> None:
+    """Refuse a text that is not one expression on its own, or that may depend on more than the record.
 
     The parser's own account of the text is compared with that of a bare expression, so that closing the bracket
-    early, a second statement or any further clause shows.
+    early, a second statement or any further clause shows. Inside, only columns of the record, constants, operators and
+    scalar functions that DuckDB declares consistent may occur: what is not known to be one of these is refused.
     """
 
     def parsed(text: str) -> tuple[list[Any], str]:
-        answer = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()[0][0]
+        ((answer,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
         (statement,) = json.loads(answer)["statements"]
         return statement["node"].pop("select_list"), json.dumps(statement)
 
+    short_enough(where)
     expressions, around = parsed(where)
-    if len(expressions) != 1 or around != parsed("true")[1] or {"SUBQUERY", "WINDOW"} & set(_classes(expressions)):
+    nodes = list(_nodes(expressions))
+    named = {node["column_names"][0].lower() for node in nodes if node["class"] == "COLUMN_REF"}
+    if len(expressions) != 1 or around != parsed("true")[1] or not {node["class"] for node in nodes} <= _EXPRESSIONS:
         raise ValueError("not one condition")
+    if not named <= {name.lower() for name in columns}:
+        raise ValueError("not columns of the record, but perhaps the date")
+    calls = [node for node in nodes if node["class"] == "FUNCTION"]
+    if any(node["schema"] or node["catalog"] for node in calls):
+        raise ValueError("a function of a schema of its own")
+    refuse_calls({node["function_name"].lower() for node in calls} - _consistent(connection))
 
 
-def _classes(tree: Any) -> Iterator[str]:
-    """Yield the class of every expression in the parser's account of a text."""
+def _consistent(connection: Any) -> set[str]:
+    """Return the functions whose every form DuckDB declares to depend on its arguments alone."""
+    scalar = "bool_and(function_type = 'scalar' AND stability IS NOT DISTINCT FROM 'CONSISTENT')"
+    in_a_condition = "function_type NOT IN ('table', 'table_macro', 'pragma')"  # these stand elsewhere
+    sql = f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1 HAVING {scalar}"
+    return {name for (name,) in _run(connection, sql)} - _MISDECLARED
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield every expression in the parser's account of a text."""
     if isinstance(tree, dict):
-        yield from [tree["class"]] if isinstance(tree.get("class"), str) else []
-        yield from itertools.chain.from_iterable(_classes(part) for part in tree.values())
+        yield from [tree] if isinstance(tree.get("class"), str) else []
+        yield from itertools.chain.from_iterable(_nodes(part) for part in tree.values())
     elif isinstance(tree, list):
-        yield from itertools.chain.from_iterable(_classes(part) for part in tree)
+        yield from itertools.chain.from_iterable(_nodes(part) for part in tree)
 
 
 def _numeric(kind: str) -> bool:

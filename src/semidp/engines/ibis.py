@@ -6,8 +6,10 @@ environment and reach no message. What the groups mean is decided in the package
 
 import contextlib
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
@@ -22,22 +24,56 @@ from semidp.engines.contract import (
     Measure,
     Outcome,
     quietly,
+    refuse_calls,
+    short_enough,
 )
+from semidp.engines.duck import of_the_record_alone
 from semidp.errors import DataError, InputError, MissingExtra, SemidpError
 
 _FAILED = "the data could not be tabulated: the database refused the query, or a WHERE does not fit its values"
+_NO_COPY = (
+    "the counts and sums must be about the same records, and the database refused to keep them in a temporary table: "
+    "ask for the right to, or export them to a file"
+)
+# What PostgreSQL reads for one release, it reads as of one moment; and a WHERE takes an hour at most.
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '1h'"
 _FILES = ("duckdb", "sqlite")  # their addresses are paths
 _EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "spark": "spark"}
+# Words that read the session or the clock without a bracket, and words before a bracket that call nothing.
+_SESSION = {
+    *("current_catalog", "current_date", "current_role", "current_schema", "current_time", "current_timestamp"),
+    *("current_user", "localtime", "localtimestamp", "session_user", "system_user", "user"),
+}
+_SYNTAX = {
+    *("and", "or", "not", "in", "is", "like", "ilike", "between", "case", "when", "then", "else", "cast", "coalesce"),
+    *(
+        "nullif",
+        "greatest",
+        "least",
+        "numeric",
+        "decimal",
+        "varchar",
+        "char",
+        "character",
+        "float",
+        "bit",
+        "from",
+        "for",
+    ),
+}
+_RENAMED = {"trim": "btrim"}  # what PostgreSQL calls it
+_CLOCK = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)  # dates to PostgreSQL, Spark and SQLite
 
 Result = TypeVar("Result")
 
 
 class IbisRecords:
-    """The records of an Ibis table."""
+    """The records of an Ibis table; `steady` where every query sees the same ones, as in one transaction."""
 
-    def __init__(self, table: Any, close: Callable[[], None]) -> None:
+    def __init__(self, table: Any, close: Callable[[], None], *, steady: bool = False) -> None:
         self._table = table
         self._close = close
+        self._steady = steady
         self.columns: Mapping[str, bool] = {
             name: kind.is_numeric() or kind.is_boolean() for name, kind in table.schema().items()
         }
@@ -50,14 +86,20 @@ class IbisRecords:
         return cls(_kept(table, where), lambda: None)
 
     @classmethod
-    def at(cls, address: str, name: str | None, where: str | None) -> "IbisRecords":
+    def at(cls, address: str, name: str | None, where: str | None, *, hive_partitions: bool = False) -> "IbisRecords":
         """Open the table `name` at a database address, which must not hold a password."""
         parts = _parts(address)
         if not name:
             raise InputError("a database address needs the name of a table", needs="from")
+        if hive_partitions and not _names_files(parts, name):
+            raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
         connection, close = _connect(parts)
         try:
-            return cls(_kept(_table(connection, parts, name), where), close)
+            steady = connection.name == "postgres"
+            if steady:
+                begin = partial(connection.con.execute, _SNAPSHOT)
+                _hushed(begin, InputError("PostgreSQL refused to begin a transaction that only reads"))
+            return cls(_kept(_table(connection, parts, name, hive_partitions), where), close, steady=steady)
         except BaseException:
             close()
             raise
@@ -77,13 +119,32 @@ class IbisRecords:
         (records,), (present,), (distinct,) = self._answer(query, ["records", "present", "distinct"])
         return records, present, distinct
 
+    def held(self, columns: Sequence[str] | None) -> "IbisRecords":
+        """Return these records where one transaction reads them, else a copy in a temporary table; see the contract."""
+        if self._steady:
+            return self
+
+        def copied() -> Any:
+            copy = (self._table if columns is None else self._table.select(*columns)).cache()
+            copy.count().to_pyarrow()  # Spark fills the copy when it is first read
+            return copy
+
+        copy = _hushed(copied, DataError(_NO_COPY))
+
+        def close() -> None:
+            try:
+                copy.release()
+            finally:
+                self._close()
+
+        return IbisRecords(copy, close, steady=True)
+
     def close(self) -> None:
         """Close the connection if it was opened here."""
         _hushed(self._close, DataError("the connection to the database could not be closed"))
 
     def _answer(self, query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
-        answer = _hushed(query.to_pyarrow, DataError(_FAILED))
-        return [answer.column(name).to_pylist() for name in names]
+        return _hushed(lambda: _fetched(query, names), DataError(_FAILED))
 
     def _key(self, key: Key) -> Any:
         import ibis
@@ -137,6 +198,17 @@ class IbisRecords:
         if values.type().is_boolean():
             return ibis.ifelse(values, 1.0, 0.0).cast("float64")
         return values.cast("float64")
+
+
+def _fetched(query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
+    connection = query.get_backend()
+    if connection.name != "postgres":
+        table = query.to_pyarrow()
+        return [table.column(name).to_pylist() for name in names]
+    # Not through Ibis, which declares a cursor that a failed query leaves open, and the transaction with it.
+    with connection.begin() as cursor:
+        rows = cursor.execute(connection.compile(query)).fetchall()
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
 
 
 def _parts(address: str) -> SplitResult:
@@ -211,9 +283,15 @@ def _spark(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
         return ibis.pyspark.connect(session), stack.pop_all().close
 
 
-def _table(connection: Any, parts: SplitResult, name: str) -> Any:
-    if parts.scheme == "spark" and "/" in name:
-        return _hushed(lambda: connection.read_parquet(name), InputError(f"Spark finds no Parquet files at {name}"))
+def _names_files(parts: SplitResult, name: str) -> bool:
+    return parts.scheme == "spark" and "/" in name
+
+
+def _table(connection: Any, parts: SplitResult, name: str, hive_partitions: bool) -> Any:
+    if _names_files(parts, name):
+        none = InputError(f"Spark finds no Parquet files at {name}")
+        files = _hushed(lambda: connection.read_parquet(name, recursiveFileLookup="true"), none)
+        return _hushed(lambda: _with_partitions(connection, name, files), none) if hive_partitions else files
     place, _, last = name.rpartition(".")
     for found in (lambda: connection.table(name), lambda: connection.table(last, database=place)):
         with contextlib.suppress(InputError):
@@ -222,6 +300,26 @@ def _table(connection: Any, parts: SplitResult, name: str) -> Any:
     there: list[str] = sorted(_hushed(connection.list_tables, none))
     legal = f"the tables are {', '.join(there)}" if there else "it has no tables"
     raise InputError(f"{none}; {legal}")
+
+
+def _with_partitions(connection: Any, name: str, files: Any) -> Any:
+    """Return Parquet files with the columns that the names of folders hold, as text; Spark prefers them to the files'.
+
+    So a name that both have is refused.
+    """
+    settings, key = connection._session.conf, "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = settings.get(key)
+    settings.set(key, "false")
+    try:
+        frame = connection._session.read.parquet(name)
+        table = connection.read_parquet(name)
+    finally:
+        settings.set(key, before)
+    known = {column.lower() for column in files.columns}
+    folders = {part.partition("=")[0].lower() for file in frame.inputFiles() for part in file.split("/") if "=" in part}
+    if known & folders:
+        raise InputError("the files hold a column that their folders name too: read them without the partitions")
+    return table
 
 
 def _kept(table: Any, where: str | None) -> Any:
@@ -235,26 +333,154 @@ def _kept(table: Any, where: str | None) -> Any:
 
     def kept() -> Any:
         connection = table.get_backend()
-        _single_condition(where, connection.dialect)
         sql = f"SELECT * FROM ({connection.compile(table)}) AS records WHERE (\n{where}\n)"
+        _of_the_record_alone(table, where, sql)
         rows = connection.sql(sql, schema=table.schema())
-        rows.limit(0).to_pyarrow()  # the database reads the condition now, so that a wrong one is told apart
+        _fetched(rows.limit(0), [])  # the database reads the condition now, so that a wrong one is told apart
         return rows
 
     return _hushed(kept, failure)
 
 
-def _single_condition(where: str, dialect: Any) -> None:
-    """Refuse a text that is not one expression on its own, or that holds a query: then it may depend on others."""
-    import sqlglot
+def _of_the_record_alone(table: Any, where: str, sql: str) -> None:
+    """Refuse a text that is not one condition, or that may depend on more than the record.
 
+    What it calls is asked of the database: functions that it declares to depend on their arguments alone pass, and
+    those of which nothing is known do not.
+    """
+    connection = table.get_backend()
+    calls = _calls(where, connection.dialect, table.schema())
+    if connection.name == "duckdb":
+        of_the_record_alone(connection.con.cursor(), where, table.columns)
+    elif connection.name == "postgres":
+        refuse_calls({name for name, _ in calls - _immutable(connection, calls)})
+    elif connection.name == "pyspark" and calls:
+        refuse_calls(_not_deterministic(connection._session.sql(sql)._jdf.queryExecution().analyzed()))
+    else:
+        refuse_calls({name for name, _ in calls})
+
+
+def _calls(where: str, dialect: Any, columns: Mapping[str, Any]) -> set[tuple[str, int]]:
+    """Return the functions that a condition calls, and with how many arguments; refuse what is not one condition.
+
+    Names come from the words before a bracket, since a parser that knows many dialects renames functions.
+    """
+    import sqlglot
+    from sqlglot import exp
+
+    short_enough(where)
     if not where.strip():
         raise ValueError("an empty condition")
     (statement,) = sqlglot.parse(f"SELECT (\n{where}\n)", dialect=dialect)
     clauses = {name for name, part in statement.args.items() if part}
-    inside = [*statement.find_all(sqlglot.exp.Query, sqlglot.exp.Window, sqlglot.exp.AggFunc)]
-    if clauses != {"expressions"} or len(statement.expressions) != 1 or inside != [statement]:
+    nodes = list(statement.walk())
+    plain = (
+        *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Binary, exp.Unary, exp.Between, exp.In),
+        *(exp.Func, exp.Tuple, exp.DataType, exp.DataTypeParam, exp.Interval, exp.Var, exp.Escape),
+    )
+    wrong = (exp.Query, exp.AggFunc, exp.Dot, exp.Operator)
+    if clauses != {"expressions"} or len(statement.expressions) != 1 or nodes[0] is not statement:
         raise ValueError("not one condition")
+    if any(not isinstance(node, plain) or isinstance(node, wrong) for node in nodes[1:]):
+        raise ValueError("not a condition on a record")
+    known = {name.lower(): kind for name, kind in columns.items()}
+    if any(node.name.lower() not in known for node in statement.find_all(exp.Column)):
+        raise ValueError("not columns of the record")
+    tokens = sqlglot.tokenize(where, dialect=dialect)
+    bare = [(token.text.lower(), token) for token in tokens if token.token_type.name not in ("STRING", "IDENTIFIER")]
+    if any(text in _SESSION for text, _ in bare):
+        raise ValueError("the date, or who asks")
+    texts = [node.this for node in statement.find_all(exp.Literal) if node.is_string]
+    dates = [node for node in statement.find_all(exp.Cast) if node.to.this in exp.DataType.TEMPORAL_TYPES]
+    if any(_CLOCK.search(text) for text in texts) or not all(_timeless(node.this, known) for node in dates):
+        raise InputError(
+            "the WHERE must depend on the record alone, and text such as 'now' can mean the time of reading"
+        )
+    places = [place for place in range(1, len(tokens)) if tokens[place].token_type.name == "L_PAREN"]
+    return {
+        (name, _arguments([token.token_type.name for token in tokens[place:]]))
+        for place in places
+        if (name := _name_before(tokens[place - 1])) is not None
+    }
+
+
+def _name_before(token: Any) -> str | None:
+    """Return the function that a token before a bracket names, as the database writes it; None where it is syntax."""
+    if token.token_type.name == "IDENTIFIER":
+        return str(token.text)
+    word = token.text.lower()
+    return word if re.match(r"[^\W\d]", word) and token.token_type.name != "STRING" and word not in _SYNTAX else None
+
+
+def _arguments(kinds: Sequence[str]) -> int:
+    """Count the arguments in the brackets with which a list of kinds of tokens begins.
+
+    >>> _arguments(["L_PAREN", "VAR", "COMMA", "L_PAREN", "VAR", "COMMA", "VAR", "R_PAREN", "R_PAREN", "COMMA"])
+    2
+    """
+    depth = commas = 0
+    for kind in kinds:
+        depth += kind.startswith("L_") - kind.startswith("R_")
+        commas += kind == "COMMA" and depth == 1
+        if depth == 0:
+            break
+    return commas + 1 if kinds[1] != "R_PAREN" else 0
+
+
+def _timeless(value: Any, columns: Mapping[str, Any]) -> bool:
+    """Whether a value can be cast to a date without asking the clock: a constant, or a column of dates or times."""
+    from sqlglot import exp
+
+    return isinstance(value, exp.Literal) or (
+        isinstance(value, exp.Column) and bool(columns[value.name.lower()].is_temporal())
+    )
+
+
+def _immutable(connection: Any, calls: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return the calls of which PostgreSQL declares every form immutable; refuse operators that are volatile.
+
+    The forms of a call take as many arguments as it has; where none does, the call has a syntax of its own, such as
+    substring(a FROM 2), and every form counts.
+    """
+    forms = (
+        "SELECT proname, pronargs - pronargdefaults, CASE WHEN provariadic = 0 THEN pronargs ELSE 100 END, "
+        "provolatile = 'i' AND prokind = 'f' AND NOT proretset FROM pg_catalog.pg_proc "
+        "WHERE proname = ANY(%s) AND pg_catalog.pg_function_is_visible(oid)"
+    )
+    volatile = (
+        "SELECT 1 FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND (oid IN (SELECT oprcode FROM "
+        "pg_catalog.pg_operator) OR oid IN (SELECT castfunc FROM pg_catalog.pg_cast)) LIMIT 1"
+    )
+    with connection.begin() as cursor:
+        if cursor.execute(volatile).fetchall():
+            raise InputError("the database has operators or casts that it declares volatile: filter in a view instead")
+        known = cursor.execute(forms, [[_RENAMED.get(name, name) for name, _ in calls]]).fetchall()
+    found = set()
+    for name, count in calls:
+        named = [form for form in known if form[0] == _RENAMED.get(name, name)]
+        meant = [form for form in named if form[1] <= count <= form[2]] or named
+        if meant and all(immutable for *_, immutable in meant):
+            found.add((name, count))
+    return found
+
+
+def _not_deterministic(plan: Any) -> set[str]:
+    """Return what Spark does not declare deterministic in the condition of a plan, and what reads no column.
+
+    The time of day is deterministic to Spark, being the same for all records of a query: it is a leaf of the condition
+    that is neither a column nor a constant.
+    """
+    while plan.nodeName() != "Filter":
+        plan = plan.children().head()
+    found, left = set(), [plan.condition()]
+    while left:
+        part = left.pop()
+        below = [part.children().apply(position) for position in range(part.children().size())]
+        leaf = not below and part.getClass().getSimpleName() not in ("AttributeReference", "Literal")
+        if leaf or (not part.deterministic() and all(child.deterministic() for child in below)):
+            found.add(str(part.prettyName()))
+        left += below
+    return found
 
 
 def _hushed(action: Callable[[], Result], failure: SemidpError) -> Result:

@@ -114,6 +114,7 @@ def squares_outcome(outcome: Outcome) -> Outcome:
 def _groups(
     source: Source, invariants: Sequence[Margin], features: Sequence[Feature], adjacency: Adjacency | None
 ) -> Groups:
+    source.hold()
     declared = {feature.name: feature for feature in features}
     names = dict.fromkeys(name for margin in invariants for name in margin.names)
     schema = Schema(tuple(declared[name] if name in declared else Feature(name, source.levels(name)) for name in names))

@@ -177,9 +177,16 @@ class Plan:
         return (*self.tables, *self.groups, *self.regressions)
 
     @property
-    def outcomes(self) -> bool:
-        """Whether records carry an outcome that nothing publishes."""
-        return bool(self.groups or self.regressions)
+    def outcomes(self) -> tuple[str, ...]:
+        """The columns of outcomes, which nothing publishes."""
+        groups = [group.outcome.column for group in self.groups]
+        return (*groups, *(regression.outcome.column for regression in self.regressions))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that is read."""
+        others = (name for name in (self.count, self.id) if name is not None)
+        return tuple(dict.fromkeys((*self.names, *self.outcomes, *others)))
 
     @property
     def names(self) -> tuple[str, ...]:

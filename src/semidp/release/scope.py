@@ -16,7 +16,7 @@ from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
-from semidp.tables import Feature, Schema, Table, no_column
+from semidp.tables import MAX_FEATURES, Feature, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -70,10 +70,16 @@ class Reader:
     schema: Schema
     source: Source
 
+    @property
+    def joint(self) -> bool:
+        """Whether one query reads all counts."""
+        small = self.schema.size <= _JOINT_CELLS and len(self.schema.features) <= MAX_FEATURES
+        return small or bool(self.schema.structural_zeros)
+
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
-        if self.schema.size <= _JOINT_CELLS or self.schema.structural_zeros:
-            return self._joint.margin(features)
+        if self.joint:
+            return self._whole.margin(features)
         return self.source.counts(self.schema.restrict(features))
 
     def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
@@ -83,14 +89,19 @@ class Reader:
         return found if names else np.array([found.sum()])
 
     @cached_property
-    def _joint(self) -> Table:
+    def _whole(self) -> Table:
         return self.source.counts(self.schema)
 
 
 def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
     schema, disclosures = _schema(plan, source)
+    for names in (*(request.features for request in plan.tables), *(margin.names for margin in plan.invariants)):
+        if names:
+            refuse_large(schema.restrict(names))
     reader = Reader(schema, source)
+    if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
+        source.hold(plan.columns)
     margins = normalised(schema, plan.invariants)
     n = reader.table(schema.names[:1]).n if not margins else None
     dataspace = Dataspace.known(schema, {margin: reader.table(margin.names) for margin in margins}, n)

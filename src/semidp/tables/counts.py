@@ -15,6 +15,8 @@ from semidp.tables.features import Feature, missing_values
 from semidp.tables.schema import Schema
 
 MAX_CELLS = 2**31  # a dense table beyond this would not fit in memory; 16 GiB of counts
+_LISTED = 100  # columns in a message
+MAX_FEATURES = 63  # numpy indexes no more axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +39,7 @@ class Table:
     counts: NDArray[np.int64] = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.schema.size > MAX_CELLS:
-            raise SchemaError(
-                f"the table would have {self.schema.size:,} cells, and {MAX_CELLS:,} are handled: use fewer features"
-            )
+        refuse_large(self.schema)
         counts = np.asarray(self.counts)
         if counts.dtype.kind not in "iu":
             whole = counts.dtype.kind == "f" and np.isfinite(counts).all() and (counts == np.floor(counts)).all()
@@ -117,6 +116,7 @@ class Table:
         >>> Table.from_frame({"sex": ["f", "m"], "people": [10, 20]}, schema, count="people").counts
         array([10, 20])
         """
+        refuse_large(schema)
         columns = [feature.codes(_column(frame, feature.name)) for feature in schema.features]
         if len({len(column) for column in columns}) > 1:
             raise InputError("the columns of the data frame have different lengths")
@@ -127,6 +127,19 @@ class Table:
         else:
             np.add.at(counts, flat, _whole_counts(_column(frame, count), count))
         return cls(schema, counts.reshape(schema.shape))
+
+
+def refuse_large(schema: Schema) -> None:
+    """Refuse a schema whose table would be too large, before anything is counted for it.
+
+    >>> refuse_large(Schema([Feature(f"answer {number}", ["no", "yes"]) for number in range(40)]))
+    Traceback (most recent call last):
+    semidp.errors.SchemaError: the table is too large: over 2,147,483,648 cells or 63 features; use fewer features
+    """
+    if schema.size > MAX_CELLS or len(schema.features) > MAX_FEATURES:
+        raise SchemaError(
+            f"the table is too large: over {MAX_CELLS:,} cells or {MAX_FEATURES} features; use fewer features"
+        )
 
 
 def _whole_counts(values: ArrayLike, name: str) -> NDArray[np.int64]:
@@ -152,7 +165,8 @@ def no_column(name: str, columns: Iterable[str]) -> SchemaError:
     >>> no_column("town", ["sex", "region, old"])
     SchemaError("there is no column 'town'; the columns are sex, 'region, old'")
     """
-    there = ", ".join(repr(column) if "," in column else column for column in columns)
+    first = [repr(column) if "," in column else column for column in columns]
+    there = ", ".join(first[:_LISTED]) + (f" and {len(first) - _LISTED:,} more" if len(first) > _LISTED else "")
     return SchemaError(f"there is no column {name!r}; the columns are {there}")
 
 

@@ -20,6 +20,9 @@ from semidp.errors import DataError, SchemaError
 from semidp.exact import exact, plain
 from semidp.geometry import Chain
 
+TRUTH = ("false", "true")
+"""The levels of truth values; beside exactly these, their words match in capitals or not."""
+
 
 @dataclass(frozen=True)
 class Depth:
@@ -174,6 +177,8 @@ class Feature:
         array([1, 0, 1])
         >>> Feature("age", bins=[0, 18, 65], null_level="unknown").codes([3, 70, None])
         array([0, 2, 3])
+        >>> Feature("paid", ["true", "false"]).codes(["True", "FALSE", "true"])
+        array([0, 1, 0])
         """
         column = np.asarray(values)
         missing = missing_values(column)
@@ -206,7 +211,10 @@ class Feature:
             values = np.array([level_text(value) for value in values], dtype=str)
         distinct, inverse = np.unique(values, return_inverse=True)
         position = {level: code for code, level in enumerate(self.levels)}
-        codes = np.array([position.get(level_text(value), -1) for value in distinct], dtype=np.intp)
+        texts = [level_text(value) for value in distinct]
+        if set(self.levels) - {self.null_level} == set(TRUTH):
+            texts = [text.lower() if text.lower() in TRUTH else text for text in texts]
+        codes = np.array([position.get(text, -1) for text in texts], dtype=np.intp)
         return codes[inverse] if len(distinct) else np.zeros(0, dtype=np.intp)
 
     def to_json(self) -> dict[str, Any]:
