@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import laplace, norm
 
 from semidp.audit import noise_energy, worst_pair
+from semidp.audit.energy import FOURTH_MOMENT, LEAST_VARIANCE
 from semidp.mechanisms import (
     DiscreteGaussianMechanism,
     KNormMechanism,
@@ -39,6 +41,26 @@ def altered(mechanism: Mechanism, change: Callable[[Any], Any], monkeypatch: pyt
     whole = kind.noises
     monkeypatch.setattr(kind, "noises", lambda self, count, words: np.rint(change(whole(self, count, words))))
     return mechanism
+
+
+LAWS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "discrete gaussian": lambda k, scale: np.exp(-(k**2) / (2 * scale**2)),
+    "discrete laplace": lambda k, scale: np.exp(-np.abs(k) / scale),
+    "rounded gaussian": lambda k, scale: np.diff(norm.cdf(np.append(k - 0.5, k[-1] + 0.5), scale=scale)),
+    "rounded laplace": lambda k, scale: np.diff(laplace.cdf(np.append(k - 0.5, k[-1] + 0.5), scale=scale)),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_fourth_moment_of_whole_noise_is_bounded(name: str) -> None:
+    k = np.arange(-400, 401).astype(float)
+    ratios = {}
+    for scale in np.geomspace(0.2, 20, 200):
+        weights = LAWS[name](k, scale)
+        second, fourth = (float((weights * k**power).sum() / weights.sum()) for power in (2, 4))
+        ratios[second] = fourth / second**2
+    assert max(ratio for variance, ratio in ratios.items() if variance >= LEAST_VARIANCE) <= FOURTH_MOMENT
+    assert max(ratios.values()) > FOURTH_MOMENT  # with less variance it does not hold
 
 
 @pytest.mark.parametrize("size", ["1/10", "1", "3/2", "2", "4"])

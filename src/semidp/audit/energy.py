@@ -17,9 +17,15 @@ from semidp.noise import Randomness
 Floats = NDArray[np.float64]
 
 MOST_DRAWS = 50_000
+"""More draws are not needed."""
+
+LEAST_VARIANCE = 0.5
+"""Cells with less are not looked at: such whole numbers need not have the variance of the law that they stand for."""
+
+FOURTH_MOMENT = 8.0
+"""``E v⁴ / (E v²)²`` of noise v, at most, where its variance is at least `LEAST_VARIANCE`."""
+
 _MOST_CELLS = 1_024
-_LEAST_VARIANCE = 0.5  # below it, whole numbers need not have the variance of the law that they stand for
-_FOURTH_MOMENT = 8.0  # E v⁴ / (E v²)² of a law that is log-concave (6 at most), and of whole numbers with such a law
 _CHUNK = 1 << 20  # numbers held at a time
 
 
@@ -72,7 +78,8 @@ def noise_energy(
 
     Nonnegative X with mean m satisfy ``P(mean of n <= (1 - t) m) <= exp(-n t² m² / (2 E X²))`` (Maurer 2003). Here
     X = v² for the noise v in a direction, and log-concave symmetric noise has ``E v⁴ <= 6 (E v²)²`` (Karlin, Proschan
-    and Barlow 1961); whole numbers with such a law and a variance of at least 1/2 have at most 8. A fifth of the draws
+    and Barlow 1961). For whole numbers of a variance of at least 1/2 it is taken as 8, which the discrete Laplace law
+    attains (``6 + 1/variance``); the tests enumerate that and the other laws of single cells. A fifth of the draws
     chooses the direction of least energy, the others are counted; the error is split evenly over all directions.
 
     Parameters
@@ -106,7 +113,7 @@ def noise_energy(
     (False, 7)
     """
     stated = mechanism.standard_errors().ravel() ** 2
-    noisy = np.flatnonzero(stated >= _LEAST_VARIANCE)
+    noisy = np.flatnonzero(stated >= LEAST_VARIANCE)
     if not noisy.size:
         return None
     cells = noisy[np.unique(np.linspace(0, len(noisy) - 1, min(len(noisy), _MOST_CELLS)).astype(int))]
@@ -120,7 +127,7 @@ def noise_energy(
     counted = draws - draws // 5
     shares = np.diag(_moments(mechanism, values, directions, counted, randomness)) / variances
     worst = int(shares.argmin())
-    short = math.sqrt(2 * _FOURTH_MOMENT * math.log(len(shares) / error) / counted)
+    short = math.sqrt(2 * FOURTH_MOMENT * math.log(len(shares) / error) / counted)
     name = "the chosen direction" if worst == len(cells) else _name(int(cells[worst]), values.shape)
     return Energy(name, float(shares[worst]), max(0.0, 1 - short), len(shares))
 
