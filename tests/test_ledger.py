@@ -200,7 +200,12 @@ def start(process: subprocess.Popen[str]) -> None:
 
 
 def counted(process: subprocess.Popen[str]) -> int:
-    out, _ = process.communicate(timeout=60)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    out = process.stdout.read()  # `communicate` would miss what `readline` has read ahead
+    process.wait(timeout=60)
+    process.stdin.close()
+    process.stdout.close()
     return len(out.split())
 
 

@@ -98,7 +98,8 @@ def new_folder(
                 if scrap.exists():
                     raise  # else the folder is in place already, and nothing is left to interrupt
             finally:
-                shutil.rmtree(scrap, ignore_errors=True)
+                if not _old_of(scrap).exists():  # else nothing is at `path`, and this one is still to be recovered
+                    shutil.rmtree(scrap, ignore_errors=True)
 
 
 def check_place(
@@ -287,12 +288,12 @@ def _claimed(path: Path, timeout: float) -> Iterator[None]:
 def _into_place(scrap: Path, path: Path, force: bool) -> None:
     """Move a whole folder to `path`: onto nothing or an empty folder; with `force` the old one is moved away first."""
     if force and path.is_dir() and any(path.iterdir()):
-        old = scrap.with_name(scrap.name + _OLD)
-        os.rename(path, old)
+        old = _old_of(scrap)
         try:
+            os.rename(path, old)
             _move_folder(scrap, path)
         except BaseException:
-            if scrap.exists() and not os.path.lexists(path):
+            if scrap.exists() and old.exists() and not os.path.lexists(path):
                 os.rename(old, path)
             raise
         _discard(old)
@@ -396,6 +397,10 @@ def _scrap_beside(path: Path) -> Path:
     return path.with_name(f".semidp-{path.name}.{secrets.token_hex(4)}")
 
 
+def _old_of(scrap: Path) -> Path:
+    return scrap.with_name(scrap.name + _OLD)
+
+
 def _lock_beside(path: Path) -> Path:
     return path.with_name(f".semidp-{path.name}.lock")
 
@@ -439,6 +444,6 @@ def _sync_folder(folder: Path) -> None:
 def _sync(folder: Path) -> None:
     for file in folder.rglob("*"):
         if file.is_file():
-            with open(file, "rb") as handle:
+            with open(file, "r+b") as handle:  # some systems sync only what could be written
                 os.fsync(handle.fileno())
     _sync_folder(folder)

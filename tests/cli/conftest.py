@@ -37,13 +37,16 @@ def semidp(tmp_path: Path) -> Semidp:
             if file_limit is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
 
+        more = dict(env or {})
+        if "PYTHONPATH" in more:  # before what is tested, not instead of it
+            more["PYTHONPATH"] = os.pathsep.join([more["PYTHONPATH"], *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
             [sys.executable, "-m", "semidp", *map(str, words)],
             cwd=tmp_path,
             capture_output=True,
             text=True,
             preexec_fn=limit,
-            env={**os.environ, "NO_COLOR": "1", **(env or {})},
+            env={**os.environ, "NO_COLOR": "1", **more},
             timeout=300,
         )
         return Done(done.returncode, done.stdout, done.stderr)

@@ -72,7 +72,7 @@ class Place:
         process = subprocess.Popen(
             [sys.executable, "-c", RELEASER, *map(str, words)],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
         )
         assert process.stdout is not None
@@ -81,8 +81,10 @@ class Place:
 
     def check(self, process: subprocess.Popen[str]) -> list[tuple[int, int]]:
         """Check what a process leaves behind; return the number and the accesses of each release that it reported."""
-        out, err = process.communicate(timeout=120)
-        assert process.returncode in (0, -signal.SIGKILL), err
+        assert process.stdout is not None
+        with process.stdout:
+            out = process.stdout.read()  # `communicate` would miss what `readline` has read ahead
+        assert process.wait(timeout=120) in (0, -signal.SIGKILL), out
         reported = [(int(number), int(events)) for number, events in re.findall(r"^made (\d+) (\d+)$", out, re.M)]
         charges = len(Ledger(self.ledger).account().charges)
         release = Release.load(self.out)
