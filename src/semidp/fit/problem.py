@@ -7,7 +7,7 @@ beside this one; nothing here knows what a schema or a release is.
 import bisect
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -124,7 +124,9 @@ class Problem:
         """
         block = self.whole if block is None else block
         cells = block.at(self.grid.full)
-        lifted = np.where(self.allowed[cells], self.noisy[cells] * share, -np.inf)
+        lifted: Floats = self.noisy[cells] * np.float64(share)
+        if not self.all_allowed:
+            lifted[~self.allowed[cells]] = -np.inf
         for view, level in zip(self.views, levels, strict=True):
             lifted += block.grid.spread(level[block.at(view)], view)
         return lifted
@@ -137,6 +139,11 @@ class Problem:
         if whole:
             np.rint(lifted, out=lifted)
         return np.maximum(lifted, 0.0, out=lifted)
+
+    @cached_property
+    def all_allowed(self) -> bool:
+        """Whether every cell may be filled."""
+        return bool(self.allowed.all())
 
     @cached_property
     def whole(self) -> "Block":
@@ -176,6 +183,7 @@ class Block:
 
     whole: Grid
     ranges: tuple[tuple[int, int], ...]
+    _known: dict[View, tuple[slice, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, grid: Grid, view: View, position: tuple[int, ...]) -> "Block":
@@ -200,8 +208,12 @@ class Block:
 
     def at(self, view: View) -> tuple[slice, ...]:
         """Return where the block lies in the array of a margin."""
-        sides = zip(self.whole.chains, view, self.ranges, strict=True)
-        return tuple(_inside(chain.starts[depth - 1] if depth else (0,), *ends) for chain, depth, ends in sides)
+        if view not in self._known:
+            sides = zip(self.whole.chains, view, self.ranges, strict=True)
+            self._known[view] = tuple(
+                _inside(chain.starts[depth - 1] if depth else (0,), *ends) for chain, depth, ends in sides
+            )
+        return self._known[view]
 
     def subtract(self, table: NDArray[Any], views: Sequence[View], sums: Sequence[NDArray[Any]]) -> None:
         """Take the margins of a table in this block off sums over the whole."""

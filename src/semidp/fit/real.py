@@ -22,6 +22,7 @@ GOOD = 1e-9  # a residual that counts as met; beyond it the totals may contradic
 FIRST_STEPS = 15  # Newton steps before the detour over smaller noise
 STAGE_STEPS = 60  # Newton steps at each stage of the detour
 STAGE = 4.0  # how much larger the noise is from one stage to the next
+LINE_STEPS, FLAT = 30, 0.1  # steps of a line search, and the share of its first slope at which it may end
 GRADIENT_STEPS = 60  # conjugate gradient steps before a factorisation
 EXACT_ENOUGH, USEFUL = 1e-20, 1e-8  # squared relative residuals at which they end early, or end well
 DENSE = 0.1  # the share of entries that are not zero from which on the factorisation is dense
@@ -254,13 +255,21 @@ class Newton:
             ahead = [level + size * way for level, way in zip(levels, direction, strict=True)]
             return ahead, self.missing(ahead, share)
 
+        first = _dot(direction, missing)
         ahead, lacking = there(1.0)
-        if _largest(lacking) > good and _dot(direction, lacking) < -1e-9 * abs(_dot(direction, missing)):
-            low, high = 0.0, 1.0
-            for _ in range(30):
-                size = (low + high) / 2
+        slope = _dot(direction, lacking)
+        if min(_largest(missing), _largest(lacking)) > good and slope < -1e-9 * abs(first):
+            low, high, rising, falling, kept = 0.0, 1.0, first, slope, 0
+            for _ in range(LINE_STEPS):  # false position, where an end that stays counts for half
+                size = low + (high - low) * rising / (rising - falling)
                 ahead, lacking = there(size)
-                low, high = (size, high) if _dot(direction, lacking) > 0 else (low, size)
+                slope = _dot(direction, lacking)
+                if 0 <= slope <= FLAT * first:
+                    break
+                if slope > 0:
+                    low, rising, falling, kept = size, slope, falling / 2 if kept > 0 else falling, 1
+                else:
+                    high, falling, rising, kept = size, slope, rising / 2 if kept < 0 else rising, -1
         return ahead, lacking
 
     def active(self, levels: Sequence[Floats], share: float = 1.0) -> dict[View, Floats]:

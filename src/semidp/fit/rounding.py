@@ -89,42 +89,48 @@ def _spread(problem: Problem) -> Problem:
 def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Floats]:
     """Return levels at which the rounded table nearly has the totals.
 
-    Whole noisy values under nearly equal levels are rounded up or down all together. So one shift of all levels is
-    found by bisection first, and with it how many records a further shift would add for each cell above zero.
+    A step of the levels adds about as many records for each cell above zero as it is long, but more where whole
+    noisy values wait for the same threshold: see `_shift`.
     """
     newton = Newton(problem, math.inf, progress)
     active = newton.active(start.levels)
-
-    def missing(levels: Sequence[Floats], shift: float = 0.0) -> tuple[list[Floats], float]:
-        gaps = newton.missing([levels[0] + shift, *levels[1:]], whole=True)
-        return gaps, float(gaps[0].sum())
-
-    low, high = -0.5, 0.5
-    lacking_low, lacking_high = missing(start.levels, low)[1], missing(start.levels, high)[1]
-    for step in range(SHIFT_STEPS):
-        progress("rounding the table", step, SHIFT_STEPS + THRESHOLD_STEPS)
-        middle = (low + high) / 2
-        lacking = missing(start.levels, middle)[1]
-        if lacking > 0:
-            low, lacking_low = middle, lacking
-        else:
-            high, lacking_high = middle, lacking
-    wet = max(1.0, float(active[problem.views[0]].sum()))
-    density = max(1.0, (lacking_low - lacking_high) / (high - low) / wet)
-    levels = best = [start.levels[0] + (low + high) / 2, *start.levels[1:]]
-    least, idle = math.inf, 0
+    levels, added = list(start.levels), 1.0
+    if start.problem.bits == 0:
+        levels[0], added = _shift(newton, levels, progress)
+        added = max(1.0, added / max(1.0, float(active[problem.views[0]].sum())))
+    best, least, idle = levels, math.inf, 0
     for step in range(THRESHOLD_STEPS):
-        progress("rounding the table", SHIFT_STEPS + step, SHIFT_STEPS + THRESHOLD_STEPS)
-        gaps, _ = missing(levels)
-        lacking = sum(float(np.abs(gap).sum()) for gap in gaps)
+        progress("rounding the table", step, THRESHOLD_STEPS)
+        missing = newton.missing(levels, whole=True)
+        lacking = sum(float(np.abs(gap).sum()) for gap in missing)
         idle = 0 if lacking < least else idle + 1
         if lacking < least:
             best, least = levels, lacking
-        if lacking <= REPAIRABLE * sum(gap.size for gap in gaps) or idle == 2:
+        if lacking <= REPAIRABLE * sum(gap.size for gap in missing) or idle == 2:
             break
-        way, _ = newton.gradients(active, gaps)
-        levels = [level + part / density for level, part in zip(levels, way, strict=True)]
+        way, _ = newton.gradients(active, missing)
+        levels = [level + part / added for level, part in zip(levels, way, strict=True)]
     return best
+
+
+def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tuple[Floats, float]:
+    """Return the first levels with all cells shifted so that n is nearly met, and the records a unit of shift adds.
+
+    Whole noisy values under nearly equal levels are rounded up or down all together, so that the levels of the
+    real-valued fit may be far from any that give the right number of records.
+    """
+
+    def lacking(shift: float) -> float:
+        return float(newton.missing([levels[0] + shift, *levels[1:]], whole=True)[0].sum())
+
+    low, high = -0.5, 0.5
+    below, above = lacking(low), lacking(high)
+    for step in range(SHIFT_STEPS):
+        progress("shifting the table", step, SHIFT_STEPS)
+        middle = (low + high) / 2
+        here = lacking(middle)
+        low, below, high, above = (middle, here, high, above) if here > 0 else (low, below, middle, here)
+    return levels[0] + (low + high) / 2, (below - above) / (high - low)
 
 
 @dataclass(frozen=True, eq=False)
