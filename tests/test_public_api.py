@@ -49,12 +49,3 @@ def test_every_public_name_has_an_example(name: str) -> None:
 def test_import_touches_nothing_heavy() -> None:
     code = f"import sys, semidp; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-def test_import_takes_under_half_a_second() -> None:
-    def best(code: str) -> float:  # processor time, so that a busy machine does not decide
-        timed = f"import time; start = time.process_time(); {code}; print(time.process_time() - start)"
-        runs = [subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True) for _ in range(5)]
-        return min(float(run.stdout) for run in runs)
-
-    assert best("import semidp") < 0.5

@@ -88,7 +88,7 @@ def test_a_rehearsal_draws_nothing(call, pupils):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--group", "school", "--mean", "score"], "needs declared bounds, such as --bounds score=0,100"),
+        (["--group", "school", "--mean", "score"], "needs declared bounds, two numbers (--bounds score=0,100)"),
         (["--group", "school"], "say what to publish of the groups"),
         (["--mean", "score", "--bounds", "score=0,1"], "say by which groups"),
         (["--group", "school", "--proportion", "score", "--bounds", "age=0,1"], "name 'age', of which nothing"),

@@ -12,7 +12,7 @@ from semidp.audit import claims_of_release
 from semidp.engines import Outcome
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.noise import SeededRandomness
-from semidp.release import GroupRequest, Plan, Release, Statistic, TableRequest, proportion_of, run, shared
+from semidp.release import GroupRequest, Plan, Release, Statistic, TableRequest, proportion_of, run
 from semidp.report import html, summary
 from semidp.spaces import Margin
 from semidp.tables import Feature
@@ -156,15 +156,15 @@ def test_plans_round_trip():
 def test_budgets_are_filled_in_and_shared():
     bare = GroupRequest(Statistic.sum, SCORE, [SCHOOL])
     assert plan(tables=[], groups=[bare]).with_budget(Budget.gdp(2)).groups[0].budget == Budget.gdp(2)
-    with pytest.raises(InputError, match="'sum-score' have no privacy budget"):
+    with pytest.raises(InputError, match="'sum-score' has no privacy budget"):
         run(plan(tables=[], groups=[bare]), pupils())
     for budget in (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.approximate(1, "1e-6")):
-        part = shared(budget, 3)
+        part = budget.shared(3)
         for name in ("rho", "epsilon", "delta"):
             assert (getattr(part, name) or 0) * 3 == (getattr(budget, name) or 0)
         if budget.mu is not None:
             assert Fraction(99, 100) < part.mu**2 * 3 <= budget.mu**2
-        assert shared(budget, 1) == budget
+        assert budget.shared(1) == budget
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_requests_check_themselves(request_, reason):
 def test_groups_without_public_counts_are_refused():
     wanted = GroupRequest(Statistic.mean, SCORE, [SEX], Budget.gdp(1))
     hidden = plan(tables=[], groups=[wanted], invariants=[SCHOOL], features=[Feature("sex", ("f", "m"))])
-    with pytest.raises(Refused, match="those of sex are not published: publish them with --invariant sex"):
+    with pytest.raises(Refused, match="those of sex are not published: publish them"):
         run(hidden, pupils())
 
 

@@ -111,14 +111,14 @@ def test_an_interaction_under_one_way_margins_breaks_the_bound_and_is_refused(ev
     design = Design.of(margins.schema, ["A", "B"], interactions=[("A", "B")], coding=Coding.effects)
     only = Design(margins.schema, design.columns[-1:])
     for refused in (design, only):
-        with pytest.raises(Refused, match=r"counts of A × B are not published: publish them with --invariant A,B"):
+        with pytest.raises(Refused, match=r"counts of A × B are not published: publish them"):
             moment_space(world.dataspace, Adjacency(3), unit(1), refused)
 
 
 def test_main_effects_under_one_way_margins_are_refused_by_name(table):
     margins = table([[[5, 5], [5, 5]], [[5, 5], [5, 5]]], "ABC")
     public = Dataspace.of(margins, [Margin("A", "B"), Margin("C")])
-    with pytest.raises(Refused, match=r"A × C, B × C .*--invariant A,C --invariant B,C"):
+    with pytest.raises(Refused, match=r"A × C, B × C are not published"):
         moment_space(public, Adjacency(3), unit(1), Design.of(margins.schema, ["A", "B", "C"]))
     pairwise = Dataspace.of(margins, [Margin("A", "B"), Margin("B", "C"), Margin("A", "C")])
     space = moment_space(pairwise, Adjacency(5), unit(1), Design.of(margins.schema, ["A", "B", "C"]))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError, Refused
 from semidp.mechanisms import (
+    ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
     LaplaceMechanism,
     LatticeGaussianMechanism,
@@ -20,10 +21,13 @@ from semidp.mechanisms import (
     choose,
 )
 from semidp.mechanisms.base import CLAIMS, KINDS
-from semidp.mechanisms.choose import FOR_RELEASES, FOR_STUDIES, NAMES
+from semidp.mechanisms.choose import FOR_RELEASES, NAMES
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import SeededRandomness
+from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Order
+
+FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 
 positive = st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000)
 budgets = st.one_of(

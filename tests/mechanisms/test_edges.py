@@ -5,6 +5,7 @@ import pytest
 
 from semidp.errors import DataError, InputError, Refused
 from semidp.mechanisms import (
+    ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
     LaplaceMechanism,
     LatticeGaussianMechanism,
@@ -13,10 +14,13 @@ from semidp.mechanisms import (
     calibrated,
     choose,
 )
-from semidp.mechanisms.choose import FOR_RELEASES, FOR_STUDIES
+from semidp.mechanisms.choose import FOR_RELEASES
 from semidp.noise import SeededRandomness
+from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.tables import Table
 from semidp.tradeoff import Budget
+
+FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 
 BUDGETS = {
     "zcdp": Budget.zcdp(1),

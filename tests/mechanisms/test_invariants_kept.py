@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from semidp.mechanisms import available
-from semidp.mechanisms.choose import FOR_RELEASES, FOR_STUDIES
+from semidp.mechanisms import ContinuousGaussianMechanism, available
+from semidp.mechanisms.choose import FOR_RELEASES
 from semidp.noise import SeededRandomness, SystemRandomness
+from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.tradeoff import Budget
+
+FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 
 BUDGETS = {
     "zcdp": Budget.zcdp("0.05"),

@@ -138,7 +138,7 @@ def test_pairs_of_three_features_need_a_and_say_that_it_was_given(saved: Save) -
     pairs = [["hair", "eye"], ["eye", "sex"], ["hair", "sex"]]
     margins = [Margin(*names) for names in pairs]
     request = TableRequest(example.features, Budget.zcdp("1/2"))
-    with pytest.raises(AdjacencyUnknown, match="--a N"):
+    with pytest.raises(AdjacencyUnknown, match="give the number a"):
         run(Plan([request], margins, count="count"), example.path)
     release = run(Plan([request], margins, count="count", adjacency=4), example.path)
     assert "could not be checked" in release.scope.warnings[0]

@@ -51,10 +51,6 @@ FITTING = {
     "knorm": "pure",
     "l2": "pure",
     "lattice": "zcdp",
-    "naive-l1": "pure",
-    "naive-l2": "pure",
-    "naive-linf": "pure",
-    "naive-gaussian": "gdp",
 }
 
 

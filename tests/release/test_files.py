@@ -21,7 +21,7 @@ def release() -> Release:
         TableRequest(["hair", "eye"], Budget.zcdp("1/2")),
         TableRequest(["hair", "sex"], Budget.pure(1), fit="real", name="real"),
         TableRequest(["eye", "sex"], Budget.gdp("1/3"), fit="none", name="raw"),
-        TableRequest(["hair", "eye", "sex"], Budget.approximate(1, "1e-7"), mechanism="naive-l1", name="study"),
+        TableRequest(["hair", "eye", "sex"], Budget.approximate(1, "1e-7"), mechanism="l2", name="study"),
     ]
     return run(Plan(tables, [Margin(name) for name in EXAMPLE.features], count="count"), EXAMPLE.path)
 

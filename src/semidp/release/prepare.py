@@ -71,6 +71,14 @@ def prepare(plan: Plan, data: Any) -> Prepared:
         What to publish exactly and what with noise. Every request needs a budget.
     data
         A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened here is closed.
+
+    Examples
+    --------
+    >>> from semidp import Budget, TableRequest
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
+    >>> prepared = prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> prepared.scope.adjacency.a, [mechanism.scale for mechanism in prepared.mechanisms]
+    (3, [2.0])
     """
     if not isinstance(data, Source):
         with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:

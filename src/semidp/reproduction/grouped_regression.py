@@ -67,7 +67,7 @@ class Simulated:
 
     def moments(self, space: Any) -> NDArray[np.int64]:
         """Return the confidential X'y that the mechanism measures."""
-        return grouped.moments_of(self._by_cell(self.steps), space)
+        return grouped.moments_of(self._by_cell(self.steps), space.design)
 
     def _by_cell(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
         factors = self.levels.shape[1]
