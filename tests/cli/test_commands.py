@@ -73,7 +73,9 @@ def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_pa
     mechanism = good(here("analyze", OCCUPATIONS.path, *BOTH, *budget, "--format", "json")).json["mechanisms"][0]
     assert (mechanism["budget"]["delta"], mechanism["report_delta"]) == (1e-6, 1e-4)
     assert mechanism["epsilon"] < 1
-    assert "at delta 0.0001" in good(here("analyze", OCCUPATIONS.path, *BOTH, "--mu", "1", "--report-delta", "1e-4")).out
+    assert (
+        "at delta 0.0001" in good(here("analyze", OCCUPATIONS.path, *BOTH, "--mu", "1", "--report-delta", "1e-4")).out
+    )
     good(here("ledger", "book.json", "--mu", "2"))
     good(here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--ledger", "book.json", "--out", "s"))
     assert "(3.80" in good(here("ledger", "book.json", "--report-delta", "1e-4")).out

@@ -7,7 +7,7 @@
 from semidp.grouped.baselines import baseline_means, baseline_regression
 from semidp.grouped.designs import Coding, Column, Design
 from semidp.grouped.logistic import LogisticFit, logistic_regression
-from semidp.grouped.reading import moments_of, read_moments, read_sums
+from semidp.grouped.reading import check_binary, moments_of, read_moments, read_sums
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
 from semidp.grouped.sensitivity import (
     MomentSpace,
@@ -17,7 +17,7 @@ from semidp.grouped.sensitivity import (
     outcome_mechanism,
     sum_space,
 )
-from semidp.grouped.spread import SquareSum
+from semidp.grouped.spread import Spread, SquareSum
 from semidp.grouped.sums import Comparison, Estimates, GroupSums, means, proportions, sums
 
 __all__ = [
@@ -31,10 +31,12 @@ __all__ = [
     "LogisticFit",
     "MomentSpace",
     "Moments",
+    "Spread",
     "SquareSum",
     "SumSpace",
     "baseline_means",
     "baseline_regression",
+    "check_binary",
     "linear_regression",
     "logistic_regression",
     "means",

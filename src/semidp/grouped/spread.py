@@ -20,6 +20,72 @@ from semidp.noise import Randomness
 from semidp.tradeoff import Budget
 
 
+class Spread(float):
+    """A standard deviation within groups that was not seen but estimated; it knows how large the true one may be.
+
+    The number itself is the estimate. The variance behind it errs by normal (or Laplace) noise, by ``Σ w_g (1 - z_g²)``
+    with standard normal z from the squared noise of the group sums, and as variances of normal samples do.
+
+    >>> spread = Spread(4.0, degrees=200, noise=1.0, weights=np.array([0.1, 0.1]), largest=5.0)
+    >>> float(spread), round(spread.upper(0.05), 2), spread.upper(1e-9)
+    (2.0, 3.07, 5.0)
+    """
+
+    variance: float
+    degrees: int
+    noise: float
+    weights: NDArray[np.float64]
+    largest: float
+    heavy: bool
+
+    def __new__(
+        cls,
+        variance: float,
+        *,
+        degrees: int,
+        noise: float,
+        weights: NDArray[np.float64],
+        largest: float,
+        least: float = 0.0,
+        heavy: bool = False,
+    ) -> "Spread":
+        """Return the estimate from an unbiased estimate of the variance.
+
+        Parameters
+        ----------
+        variance
+            The estimate of the variance, which noise may make negative.
+        degrees
+            The degrees of freedom of the sample.
+        noise, weights
+            The standard deviation of the noise in `variance`, and the weights of the squared noise.
+        largest, least
+            Bounds of the standard deviation that hold for certain, and of what is returned.
+        heavy
+            Whether the noise has Laplace tails.
+        """
+        self = super().__new__(cls, math.sqrt(min(max(variance, least**2), largest**2)))
+        self.variance, self.degrees, self.noise, self.weights = variance, degrees, noise, weights
+        self.largest, self.heavy = largest, heavy
+        return self
+
+    def upper(self, chance: float) -> float:
+        """Return a number that the true standard deviation exceeds with probability at most `chance`.
+
+        A third of it for each error. The squared noise is bounded by Laurent and Massart (2000, Lemma 1).
+        """
+        from scipy.special import chdtri, ndtri
+
+        third, t = chance / 3, math.log(3 / chance)
+        quantile = float(-ndtri(third))
+        if self.heavy:
+            quantile = max(quantile, math.log(1 / (2 * third)) / math.sqrt(2))
+        squared = 2 * math.sqrt(float(self.weights @ self.weights) * t) + 2 * float(self.weights.max(initial=0.0)) * t
+        sample = max(self.variance + quantile * self.noise + squared, 0.0)
+        low = float(chdtri(self.degrees, 1 - third)) if self.degrees > 0 else 0.0
+        return min(math.sqrt(sample * self.degrees / low), self.largest) if low > 0 else self.largest
+
+
 @dataclass(frozen=True, eq=False)
 class SquareSum:
     """A noisy ``Σ (y_i - lower)²`` over all records.

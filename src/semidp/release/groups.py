@@ -7,7 +7,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class PublishedGroups:
     estimates
         The statistic of each set of groups, with exact counts and the standard errors of the noise.
     comparisons
-        Whether the means of each set differ by more than the noise.
+        Whether the means of each set differ by more than sampling and noise explain.
     noisy
         The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
     noise
@@ -107,8 +107,11 @@ class PublishedGroups:
         parts = [_read(files[file], len(group.names)) for file, group in zip(request.files, request.by, strict=True)]
         return cls(
             request=request,
-            estimates=tuple(estimates for estimates, _ in parts),
-            comparisons=tuple(Comparison(c["statistic"], c["degrees"], c["pooled"]) for c in entry["comparisons"]),
+            estimates=tuple(_rounded(estimates, request) for estimates, _ in parts),
+            comparisons=tuple(
+                Comparison(c["statistic"], c["degrees"], c["pooled"], c.get("sampling_sd"), c.get("widened"))
+                for c in entry["comparisons"]
+            ),
             noisy=np.concatenate([steps for _, steps in parts]),
             noise=Noise(**entry["noise"]),
             guarantee=Guarantee(scope.dataspace, scope.adjacency, tradeoff_from_json(entry["guarantee"])),
@@ -137,7 +140,7 @@ def published_groups(
     statistic = found.sums if request.statistic is Statistic.sum else found.means
     return PublishedGroups(
         request=request,
-        estimates=tuple(statistic(block) for block in request.by),
+        estimates=tuple(_rounded(statistic(block), request) for block in request.by),
         comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
         noise=_described(mechanism),
@@ -147,9 +150,20 @@ def published_groups(
     )
 
 
+def _rounded(estimates: Estimates, request: GroupRequest) -> Estimates:
+    """Say by how much the grid can have moved each estimate: zeros and ones lie on it."""
+    half = 0.0 if request.statistic is Statistic.proportion else float(request.outcome.width) / 2
+    each = estimates.counts if request.statistic is Statistic.sum else np.ones(len(estimates.groups))
+    return replace(estimates, rounding=np.asarray(half * each, dtype=np.float64))
+
+
 def _comparison(found: GroupSums, number: int) -> Comparison:
-    """Compare the means of one set; nothing is compared where no record is."""
-    compared = found.compare(found.blocks[number])
+    """Compare the means of one set, with the largest spread that they allow; nothing where there is no record.
+
+    Readers ask about the population that the records come from: without sampling any two groups differ.
+    """
+    block = found.blocks[number]
+    compared = found.compare(block, sampling_sd=found.widest_sd(block))
     return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
 
 

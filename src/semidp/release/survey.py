@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from semidp.engines import Source
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
-from semidp.grouped import read_sums, sum_space
+from semidp.grouped import check_binary, read_sums, sum_space
 from semidp.invariants import Adjacency, Dataspace, Margin, SemiAdjacency, normalised, semi_adjacency
 from semidp.release.plan import Plan, Reading
+from semidp.release.requests import Statistic
 from semidp.sensitivity import SensitivitySpace, sensitivity_space
 from semidp.tables import Feature, Schema, Table, no_column
 
@@ -107,6 +108,9 @@ def survey(plan: Plan, source: Source) -> Survey:
     dataspace = Dataspace.known(schema, {margin: counts.over(margin.names) for margin in margins}, n)
     semi, adjacency, warnings = _adjacency(plan, dataspace)
     tables = tuple(counts.over(request.features) for request in plan.tables)
+    for request in plan.groups:
+        if request.statistic is Statistic.proportion:
+            check_binary(source, request.outcome.column)
     asked = (sum_space(dataspace, adjacency, request.outcome, request.by) for request in plan.groups)
     sums = tuple(read_sums(source, space) for space in asked)
     return Survey(Scope(dataspace, semi, adjacency, disclosures, warnings), tables, sums)
