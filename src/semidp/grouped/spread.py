@@ -19,22 +19,21 @@ from semidp.mechanisms import Measurement, Mechanism
 from semidp.noise import Randomness
 from semidp.tradeoff import Budget
 
+_NOISES, _SAMPLES = 32, 8  # quantiles of what the true spread may be: over the noise, and over the sample
+_WIDENED = 1.2  # the noise in a spread, so that averaging over it keeps the size of a test (see the tests)
+
 
 class Spread(float):
-    """A standard deviation within groups that was not seen but estimated; it knows how large the true one may be.
+    """A standard deviation within groups that was estimated with noise; it knows what else the true one may be.
 
-    The number itself is the estimate. The variance behind it errs by normal (or Laplace) noise, by ``Σ w_g (1 - z_g²)``
-    with standard normal z from the squared noise of the group sums, and as variances of normal samples do.
-
-    >>> spread = Spread(4.0, degrees=200, noise=1.0, weights=np.array([0.1, 0.1]), largest=5.0)
-    >>> float(spread), round(spread.upper(0.05), 2), spread.upper(1e-9)
-    (2.0, 3.07, 5.0)
+    >>> spread = Spread(4.0, degrees=200, noise=1.0, largest=5.0)
+    >>> float(spread), bool(spread.plausible().min() < 2 < spread.plausible().max())
+    (2.0, True)
     """
 
     variance: float
     degrees: int
     noise: float
-    weights: NDArray[np.float64]
     largest: float
     heavy: bool
 
@@ -44,7 +43,6 @@ class Spread(float):
         *,
         degrees: int,
         noise: float,
-        weights: NDArray[np.float64],
         largest: float,
         least: float = 0.0,
         heavy: bool = False,
@@ -57,33 +55,34 @@ class Spread(float):
             The estimate of the variance, which noise may make negative.
         degrees
             The degrees of freedom of the sample.
-        noise, weights
-            The standard deviation of the noise in `variance`, and the weights of the squared noise.
+        noise
+            The standard deviation of the noise in `variance`.
         largest, least
-            Bounds of the standard deviation that hold for certain, and of what is returned.
+            Bounds of what is returned; the true standard deviation does not exceed `largest`.
         heavy
             Whether the noise has Laplace tails.
         """
         self = super().__new__(cls, math.sqrt(min(max(variance, least**2), largest**2)))
-        self.variance, self.degrees, self.noise, self.weights = variance, degrees, noise, weights
+        self.variance, self.degrees, self.noise = variance, degrees, noise
         self.largest, self.heavy = largest, heavy
         return self
 
-    def upper(self, chance: float) -> float:
-        """Return a number that the true standard deviation exceeds with probability at most `chance`.
+    def plausible(self) -> NDArray[np.float64]:
+        """Return standard deviations, all as likely, that may be the true one.
 
-        A third of it for each error. The squared noise is bounded by Laurent and Massart (2000, Lemma 1).
+        The variance less quantiles of its noise (widened by a fifth), times ``degrees/χ²`` at quantiles of χ² with as
+        many degrees. Without noise a chi-squared test averaged over these is the F test of an analysis of variance. A
+        variance of 0 or less says that the noise hides the spread, and becomes the largest possible one.
         """
         from scipy.special import chdtri, ndtri
 
-        third, t = chance / 3, math.log(3 / chance)
-        quantile = float(-ndtri(third))
-        if self.heavy:
-            quantile = max(quantile, math.log(1 / (2 * third)) / math.sqrt(2))
-        squared = 2 * math.sqrt(float(self.weights @ self.weights) * t) + 2 * float(self.weights.max(initial=0.0)) * t
-        sample = max(self.variance + quantile * self.noise + squared, 0.0)
-        low = float(chdtri(self.degrees, 1 - third)) if self.degrees > 0 else 0.0
-        return min(math.sqrt(sample * self.degrees / low), self.largest) if low > 0 else self.largest
+        places = (np.arange(_NOISES) + 0.5) / _NOISES
+        tails = (
+            np.sign(places - 0.5) * -np.log1p(-np.abs(2 * places - 1)) / math.sqrt(2) if self.heavy else ndtri(places)
+        )
+        samples = chdtri(max(self.degrees, 1), (np.arange(_SAMPLES) + 0.5) / _SAMPLES)
+        found = np.multiply.outer(self.variance + _WIDENED * self.noise * tails, max(self.degrees, 1) / samples).ravel()
+        return np.sqrt(np.where(found > 0, found, self.largest**2))
 
 
 @dataclass(frozen=True, eq=False)

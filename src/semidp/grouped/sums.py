@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 By = Sequence[Margin | str] | Margin | str
 """The groups: a feature or a margin, or several."""
 
+_AT_ONCE = 1 << 22  # numbers that a comparison holds at a time
+
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
@@ -233,8 +235,7 @@ class GroupSums:
         return Spread(
             (squares - explained) * share,
             degrees=degrees,
-            noise=math.sqrt(error) * share,
-            weights=noise / n * share,
+            noise=math.sqrt(error + 2 * float(((noise / n) ** 2).sum())) * share,
             largest=range_ / 2,
             least=least,
             heavy=any(isinstance(mechanism, LaplaceMechanism) for mechanism in mechanisms),
@@ -248,10 +249,9 @@ class GroupSums:
         records; with it it is about the population that they were drawn from. Means without any error, as under a huge
         budget, need no test: nothing is compared.
 
-        A known standard deviation is a float. One that was estimated (`within_sd`, `widest_sd`) is a `Spread`, and the
-        test at level α then uses a number that the true one exceeds with probability α/10, and the level 0.9 α. It
-        rejects at every larger level too, so that the smallest level at which it rejects is a p-value (Berger and Boos
-        1994, with a share of α in place of a constant).
+        A known standard deviation is a float. One that was estimated (`within_sd`, `widest_sd`) is a `Spread`: the
+        p-value is then the mean of those for all that the true one may be (`Spread.plausible`). Without noise this is
+        the F test; with much of it, it rejects less often than stated.
 
         Parameters
         ----------
@@ -260,45 +260,40 @@ class GroupSums:
         sampling_sd
             The standard deviation of the outcome within a group.
         """
+        from scipy.special import chdtrc
+
         number = self._number(block)
-        found = self._compared(number, sampling_sd)
-        if not isinstance(sampling_sd, Spread) or not found.degrees:
-            return found
-
-        def rejects(level: float) -> bool:
-            return self._compared(number, sampling_sd.upper(level / 10)).p_value <= 0.9 * level
-
-        low, high = -700.0, 0.0  # of the logarithm of the level
-        if not rejects(1.0):
-            return replace(found, widened=1.0)
-        for _ in range(48):
-            middle = (low + high) / 2
-            low, high = (low, middle) if rejects(math.exp(middle)) else (middle, high)
-        return replace(found, widened=math.exp(high))
-
-    def _compared(self, number: int, sampling_sd: float | None) -> Comparison:
-        """Compare the means of one set with a standard deviation within groups that is taken as it is."""
         found = self.means(self.blocks[number])
         sd = None if sampling_sd is None else float(sampling_sd)
         there = found.counts > 0
-        if there.sum() < 2:
-            pooled = float(found.values[there].mean()) if there.any() else math.nan
-            return Comparison(0.0, 0, pooled, sd)
-        n = found.counts[there].astype(np.float64)
-        means = found.values[there]
-        # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
-        variances = self._noise / n**2 + (sd or 0.0) ** 2 / n
-        if not variances.all():
+        n, means = found.counts[there].astype(np.float64), found.values[there]
+        if len(n) < 2:
+            return Comparison(0.0, 0, float(means.mean()) if len(n) else math.nan, sd)
+        if not (self._noise or sd):
             return Comparison(0.0, 0, float(n @ means / n.sum()), sd)
-        precision = 1 / variances
+        statistic, pooled = self._statistics(number, n, means, np.array([sd or 0.0]))
+        compared = Comparison(float(statistic[0]), len(n) - 1, float(pooled[0]), sd)
+        if not isinstance(sampling_sd, Spread):
+            return compared
+        sds = sampling_sd.plausible()
+        parts = np.array_split(sds, min(-(-len(sds) * len(n) // _AT_ONCE), len(sds)))
+        statistics = np.concatenate([self._statistics(number, n, means, part)[0] for part in parts])
+        return replace(compared, widened=float(chdtrc(compared.degrees, statistics).mean()))
+
+    def _statistics(self, number: int, n: Floats, means: Floats, sds: Floats) -> tuple[Floats, Floats]:
+        """Return Q and m̄ for each of several standard deviations within groups."""
+        # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
+        precision = 1 / (self._noise / n**2 + np.multiply.outer(sds**2, 1 / n))
         taken, v = self._noise * self.space.common_part(number), 1 / n
-        share = taken / (1 - taken * float(v @ (precision * v)))
+        share = taken / (1 - taken * (precision @ v**2))
 
         def inverse(x: Floats) -> Floats:
-            return np.asarray(precision * x + share * float(v @ (precision * x)) * precision * v)
+            return np.asarray(precision * x + (share * ((precision * x) @ v))[:, None] * precision * v)
 
-        pooled = float(inverse(np.ones(len(n))) @ means / inverse(np.ones(len(n))).sum())
-        return Comparison(float((means - pooled) @ inverse(means - pooled)), len(n) - 1, pooled, sd)
+        weights = inverse(np.ones(len(n)))
+        pooled = (weights @ means) / weights.sum(axis=1)
+        gaps = means - pooled[:, None]
+        return (gaps * inverse(gaps)).sum(axis=1), pooled
 
     def _number(self, block: Margin | None) -> int:
         if block is None and len(self.blocks) == 1:
