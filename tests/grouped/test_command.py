@@ -79,9 +79,10 @@ def test_a_table_and_statistics_share_the_budget(call, pupils, tmp_path):
 
 
 def test_a_rehearsal_draws_nothing(call, pupils):
-    code, text = call("release", pupils, "--group", "school", "--proportion", "score", "--mu", "1", "--dry-run")
+    words = ("--mean", "score", "--bounds", "score=0,1", "--grid", "score=1", "--mu", "1", "--dry-run")
+    code, text = call("release", pupils, "--group", "school", *words)
     assert code == 0
-    assert "rounded gaussian for the sums behind proportion-score: scale 2 in each" in text
+    assert "rounded gaussian for the sums behind mean-score: scale 2 in each" in text
     assert "nothing was drawn or written" in text
 
 
@@ -90,6 +91,7 @@ def test_a_rehearsal_draws_nothing(call, pupils):
     [
         (["--group", "school", "--mean", "score"], "needs declared bounds, two numbers (--bounds score=0,100)"),
         (["--group", "school"], "say what to publish of the groups"),
+        (["--group", "school", "--proportion", "score"], "needs zeros and ones, and 'score' holds other values"),
         (["--mean", "score", "--bounds", "score=0,1"], "say by which groups"),
         (["--group", "school", "--proportion", "score", "--bounds", "age=0,1"], "name 'age', of which nothing"),
         (

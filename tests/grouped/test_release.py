@@ -6,11 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from semidp.accounting.ledger import Ledger
 from semidp.audit import claims_of_release
 from semidp.engines import Outcome
 from semidp.errors import BudgetExceeded, InputError, Refused
+from semidp.grouped import sums
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Plan, Release, Statistic, TableRequest, proportion_of, run
 from semidp.report import html, summary
@@ -105,7 +107,7 @@ def test_the_report_shows_them_together(release):
         "Published mean of score by school",
         "Published proportion of passed by sex",
         "declared bounds 0 and 100",
-        "differ by more than the noise?",
+        "differ by more than sampling and the noise explain?",
         "mean of score by school: 3 groups",
         "13-GDP",
         "NOT PRIVATE",
@@ -216,3 +218,25 @@ def test_the_saved_empty_group_reads_back(tmp_path):
     again = Release.load(tmp_path)
     assert math.isnan(again.groups[0].estimates[0].values[1])
     assert again.groups[0].estimates[0].counts.tolist() == [60, 0, 40, 100]
+
+
+@pytest.mark.parametrize("statistic", ["mean", "proportion"])
+def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
+    """A reader means the population: with next to no noise any two samples differ, and the noise alone says p = 0."""
+    source = np.random.default_rng(8)
+    data = {"ward": np.repeat(["a", "b", "c"], 4000), "y": source.integers(0, 2, 12_000)}
+    outcome = Outcome("y", 0, 1, steps=1 if statistic == "proportion" else 10)
+    request = GroupRequest(statistic, outcome, [["ward"]], Budget.gdp(5))
+    release = run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+    compared = release.groups[0].comparisons[0]
+    counts = [int(data["y"][data["ward"] == ward].sum()) for ward in "abc"]
+    classical = stats.chi2_contingency([counts, [4000 - c for c in counts]], correction=False).pvalue
+    assert compared.p_value == pytest.approx(classical, abs=0.02)
+    assert compared.p_value > 0.05
+    assert sums(data, outcome, ["ward"], Budget.gdp(5)).compare().p_value < 1e-6  # what the report said before
+    page = html(release)
+    assert "differ by more than sampling and the noise explain?" in page
+    assert ("was not measured: the largest that the means and the bounds allow" in page) is (statistic == "mean")
+    data["y"][:4000] = source.random(4000) < 0.6
+    release = run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+    assert release.groups[0].comparisons[0].p_value < 1e-4  # what differs is found

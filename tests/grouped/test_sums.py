@@ -1,6 +1,7 @@
 """Sums, means, proportions and their comparison: values, errors, guarantees, and what bad data do."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,8 +9,11 @@ from scipy import stats
 
 from semidp.engines import Outcome, open_source
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.grouped import GroupSums, means, outcome_mechanism, proportions, sum_space, sums
+from semidp.grouped import GroupSums, logistic_regression, means, outcome_mechanism, proportions, sum_space, sums
+from semidp.grouped.spread import measure_squares, square_mechanism
 from semidp.noise import SeededRandomness
+from semidp.release import GroupRequest, Plan, run
+from semidp.report import html, summary
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget
@@ -206,6 +210,105 @@ def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_alw
 
     assert low <= rejections(50) <= high
     assert rejections(70) > 390
+
+
+@cache
+def comparisons(shift: float, spread_budget: Budget, repeats: int) -> tuple[list[float], list[float]]:
+    """p-values of samples from three groups, one of them shifted: with the noise in the spread, and without it."""
+    source = np.random.default_rng(5)
+    public = Dataspace.of(Table(Schema((Feature("g", ("a", "b", "c")),)), np.array([100] * 3)), [Margin("g")])
+    space = sum_space(public, Adjacency(2), SCORE, [Margin("g")])
+    mechanism, spread = (
+        outcome_mechanism(space, Budget.gdp(3)),
+        square_mechanism(public, Adjacency(2), SCORE, spread_budget),
+    )
+    new, old = [], []
+    for seed in range(repeats):
+        y = source.integers(0, 101, (3, 100))
+        y[0] = np.clip(y[0] + round(10 * shift), 0, 100)
+        measured = mechanism.measure(y.sum(axis=1), SeededRandomness(seed))
+        squares = measure_squares(SCORE, spread, np.array([(y**2).sum()]), SeededRandomness(seed + 10**6))
+        found = GroupSums(mechanism, measured, squares)
+        new.append(found.compare(sampling_sd=found.within_sd()).p_value)
+        old.append(found.compare(sampling_sd=float(found.within_sd())).p_value)
+    return new, old
+
+
+@pytest.mark.parametrize("budget", [Budget.gdp("0.2"), Budget.gdp("0.4"), Budget.pure("0.3")], ids=str)
+def test_a_noisy_spread_keeps_the_size_of_the_comparison(budget):
+    """How many of 1,000 tests at 5% reject equal means is at most binomial, tested at 1e-6."""
+    new, _ = comparisons(0.0, budget, 1000)
+    for level in (0.05, 0.01):
+        assert sum(p <= level for p in new) <= stats.binom.ppf(1 - FALSE_ALARM, 1000, level)
+
+
+def test_a_noisy_spread_taken_for_the_true_one_rejects_twice_as_often_as_stated():
+    """The twin: without the noise in the spread the size is about 0.10, and the test above would see it."""
+    _, old = comparisons(0.0, Budget.gdp("0.2"), 1000)
+    assert sum(p <= 0.05 for p in old) > stats.binom.ppf(1 - FALSE_ALARM, 1000, 0.05)
+
+
+def test_without_noise_the_comparison_is_the_f_test():
+    data = pupils(3, (4, 5, 3))
+    found = sums(data, SCORE, ["school"], CLEAR, spread_budget=CLEAR)
+    groups = [data["score"][data["school"] == f"s{k}"] for k in range(3)]
+    classical = stats.f_oneway(*groups).pvalue
+    assert found.compare(sampling_sd=found.within_sd()).p_value == pytest.approx(classical, abs=0.01)
+    assert abs(found.compare(sampling_sd=float(found.within_sd())).p_value - classical) > 0.02
+
+
+def test_a_good_spread_costs_next_to_no_power():
+    new, old = comparisons(1.5, Budget.gdp(5), 200)
+    assert sum(p <= 0.05 for p in new) >= 0.85 * sum(p <= 0.05 for p in old) > 120
+
+
+def test_a_spread_that_was_not_measured_is_bounded_by_the_means():
+    """Never below the true one, and far from half the width where means are near a bound."""
+    data = pupils()
+    found = sums(data, SCORE, ["school"], CLEAR)
+    inside = [data["score"][data["school"] == name] for name in ("s0", "s1", "s2")]
+    true = math.sqrt(sum(((y - y.mean()) ** 2).sum() for y in inside) / (100 - 3))
+    assert true < found.widest_sd() <= 5.0
+    low = {"g": np.repeat(["a", "b"], 50), "y": np.tile([0.0, 0.2], 50)}
+    assert sums(low, Outcome("y", 0, 10, steps=100), ["g"], CLEAR).widest_sd() < 1.1
+
+
+@pytest.mark.parametrize("value", [0.5, 2.0, -1.0, 1e300, np.inf])
+def test_proportions_refuse_what_is_neither_zero_nor_one(value):
+    data = {"ward": np.repeat(["a", "b"], 3), "cured": np.array([0.0, 1.0, 1.0, 0.0, 1.0, value])}
+    for ask in (proportions, logistic):
+        with pytest.raises(DataError, match="needs zeros and ones, and 'cured' holds other values") as refusal:
+            ask(data, "cured", ["ward"], Budget.gdp(1))
+        assert str(value) not in str(refusal.value)
+    request = GroupRequest("proportion", Outcome("cured", 0, 1, steps=1), [["ward"]], Budget.gdp(1))
+    with pytest.raises(DataError, match="needs zeros and ones"):
+        run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+    data["cured"][-1] = 0.0
+    assert proportions(data, "cured", ["ward"], CLEAR).values == pytest.approx([2 / 3, 1 / 3], abs=1e-3)
+
+
+def logistic(data: dict[str, np.ndarray], column: str, by: list[str], budget: Budget) -> object:
+    return logistic_regression(data, column, budget, factors=by)
+
+
+def test_a_grid_that_may_bias_a_mean_says_so():
+    """Values of 7.4 on steps of 10 become 10: the mean is off by 2.6 whatever the noise; on steps of 0.1 it is not."""
+    data = {"ward": np.repeat(["a", "b"], 5000), "y": np.full(10_000, 7.4)}
+    coarse = means(data, Outcome("y", 0, 100, steps=10), ["ward"], Budget.gdp(1))
+    assert coarse.coarse
+    assert coarse.rounding == pytest.approx([5.0, 5.0])
+    assert (np.abs(coarse.values - 7.4) <= coarse.rounding + 6 * coarse.standard_errors).all()
+    assert (np.abs(coarse.values - 7.4) > 10 * coarse.standard_errors).all()
+    fine = means(data, Outcome("y", 0, 100, steps=10_000), ["ward"], Budget.gdp(1))
+    assert not fine.coarse
+    assert (np.abs(fine.values - 7.4) <= fine.rounding + 6 * fine.standard_errors).all()
+    ones = {"ward": data["ward"], "y": np.ones(10_000)}
+    assert not proportions(ones, "y", ["ward"], Budget.gdp(1)).coarse
+    for steps, said in ((10, True), (10_000, False)):
+        request = GroupRequest("mean", Outcome("y", 0, 100, steps=steps), [["ward"]], Budget.gdp(1))
+        release = run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+        assert ("The grid is coarse" in summary(release)) is said
+        assert ("The grid is coarse" in html(release)) is said
 
 
 def test_the_comparison_matches_a_classical_analysis_without_noise():

@@ -380,7 +380,7 @@ def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
     With probability ``η = 1 - (1 - rate)^a`` some of the a records are sampled, k of them with probability w_k, and
     move the sum by k norms from where it is without them and by 2k from the other dataset's. So at ``e^eps' = 1 +
     η (e^eps - 1)`` the delta is at most ``Σ w_k ((1 - β) delta_k(eps) + β delta_2k(eps))``, β = e^(eps'-eps), by the
-    advanced joint convexity of the hockey-stick divergence (Balle, Barthe and Gaboardi 2018, Theorem 2). And no loss
+    advanced joint convexity of the hockey-stick divergence (balle2018amplification, Theorem 2). And no loss
     exceeds ``log Σ w_k e^{k/noise} - log Σ w_k e^{-k/noise}``, both sums from k = 0: densities are that close to those
     of the noise around the sum of the others.
 

@@ -4,9 +4,9 @@
 """
 
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
-from semidp.grouped.reading import moments_of, read_moments, read_sums
+from semidp.grouped.reading import check_binary, moments_of, read_moments, read_sums
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
-from semidp.grouped.spread import SquareSum
+from semidp.grouped.spread import Spread, SquareSum
 from semidp.grouped.sums import Comparison, Estimates, GroupSums, means, proportions, sums
 from semidp.mechanisms import outcome_mechanism
 from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
@@ -22,8 +22,10 @@ __all__ = [
     "LogisticFit",
     "MomentSpace",
     "Moments",
+    "Spread",
     "SquareSum",
     "SumSpace",
+    "check_binary",
     "joint_counts",
     "linear_regression",
     "logistic_regression",

@@ -16,7 +16,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.exact import Number, positive
-from semidp.grouped.reading import open_groups, read_moments
+from semidp.grouped.reading import check_binary, open_groups, read_moments
 from semidp.grouped.regression import Moments, chosen, published
 from semidp.grouped.spread import charge
 from semidp.guarantees import Guarantee
@@ -155,6 +155,7 @@ def logistic_regression(
         space = moment_space(groups.dataspace, groups.adjacency, outcome, model)
         model.gram(groups.dataspace)  # a collinear design is refused before anything is measured
         mechanism = outcome_mechanism(space, budget)
+        check_binary(groups.source, column)
         values = read_moments(groups.source, space)
     charge(ledger, f"logistic regression of {column}", mechanism)
     return LogisticFit(Moments(mechanism, mechanism.measure(values, randomness)), scale)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source, open_source
-from semidp.errors import InputError
+from semidp.errors import DataError, InputError
 from semidp.queries import Design, MomentSpace, SumSpace, outcome_adjacency
 from semidp.spaces import Adjacency, Dataspace, Margin, normalised
 from semidp.tables import Feature, Schema
@@ -70,6 +70,27 @@ def read_sums(source: Source, space: SumSpace) -> NDArray[np.int64]:
     parts = [source.sums(schema.restrict(block.names or schema.names[:1]), space.outcome) for block in space.blocks]
     whole = [part if block.names else part.sum() for part, block in zip(parts, space.blocks, strict=True)]
     return np.concatenate([np.ravel(part) for part in whole]).astype(np.int64)
+
+
+def check_binary(source: Source, column: str) -> None:
+    """Refuse a column that holds anything but zeros and ones (or false and true): it has no proportion of ones.
+
+    >>> with open_source({"cured": np.array([0.0, 1.0, 0.5])}) as source:
+    ...     check_binary(source, "cured")
+    Traceback (most recent call last):
+    semidp.errors.DataError: a proportion needs zeros and ones, and 'cured' holds other values: ...
+    """
+    # Missing values are let through here: reading the sums refuses them in its own words.
+    known = Feature(column, ("0", "1", "false", "true", "missing"), null_level="missing")
+    try:
+        source.counts(Schema((known,)))
+    except DataError as error:
+        if f"feature {column!r}" not in str(error):  # a bad count column, say
+            raise
+        raise DataError(
+            f"a proportion needs zeros and ones, and {column!r} holds other values: publish a mean with declared "
+            "bounds, or make it a column of zeros and ones"
+        ) from None
 
 
 def read_moments(source: Source, space: MomentSpace) -> NDArray[np.int64]:

@@ -19,6 +19,71 @@ from semidp.queries import sum_space
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Budget
 
+_NOISES, _SAMPLES = 32, 8  # quantiles of what the true spread may be: over the noise, and over the sample
+_WIDENED = 1.2  # the noise in a spread, so that averaging over it keeps the size of a test (see the tests)
+
+
+class Spread(float):
+    """A standard deviation within groups that was estimated with noise; it knows what else the true one may be.
+
+    >>> spread = Spread(4.0, degrees=200, noise=1.0, largest=5.0)
+    >>> float(spread), bool(spread.plausible().min() < 2 < spread.plausible().max())
+    (2.0, True)
+    """
+
+    variance: float
+    degrees: int
+    noise: float
+    largest: float
+    heavy: bool
+
+    def __new__(
+        cls,
+        variance: float,
+        *,
+        degrees: int,
+        noise: float,
+        largest: float,
+        least: float = 0.0,
+        heavy: bool = False,
+    ) -> "Spread":
+        """Return the estimate from an unbiased estimate of the variance.
+
+        Parameters
+        ----------
+        variance
+            The estimate of the variance, which noise may make negative.
+        degrees
+            The degrees of freedom of the sample.
+        noise
+            The standard deviation of the noise in `variance`.
+        largest, least
+            Bounds of what is returned; the true standard deviation does not exceed `largest`.
+        heavy
+            Whether the noise has Laplace tails.
+        """
+        self = super().__new__(cls, math.sqrt(min(max(variance, least**2), largest**2)))
+        self.variance, self.degrees, self.noise = variance, degrees, noise
+        self.largest, self.heavy = largest, heavy
+        return self
+
+    def plausible(self) -> NDArray[np.float64]:
+        """Return standard deviations, all as likely, that may be the true one.
+
+        The variance less quantiles of its noise (widened by a fifth), times ``degrees/χ²`` at quantiles of χ² with as
+        many degrees. Without noise a chi-squared test averaged over these is the F test of an analysis of variance. A
+        variance of 0 or less says that the noise hides the spread, and becomes the largest possible one.
+        """
+        from scipy.special import chdtri, ndtri
+
+        places = (np.arange(_NOISES) + 0.5) / _NOISES
+        tails = (
+            np.sign(places - 0.5) * -np.log1p(-np.abs(2 * places - 1)) / math.sqrt(2) if self.heavy else ndtri(places)
+        )
+        samples = chdtri(max(self.degrees, 1), (np.arange(_SAMPLES) + 0.5) / _SAMPLES)
+        found = np.multiply.outer(self.variance + _WIDENED * self.noise * tails, max(self.degrees, 1) / samples).ravel()
+        return np.sqrt(np.where(found > 0, found, self.largest**2))
+
 
 @dataclass(frozen=True, eq=False)
 class SquareSum:

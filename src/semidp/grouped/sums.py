@@ -5,19 +5,19 @@ Means are noisy sums over exact counts. Where the noise comes from is in `sensit
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
-from semidp.engines import Outcome
+from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError
-from semidp.grouped.reading import open_groups, read_squares, read_sums, squares_outcome
-from semidp.grouped.spread import SquareSum, charge, measure_squares, square_mechanism
+from semidp.grouped.reading import check_binary, open_groups, read_squares, read_sums, squares_outcome
+from semidp.grouped.spread import Spread, SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
+from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
 from semidp.queries import SumSpace, sum_space
 from semidp.spaces import Adjacency, Margin
@@ -27,6 +27,8 @@ from semidp.tradeoff import Budget
 Floats = NDArray[np.float64]
 By = Sequence[Margin | str] | Margin | str
 """The groups: a feature or a margin, or several."""
+
+_AT_ONCE = 1 << 22  # numbers that a comparison holds at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,9 @@ class Estimates:
         The estimates and their errors.
     guarantee
         What everything measured for them guarantees.
+    rounding
+        The most by which rounding each record to the grid can have moved a value, half a step a record: a bias that the
+        standard errors do not hold. None where it is not known.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -50,6 +55,17 @@ class Estimates:
     values: Floats = field(repr=False)
     standard_errors: Floats = field(repr=False)
     guarantee: Guarantee | None = field(default=None, repr=False)
+    rounding: Floats | None = field(default=None, repr=False)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the grid can have moved a value by more than its standard error: use a finer one.
+
+        >>> one = (("a",),), np.array([100]), np.array([0.5]), np.array([0.02])
+        >>> Estimates(*one, rounding=np.array([0.05])).coarse, Estimates(*one, rounding=np.array([0.0005])).coarse
+        (True, False)
+        """
+        return self.rounding is not None and bool((self.rounding > self.standard_errors)[self.counts > 0].any())
 
     def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float]]:
         """Yield each group with its count, estimate and standard error."""
@@ -72,6 +88,17 @@ class Comparison:
 
     The reference is exact for normal errors; it is an approximation where Laplace noise dominates.
 
+    Parameters
+    ----------
+    statistic, degrees, pooled
+        The chi-squared statistic, its degrees of freedom, and the common mean.
+    sampling_sd
+        The standard deviation within groups that the errors hold for; None where they are those of the noise alone.
+    widened
+        The p-value that allows for the errors of `sampling_sd`, where that was estimated.
+
+    Examples
+    --------
     >>> Comparison(statistic=3.0, degrees=2, pooled=0.5).p_value
     0.22313...
     """
@@ -79,12 +106,16 @@ class Comparison:
     statistic: float
     degrees: int
     pooled: float
+    sampling_sd: float | None = None
+    widened: float | None = None
 
     @property
     def p_value(self) -> float:
         """The probability of a statistic at least as large where all means are equal; 1 where nothing is compared."""
         from scipy.special import chdtrc
 
+        if self.widened is not None:
+            return self.widened
         return float(chdtrc(self.degrees, self.statistic)) if self.degrees else 1.0
 
 
@@ -151,7 +182,8 @@ class GroupSums:
         counts = self.space.counts[number].ravel()
         values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(number)
         errors = np.sqrt(self._variances(number) + counts * (sampling_sd or 0.0) ** 2)
-        return Estimates(self._groups(number), counts, values, errors, self.guarantee)
+        rounding = counts * float(self.outcome.width) / 2
+        return Estimates(self._groups(number), counts, values, errors, self.guarantee, rounding)
 
     def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
         """Return the means of one block: noisy sums over exact counts, NaN for a group without records."""
@@ -160,60 +192,108 @@ class GroupSums:
             values, errors = total.values / total.counts, total.standard_errors / total.counts
         empty = total.counts == 0
         values, errors = np.where(empty, np.nan, values), np.where(empty, np.nan, errors)
-        return Estimates(total.groups, total.counts, values, errors, total.guarantee)
+        rounding = np.full(len(values), float(self.outcome.width) / 2)
+        return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
 
-    def within_sd(self, block: Margin | None = None) -> float:
+    def within_sd(self, block: Margin | None = None) -> Spread:
         """Return the pooled standard deviation within groups, from the measured sum of squares.
 
         ``(Σ y² - Σ_g S_g²/n_g)/(n - g)``, corrected for what the noise adds to the squared sums. An outcome of one step
-        (a yes or no) needs no sum of squares: it is its own square.
+        (a yes or no) needs no sum of squares: it is its own square. The number knows its own errors, for `compare`.
         """
         number = self._number(block)
-        counts = self.space.counts[number].ravel().astype(np.float64)
-        there = counts > 0
-        above = float(self.outcome.width) * self._steps(number)
-        noise = self._variances(number)
-        explained = float(((above**2 - noise)[there] / counts[there]).sum())
-        degrees = int(counts.sum()) - int(there.sum())
-        if self.squares is not None:
-            return self.squares.left_over(explained, degrees)
-        if self.outcome.steps > 1:
+        if self.squares is None and self.outcome.steps > 1:
             raise InputError(
                 "the spread within groups was not measured: give a spread_budget, or the standard deviation if known"
             )
-        squares = float(above.sum()) * float(self.outcome.width)
-        half = float(self.outcome.width) / 2
-        return min(math.sqrt(max((squares - explained) / max(degrees, 1), 0.0)), half)
+        return self._spread(number)
+
+    def widest_sd(self, block: Margin | None = None) -> Spread:
+        """Return the largest standard deviation within groups that the means and the bounds allow.
+
+        Values y between 0 and B have ``Σ y² <= B Σ y``. It is `within_sd` where that can be had.
+        """
+        return self._spread(self._number(block))
+
+    def _spread(self, number: int) -> Spread:
+        """The spread within the groups of one set, with Σ y² as measured, or as large as the sums allow."""
+        counts = self.space.counts[number].ravel().astype(np.float64)
+        there = counts > 0
+        n, noise, range_ = counts[there], self._noise, float(self.outcome.upper - self.outcome.lower)
+        above = float(self.outcome.width) * self._steps(number)[there]
+        explained = float(((above**2 - self._variances(number)[there]) / n).sum())
+        degrees = int(n.sum()) - len(n)
+        means = np.clip(above / n, 0.0, range_)
+        if self.squares is not None:
+            squares, error = self.squares.value, self.squares.standard_error**2 + noise * float((4 * means**2).sum())
+            least = float(self.squares.outcome.width) / math.sqrt(12)
+        else:
+            squares, error = range_ * float(above.sum()), noise * float(((range_ - 2 * means) ** 2).sum())
+            least = 0.0
+        share = 1 / max(degrees, 1)
+        mechanisms = [self.mechanism, *([self.squares.mechanism] if self.squares else [])]
+        return Spread(
+            (squares - explained) * share,
+            degrees=degrees,
+            noise=math.sqrt(error + 2 * float(((noise / n) ** 2).sum())) * share,
+            largest=range_ / 2,
+            least=least,
+            heavy=any(isinstance(mechanism, LaplaceMechanism) for mechanism in mechanisms),
+        )
 
     def compare(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Comparison:
         """Test whether the means of all groups with records are equal, as an analysis of variance does.
 
         With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)`` has a chi-squared distribution with one
         degree of freedom less than groups. Without `sampling_sd` V holds the noise alone, and the question is about the
-        records; with it (`within_sd`, or a known number) it is about the population that they were drawn from. Means
-        without any error, as under a huge budget, need no test: nothing is compared.
+        records; with it it is about the population that they were drawn from. Means without any error, as under a huge
+        budget, need no test: nothing is compared.
+
+        A known standard deviation is a float. One that was estimated (`within_sd`, `widest_sd`) is a `Spread`: the
+        p-value is then the mean of those for all that the true one may be (`Spread.plausible`). Without noise this is
+        the F test; with much of it, it rejects less often than stated.
+
+        Parameters
+        ----------
+        block
+            Which groups; may be left out where there is one set.
+        sampling_sd
+            The standard deviation of the outcome within a group.
         """
+        from scipy.special import chdtrc
+
         number = self._number(block)
-        found = self.means(block)
+        found = self.means(self.blocks[number])
+        sd = None if sampling_sd is None else float(sampling_sd)
         there = found.counts > 0
-        if there.sum() < 2:
-            pooled = float(found.values[there].mean()) if there.any() else math.nan
-            return Comparison(0.0, 0, pooled)
-        n = found.counts[there].astype(np.float64)
-        means = found.values[there]
+        n, means = found.counts[there].astype(np.float64), found.values[there]
+        if len(n) < 2:
+            return Comparison(0.0, 0, float(means.mean()) if len(n) else math.nan, sd)
+        if not (self._noise or sd):
+            return Comparison(0.0, 0, float(n @ means / n.sum()), sd)
+        statistic, pooled = self._statistics(number, n, means, np.array([sd or 0.0]))
+        compared = Comparison(float(statistic[0]), len(n) - 1, float(pooled[0]), sd)
+        if not isinstance(sampling_sd, Spread):
+            return compared
+        sds = sampling_sd.plausible()
+        parts = np.array_split(sds, min(-(-len(sds) * len(n) // _AT_ONCE), len(sds)))
+        statistics = np.concatenate([self._statistics(number, n, means, part)[0] for part in parts])
+        return replace(compared, widened=float(chdtrc(compared.degrees, statistics).mean()))
+
+    def _statistics(self, number: int, n: Floats, means: Floats, sds: Floats) -> tuple[Floats, Floats]:
+        """Return Q and m̄ for each of several standard deviations within groups."""
         # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
-        variances = self._noise / n**2 + (sampling_sd or 0.0) ** 2 / n
-        if not variances.all():
-            return Comparison(0.0, 0, float(n @ means / n.sum()))
-        precision = 1 / variances
+        precision = 1 / (self._noise / n**2 + np.multiply.outer(sds**2, 1 / n))
         taken, v = self._noise * self.space.common_part(number), 1 / n
-        share = taken / (1 - taken * float(v @ (precision * v)))
+        share = taken / (1 - taken * (precision @ v**2))
 
         def inverse(x: Floats) -> Floats:
-            return np.asarray(precision * x + share * float(v @ (precision * x)) * precision * v)
+            return np.asarray(precision * x + (share * ((precision * x) @ v))[:, None] * precision * v)
 
-        pooled = float(inverse(np.ones(len(n))) @ means / inverse(np.ones(len(n))).sum())
-        return Comparison(float((means - pooled) @ inverse(means - pooled)), len(n) - 1, pooled)
+        weights = inverse(np.ones(len(n)))
+        pooled = (weights @ means) / weights.sum(axis=1)
+        gaps = means - pooled[:, None]
+        return (gaps * inverse(gaps)).sum(axis=1), pooled
 
     def _number(self, block: Margin | None) -> int:
         if block is None and len(self.blocks) == 1:
@@ -317,14 +397,21 @@ def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -
 
 
 def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) -> Estimates:
-    """Release the proportion of records with a 1 in a column of zeros and ones, by groups.
+    """Release the proportion of records with a 1 in a column of zeros and ones, by groups; other values are refused.
 
     >>> from semidp.noise import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "cured": np.repeat([0, 1], 500)}
     >>> proportions(records, "cured", ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)).values.round(1).tolist()
     [0.0, 1.0]
     """
-    return means(data, Outcome(column, 0, 1, steps=1), by, budget, **options)  # type: ignore[arg-type]
+    outcome = Outcome(column, 0, 1, steps=1)  # type: ignore[arg-type]
+    if isinstance(data, Source):
+        check_binary(data, column)
+        found = means(data, outcome, by, budget, **options)
+    else:
+        with open_source(data) as source:
+            return proportions(source, column, by, budget, **options)
+    return replace(found, rounding=np.zeros(len(found.groups)))  # ones and zeros lie on the grid
 
 
 def _blocks(by: By) -> tuple[Margin, ...]:

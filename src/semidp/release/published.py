@@ -8,7 +8,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -308,7 +308,7 @@ class PublishedGroups(Published):
     estimates
         The statistic of each set of groups, with exact counts and the standard errors of the noise.
     comparisons
-        Whether the means of each set differ by more than the noise.
+        Whether the means of each set differ by more than sampling and noise explain.
     noisy
         The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
 
@@ -366,8 +366,11 @@ class PublishedGroups(Published):
         ]
         return cls(
             request=request,
-            estimates=tuple(estimates for estimates, _ in parts),
-            comparisons=tuple(Comparison(c["statistic"], c["degrees"], c["pooled"]) for c in entry["comparisons"]),
+            estimates=tuple(_with_rounding(estimates, request) for estimates, _ in parts),
+            comparisons=tuple(
+                Comparison(c["statistic"], c["degrees"], c["pooled"], c.get("sampling_sd"), c.get("widened"))
+                for c in entry["comparisons"]
+            ),
             noisy=np.concatenate([steps for _, steps in parts]),
             **_read_back(entry, scope),
         )
@@ -378,16 +381,27 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
     statistic = found.sums if request.statistic == "sum" else found.means
     return PublishedGroups(
         request=request,
-        estimates=tuple(statistic(block) for block in request.by),
+        estimates=tuple(_with_rounding(statistic(block), request) for block in request.by),
         comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
         **_measured(request.name, found.mechanism, found.private),
     )
 
 
+def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
+    """Say by how much the grid can have moved each estimate: zeros and ones lie on it."""
+    half = 0.0 if request.statistic == "proportion" else float(request.outcome.width) / 2
+    each = estimates.counts if request.statistic == "sum" else np.ones(len(estimates.groups))
+    return replace(estimates, rounding=np.asarray(half * each, dtype=np.float64))
+
+
 def _comparison(found: GroupSums, number: int) -> Comparison:
-    """Compare the means of one set; nothing is compared where no record is."""
-    compared = found.compare(found.blocks[number])
+    """Compare the means of one set, with the largest spread that they allow; nothing where there is no record.
+
+    Readers ask about the population that the records come from: without sampling any two groups differ.
+    """
+    block = found.blocks[number]
+    compared = found.compare(block, sampling_sd=found.widest_sd(block))
     return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
 
 

@@ -306,6 +306,8 @@ class GroupRequest:
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""
+        if self.statistic is Statistic.proportion:
+            reader.check_binary(self.outcome.column)
         return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
 
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedGroups:
@@ -427,6 +429,8 @@ class RegressionRequest:
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential X'y, in steps of the grid times the design's multiplier."""
         design = self.design(scope)
+        if self.model is Model.logistic:
+            reader.check_binary(self.outcome.column)
         return moments_of(reader.sums(design.features, self.outcome), design)
 
     def publish(

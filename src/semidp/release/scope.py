@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, SchemaError
+from semidp.grouped import check_binary
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
 from semidp.tables import MAX_FEATURES, Feature, Schema, Table, no_column, refuse_large
@@ -81,6 +82,10 @@ class Reader:
         if self.joint:
             return self._whole.margin(features)
         return self.source.counts(self.schema.restrict(features))
+
+    def check_binary(self, column: str) -> None:
+        """Refuse a column that holds anything but zeros and ones."""
+        check_binary(self.source, column)
 
     def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
         """Return the sums of an outcome over some features (over all records if none), in steps of its grid."""

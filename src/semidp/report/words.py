@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 from semidp.exact import plain, rounded_up, sqrt_up
+from semidp.grouped import Comparison
 from semidp.release import PublishedGroups, PublishedRegression, PublishedTable, Release, Scope, table_files
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
@@ -251,14 +252,38 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
             f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
             "the sums, and noise in the counts besides."
         )
+    if any(part.coarse for part in group.estimates):
+        paragraphs.append(grid_warning(group))
     for by, comparison in zip(group.request.by, group.comparisons, strict=True):
         if comparison.degrees:
-            paragraphs.append(
-                f"Do the means by {' and '.join(by.names)} differ by more than the noise? χ² = "
-                f"{comparison.statistic:.4g} with {comparison.degrees} degree"
-                f"{'s' if comparison.degrees > 1 else ''} of freedom, p = {comparison.p_value:.3g}."
-            )
+            paragraphs.append(_difference(" and ".join(by.names), comparison))
+    if group.request.statistic != "proportion" and any(part.sampling_sd is not None for part in group.comparisons):
+        paragraphs.append(
+            f"The spread of {outcome.column} within groups was not measured: the largest that the means and the bounds "
+            "allow was taken, so that p is too large rather than too small."
+        )
     return paragraphs
+
+
+def grid_warning(group: PublishedGroups) -> str:
+    """Say that rounding may have moved an estimate by more than the noise did."""
+    return (
+        f"The grid is coarse: rounding to steps of {plain(group.outcome.width)} can have moved a "
+        f"{group.request.statistic} by up to half a step a record, which is more than its standard error. Values that "
+        "lie on the grid are not moved; for others choose a finer grid."
+    )
+
+
+def _difference(by: str, comparison: Comparison) -> str:
+    """Say whether the means of one set differ, and by more than what."""
+    degrees = f"{comparison.degrees} degree{'s' if comparison.degrees > 1 else ''} of freedom"
+    numbers = f"χ² = {comparison.statistic:.4g} with {degrees}, p = {comparison.p_value:.3g}"
+    if comparison.sampling_sd is None:
+        return f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not allowed for."
+    return (
+        f"Do the means by {by} differ by more than sampling and the noise explain? {numbers} (allowing for the error "
+        "in the spread within groups)."
+    )
 
 
 def limits(release: Release) -> list[str]:
@@ -297,6 +322,7 @@ def summary(release: Release, where: str | None = None) -> str:
     for group in release.groups:
         lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
+        lines += [f"warning    {grid_warning(group)}"] if any(part.coarse for part in group.estimates) else []
     for regression in release.regressions:
         lines.append(f"mechanism  {regression.noise.mechanism}, for the {regressed(regression)}")
         lines += [

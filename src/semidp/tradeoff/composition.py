@@ -186,7 +186,7 @@ class Composed(Numeric):
     def _basic(self) -> tuple[Fraction, Fraction, Tradeoff] | None:
         """Return epsilon, delta and a closed form that compose to at most this curve, or None.
 
-        Basic composition (Dwork, McSherry, Nissim and Smith 2006): parts whose losses are bounded but for a small
+        Basic composition (Dwork and others 2006, dwork2006our): parts whose losses are bounded but for a small
         delta add their epsilons and deltas, and Gaussian and zCDP parts keep their closed form.
         """
         smooth = [part for part in self.parts if isinstance(part, (Gaussian, ZCDP))]
