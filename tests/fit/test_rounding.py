@@ -131,6 +131,6 @@ def test_what_cannot_be_repaired_is_not_rounded() -> None:
     one_way, joint = [(1, 0, 0), (0, 1, 0), (0, 0, 1)], [(1, 1, 0), (0, 1, 1)]
     assert roundable(pose(grid, hidden, totals_of(hidden, one_way)))
     assert not roundable(pose(grid, hidden, totals_of(hidden, [*joint, (1, 0, 1)])))
-    assert not roundable(pose(grid, hidden, totals_of(hidden, joint)))  # 30 parts: flows are better
+    assert not roundable(pose(grid, hidden, totals_of(hidden, joint)))  # a total for every 15 cells
     possible[0, 0, 0] = False
     assert not roundable(pose(grid, hidden, totals_of(hidden * possible, one_way), possible))

@@ -17,7 +17,6 @@ from semidp.progress import Progress, silent
 
 SHIFT_STEPS = 8  # halvings of the common shift of all levels
 THRESHOLD_STEPS = 12  # steps of the levels towards a rounded table that has the totals
-CELLS_A_PART = 10_000  # parts below this are better served by flows
 APART = 0.1  # how far whole noisy values are moved apart before they are rounded
 REPAIRABLE = 4  # records missing or too many a margin cell that are left to the repair
 ROUNDS = 30  # passes of moves before the repair is given up: one or two are usual
@@ -26,18 +25,16 @@ PLACES_A_RECORD = 16  # places looked at for each of these moves
 
 
 def roundable(problem: Problem) -> bool:
-    """Whether the repair of a rounded table cannot get stuck: margins apart but for a common part, no cell closed.
+    """Whether a rounded table can be repaired: margins apart but for a common part, few totals, no cell closed.
 
     >>> from semidp.fit.problem import pose
     >>> from semidp.geometry import Grid
-    >>> ones = [Totals(view, np.full(shape, 50)) for view, shape in [((1, 0), (100, 1)), ((0, 1), (1, 100))]]
-    >>> roundable(pose(Grid.flat((100, 100)), np.zeros((100, 100)), ones))
+    >>> ones = [Totals(view, np.full(shape, 50)) for view, shape in [((1, 0), (500, 1)), ((0, 1), (1, 500))]]
+    >>> roundable(pose(Grid.flat((500, 500)), np.zeros((500, 500)), ones))
     True
     """
     shared = common_part(problem.views)
-    if len(problem.totals) < 2 or shared is None or problem.in_doubt:
-        return False
-    return math.prod(problem.grid.shape) >= CELLS_A_PART * problem.grid.size_of(shared)
+    return len(problem.totals) > 1 and shared is not None and problem.coarse and not problem.in_doubt
 
 
 def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tuple[Counts, list[Floats]] | None:
