@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from semidp.fit import fit_table, fit_totals
-from semidp.fit.flows import improve, nested
+from semidp.fit.flows import improve, nested, transport
 from semidp.fit.problem import Problem, pose
 from semidp.fit.real import lagrangian, project
 from semidp.fit.rounding import roundable, rounded
@@ -122,6 +122,14 @@ def test_a_large_table_with_noise_that_dwarfs_its_counts() -> None:
     assert (fit.counts >= 0).all()
     assert all(np.array_equal(grid.sum(fit.counts, total.view), total.counts) for total in totals)
     assert fit.gap < 0.01
+
+
+def test_many_records_move_between_few_places() -> None:
+    """Two parents of 3,000 and 5 children under two sexes: all moves between them go through two places."""
+    grid, rng = Grid((Chain(3_005, ((0, 3_000), tuple(range(3_005)))), Chain.flat(2))), np.random.default_rng(59)
+    hidden = rng.poisson(1.0, grid.shape)
+    problem = pose(grid, np.full(grid.shape, 7), totals_of(hidden, [(1, 0), (0, 1)], grid))
+    assert problem.loss(counts_of(problem)) <= 1.0001 * problem.loss(transport(problem)[0])
 
 
 def test_what_cannot_be_repaired_is_not_rounded() -> None:

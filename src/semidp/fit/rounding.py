@@ -164,10 +164,10 @@ class _Repair:
             self.counts[np.unravel_index(chosen, self.counts.shape)] += sign
 
     def move(self, total: Totals, donor: int, receiver: int, records: int, places: int) -> None:
-        """Move records, at most one from each place, between two cells of a margin where that costs least.
+        """Move records, at most one from each table cell, between two cells of a margin where that costs least.
 
         A place says where a cell lies along all features but those of this margin. About so many are looked at, and
-        some for each record.
+        some for each record. Where a place has several cells, the cheapest give to the cheapest.
         """
         grid = self.problem.grid
         own = [axis for axis, depth in enumerate(total.view) if depth > self.common[axis]]
@@ -176,26 +176,25 @@ class _Repair:
         longest = max(others, key=lambda axis: grid.shape[axis])
         every = max(1, math.prod(grid.shape[axis] for axis in others) // max(places, PLACES_A_RECORD * records))
         some = slice((donor + receiver) % min(every, grid.shape[longest]), None, every)
-        costs, leaves, tables = [], [], []
+        costs, tables = [], []
         for node, sign in ((donor, -1), (receiver, 1)):
             position = np.unravel_index(node, total.counts.shape)
             ranges = list(Block.of(grid, total.view, tuple(map(int, position))).at(grid.full))
             ranges[longest] = some
-            cells = tuple(ranges)
-            table = np.moveaxis(self.counts[cells], own, front)
-            lifted = np.moveaxis(self.lifted[cells], own, front)
+            table = np.moveaxis(self.counts[tuple(ranges)], own, front)
+            lifted = np.moveaxis(self.lifted[tuple(ranges)], own, front)
             cost = sign * (table - lifted)
             if sign < 0:
                 cost[table == 0] = np.inf
-            flat = cost.reshape(math.prod(table.shape[: len(own)]), -1)
-            leaf = flat.argmin(axis=0)
-            costs.append(np.take_along_axis(flat, leaf[None], axis=0)[0])
-            leaves.append(leaf)
+            costs.append(cost.reshape(math.prod(table.shape[: len(own)]), -1))
             tables.append(table)
-        chosen = _cheapest(costs[0] + costs[1], records)
+        ranks = min(map(len, costs))
+        leaves = [cost.argmin(axis=0)[None] if ranks == 1 else cost.argsort(axis=0)[:ranks] for cost in costs]
+        each = [np.take_along_axis(cost, leaf, axis=0) for cost, leaf in zip(costs, leaves, strict=True)]
+        chosen = _cheapest((each[0] + each[1]).ravel(), records)
+        place = np.unravel_index(chosen % each[0].shape[1], tables[0].shape[len(own) :])
         for table, leaf, sign in zip(tables, leaves, (-1, 1), strict=True):
-            inner = np.unravel_index(leaf[chosen], table.shape[: len(own)])
-            table[(*inner, *np.unravel_index(chosen, table.shape[len(own) :]))] += sign
+            table[(*np.unravel_index(leaf.ravel()[chosen], table.shape[: len(own)]), *place)] += sign
 
 
 def _cheapest(cost: Floats, number: int) -> Counts:
