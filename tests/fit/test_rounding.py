@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from semidp.fit import fit_table, fit_totals
-from semidp.fit.flows import improve, nested
+from semidp.fit.flows import improve, nested, transport
 from semidp.fit.problem import Problem, pose
 from semidp.fit.real import lagrangian, project
 from semidp.fit.rounding import roundable, rounded
@@ -124,6 +124,14 @@ def test_a_large_table_with_noise_that_dwarfs_its_counts() -> None:
     assert fit.gap < 0.01
 
 
+def test_many_records_move_between_few_places() -> None:
+    """Two parents of 3,000 and 5 children under two sexes: all moves between them go through two places."""
+    grid, rng = Grid((Chain(3_005, ((0, 3_000), tuple(range(3_005)))), Chain.flat(2))), np.random.default_rng(59)
+    hidden = rng.poisson(1.0, grid.shape)
+    problem = pose(grid, np.full(grid.shape, 7), totals_of(hidden, [(1, 0), (0, 1)], grid))
+    assert problem.loss(counts_of(problem)) <= 1.0001 * problem.loss(transport(problem)[0])
+
+
 def test_what_cannot_be_repaired_is_not_rounded() -> None:
     grid = Grid.flat((30, 30, 30))
     hidden = np.ones(grid.shape, dtype=np.int64)
@@ -131,6 +139,6 @@ def test_what_cannot_be_repaired_is_not_rounded() -> None:
     one_way, joint = [(1, 0, 0), (0, 1, 0), (0, 0, 1)], [(1, 1, 0), (0, 1, 1)]
     assert roundable(pose(grid, hidden, totals_of(hidden, one_way)))
     assert not roundable(pose(grid, hidden, totals_of(hidden, [*joint, (1, 0, 1)])))
-    assert not roundable(pose(grid, hidden, totals_of(hidden, joint)))  # 30 parts: flows are better
+    assert not roundable(pose(grid, hidden, totals_of(hidden, joint)))  # a total for every 15 cells
     possible[0, 0, 0] = False
     assert not roundable(pose(grid, hidden, totals_of(hidden * possible, one_way), possible))

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 
 FRACTION_BITS = 24  # noisy values are read on multiples of 2^-24, about 6e-8; finer where they are whole numbers
 CELLS_IN_CACHE = 1 << 16  # what is handled at once where all cells are passed through
+CELLS_A_TOTAL = 200  # with so many cells for each total, totals are few
 WORD_BITS = 58  # what integer costs may use of a word: five bits are left for sums of a few of them
 
 
@@ -94,6 +95,11 @@ class Problem:
     def wanted(self) -> Floats:
         """The positive totals, a row of `matrix` each."""
         return np.concatenate([total.counts[total.counts > 0] for total in self.totals]).astype(np.float64)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the totals are few: then a pass through the cells costs more than anything done for each total."""
+        return self.noisy.size >= CELLS_A_TOTAL * sum(total.counts.size for total in self.totals)
 
     @property
     def in_doubt(self) -> bool:

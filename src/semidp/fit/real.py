@@ -204,10 +204,10 @@ class Newton:
     def start(self, share: float) -> list[Floats]:
         """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure.
 
-        A large table starts from the levels that meet the first margin with every cell wet.
+        A large table with few totals starts from the levels that meet the first margin with every cell wet.
         """
         levels = [np.zeros(total.counts.shape) for total in self.totals]
-        if len(self.problem.slabs) > 1 and len(self.totals) > 1:
+        if self.problem.coarse and len(self.problem.slabs) > 1 and len(self.totals) > 1:
             levels[0] = self.all_wet(share)
             return levels
         lifted = self.problem.lifted(levels, share=share)

@@ -17,7 +17,6 @@ from semidp.progress import Progress, silent
 
 SHIFT_STEPS = 8  # halvings of the common shift of all levels
 THRESHOLD_STEPS = 12  # steps of the levels towards a rounded table that has the totals
-CELLS_A_PART = 10_000  # parts below this are better served by flows
 APART = 0.1  # how far whole noisy values are moved apart before they are rounded
 REPAIRABLE = 4  # records missing or too many a margin cell that are left to the repair
 ROUNDS = 30  # passes of moves before the repair is given up: one or two are usual
@@ -26,18 +25,16 @@ PLACES_A_RECORD = 16  # places looked at for each of these moves
 
 
 def roundable(problem: Problem) -> bool:
-    """Whether the repair of a rounded table cannot get stuck: margins apart but for a common part, no cell closed.
+    """Whether a rounded table can be repaired: margins apart but for a common part, few totals, no cell closed.
 
     >>> from semidp.fit.problem import pose
     >>> from semidp.geometry import Grid
-    >>> ones = [Totals(view, np.full(shape, 50)) for view, shape in [((1, 0), (100, 1)), ((0, 1), (1, 100))]]
-    >>> roundable(pose(Grid.flat((100, 100)), np.zeros((100, 100)), ones))
+    >>> ones = [Totals(view, np.full(shape, 50)) for view, shape in [((1, 0), (500, 1)), ((0, 1), (1, 500))]]
+    >>> roundable(pose(Grid.flat((500, 500)), np.zeros((500, 500)), ones))
     True
     """
     shared = common_part(problem.views)
-    if len(problem.totals) < 2 or shared is None or problem.in_doubt:
-        return False
-    return math.prod(problem.grid.shape) >= CELLS_A_PART * problem.grid.size_of(shared)
+    return len(problem.totals) > 1 and shared is not None and problem.coarse and not problem.in_doubt
 
 
 def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tuple[Counts, list[Floats]] | None:
@@ -167,10 +164,10 @@ class _Repair:
             self.counts[np.unravel_index(chosen, self.counts.shape)] += sign
 
     def move(self, total: Totals, donor: int, receiver: int, records: int, places: int) -> None:
-        """Move records, at most one from each place, between two cells of a margin where that costs least.
+        """Move records, at most one from each table cell, between two cells of a margin where that costs least.
 
         A place says where a cell lies along all features but those of this margin. About so many are looked at, and
-        some for each record.
+        some for each record. Where a place has several cells, the cheapest give to the cheapest.
         """
         grid = self.problem.grid
         own = [axis for axis, depth in enumerate(total.view) if depth > self.common[axis]]
@@ -179,26 +176,25 @@ class _Repair:
         longest = max(others, key=lambda axis: grid.shape[axis])
         every = max(1, math.prod(grid.shape[axis] for axis in others) // max(places, PLACES_A_RECORD * records))
         some = slice((donor + receiver) % min(every, grid.shape[longest]), None, every)
-        costs, leaves, tables = [], [], []
+        costs, tables = [], []
         for node, sign in ((donor, -1), (receiver, 1)):
             position = np.unravel_index(node, total.counts.shape)
             ranges = list(Block.of(grid, total.view, tuple(map(int, position))).at(grid.full))
             ranges[longest] = some
-            cells = tuple(ranges)
-            table = np.moveaxis(self.counts[cells], own, front)
-            lifted = np.moveaxis(self.lifted[cells], own, front)
+            table = np.moveaxis(self.counts[tuple(ranges)], own, front)
+            lifted = np.moveaxis(self.lifted[tuple(ranges)], own, front)
             cost = sign * (table - lifted)
             if sign < 0:
                 cost[table == 0] = np.inf
-            flat = cost.reshape(math.prod(table.shape[: len(own)]), -1)
-            leaf = flat.argmin(axis=0)
-            costs.append(np.take_along_axis(flat, leaf[None], axis=0)[0])
-            leaves.append(leaf)
+            costs.append(cost.reshape(math.prod(table.shape[: len(own)]), -1))
             tables.append(table)
-        chosen = _cheapest(costs[0] + costs[1], records)
+        ranks = min(map(len, costs))
+        leaves = [cost.argmin(axis=0)[None] if ranks == 1 else cost.argsort(axis=0)[:ranks] for cost in costs]
+        each = [np.take_along_axis(cost, leaf, axis=0) for cost, leaf in zip(costs, leaves, strict=True)]
+        chosen = _cheapest((each[0] + each[1]).ravel(), records)
+        place = np.unravel_index(chosen % each[0].shape[1], tables[0].shape[len(own) :])
         for table, leaf, sign in zip(tables, leaves, (-1, 1), strict=True):
-            inner = np.unravel_index(leaf[chosen], table.shape[: len(own)])
-            table[(*inner, *np.unravel_index(chosen, table.shape[len(own) :]))] += sign
+            table[(*np.unravel_index(leaf.ravel()[chosen], table.shape[: len(own)]), *place)] += sign
 
 
 def _cheapest(cost: Floats, number: int) -> Counts:
