@@ -176,12 +176,17 @@ class Plan:
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
-        depths = [name for part in (*self.features, *self.nests) for name in part.names]
+        depths = [name for part in self.chains for name in part.names]
         if len(set(depths)) < len(depths):
             raise SchemaError("two features of the plan have the same name, or depths that do: give each its own")
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+
+    @property
+    def chains(self) -> tuple[Feature | Nest, ...]:
+        """Every feature that is declared, with its levels or by the names of its depths."""
+        return (*self.features, *self.nests)
 
     @property
     def requests(self) -> "tuple[Request, ...]":
@@ -233,7 +238,7 @@ class Plan:
             "table": [table.to_json() for table in self.tables],
             "group": [group.to_json() for group in self.groups],
             "regression": [regression.to_json() for regression in self.regressions],
-            "feature": [part.to_json() for part in (*self.features, *self.nests)],
+            "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
@@ -287,13 +292,18 @@ def declared(
     ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
     """
     entries = _entries(value, "feature")
-    unread = [isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry) for entry in entries]
+    unread = [
+        isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry) for entry in entries
+    ]
     nests = tuple(Nest.from_json(entry) for entry, is_nest in zip(entries, unread, strict=True) if is_nest)
     features = [entry for entry, is_nest in zip(entries, unread, strict=True) if not is_nest]
     if not features:
         if value.get("structural_zero"):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
         return (), (), nests
-    rest = {"feature": features, **({"structural_zero": value["structural_zero"]} if "structural_zero" in value else {})}
+    rest = {
+        "feature": features,
+        **({"structural_zero": value["structural_zero"]} if "structural_zero" in value else {}),
+    }
     whole = Schema.from_json(rest, folder)
     return whole.features, whole.structural_zeros, nests

@@ -221,7 +221,8 @@ class Feature:
                     f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
                 )
             raise DataError(
-                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the data"
+                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the "
+                "data"
             )
         return codes
 
@@ -404,12 +405,12 @@ def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
 
 def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the paths of what `_tree` wrote; refuse a parent without children."""
-    if not isinstance(tree, Mapping if len(names) > 1 else (list, tuple)):
-        raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
-    if not tree:
+    if not tree and isinstance(tree, (Mapping, list, tuple)):
         raise SchemaError(f"the tree has a level without any {names[0]!r} below it: leave it out, or list them")
-    if len(names) == 1:
+    if len(names) == 1 and isinstance(tree, (list, tuple)):
         return [(level_text(label),) for label in tree]
+    if len(names) == 1 or not isinstance(tree, Mapping):
+        raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
     return [(level_text(label), *path) for label, below in tree.items() for path in _paths(below, names[1:])]
 
 
@@ -428,7 +429,9 @@ def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
     for row in rows[1:]:
         path = tuple(row[place].strip() or nest.null_level or "" for place in places) if len(row) == len(header) else ()
         if not path or not all(path):
-            raise SchemaError(f"the lookup file {file} has a row without a level at each depth: {', '.join(nest.names)}")
+            raise SchemaError(
+                f"the lookup file {file} has a row without a level at each depth: {', '.join(nest.names)}"
+            )
         found[path] = None
     return list(found)
 
