@@ -150,7 +150,9 @@ def test_a_finer_column_also_gives_sums_by_group() -> None:
 
     data = people()
     group = GroupRequest("sum", Outcome("score", 0, 10, steps=10), [["county"]], Budget.gdp(1))
-    found = run(Plan(groups=[group], invariants=["county"], features=[PLACES]), {k: data[k] for k in ("tract", "score")})
+    found = run(
+        Plan(groups=[group], invariants=["county"], features=[PLACES]), {k: data[k] for k in ("tract", "score")}
+    )
     assert found.groups[0].files()["sum-score.csv"].decode().splitlines()[0].startswith("state,county,count,sum")
     sums = {}
     for state, county, score in zip(data["state"], data["county"], data["score"], strict=True):

@@ -4,7 +4,7 @@
 `bounds`, `projection` is the subspace of the noise. `outcomes` has sums and moments of a private outcome.
 """
 
-from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace
+from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Coding, Column, Design
 from semidp.queries.outcomes import MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
@@ -19,6 +19,7 @@ __all__ = [
     "MomentSpace",
     "Norms",
     "QuerySpace",
+    "RowsForm",
     "SumSpace",
     "TableSpace",
     "moment_space",
