@@ -81,9 +81,9 @@ def branches(table: PublishedTable) -> tuple[Branch, ...]:
         counts, errors = table.counts[here], table.standard_errors[here]
         grid = None
         if table.schema.size <= FOLDED_CELLS:
-            below = Feature(" · ".join(feature.names[1:]), [" · ".join(path[1:]) for path in paths[start:end]])
+            below = Feature(" · ".join(feature.names[1:]), tuple(" · ".join(path[1:]) for path in paths[start:end]))
             others = [below if i == axis else _flat(part) for i, part in enumerate(table.schema.features)]
-            grid = _laid_out(tuple(others), counts, errors)
+            grid = _laid_out(tuple(others), counts, errors, down=axis)
         found.append(Branch(name, _text(counts.sum().item()), grid, table.schema.size <= _UNFOLDED_CELLS))
     return tuple(found)
 
@@ -92,11 +92,12 @@ def _flat(feature: Feature) -> Feature:
     """Return a feature whose levels are whole paths, for a reader."""
     if not feature.above:
         return feature
-    return Feature(" · ".join(feature.names), [" · ".join(path) for path in feature.paths()])
+    return Feature(" · ".join(feature.names), tuple(" · ".join(path) for path in feature.paths()))
 
 
-def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any) -> Grid:
-    chosen = _across(features)
+def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any, down: int | None = None) -> Grid:
+    """Lay out counts with one feature across, never the one that is to run down."""
+    chosen = _across(features, down)
     side = [feature for position, feature in enumerate(features) if position != chosen]
     counts, errors = (_last(array, chosen, len(side)) for array in (all_counts, all_errors))
     largest = max(float(np.max(counts, initial=0)), 1.0)
@@ -117,14 +118,14 @@ def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any) -
     return Grid(names, features[chosen].name, features[chosen].levels, rows, totals)
 
 
-def _across(features: tuple[Feature, ...]) -> int | None:
+def _across(features: tuple[Feature, ...], down: int | None) -> int | None:
     """Return the position of the feature across, or None for a table of one feature, which runs down the page."""
     if len(features) == 1:
         return None
-    sizes = [len(feature.levels) for feature in features]
-    fitting = [position for position, size in enumerate(sizes) if size <= _ACROSS]
+    sizes = {position: len(feature.levels) for position, feature in enumerate(features) if position != down}
+    fitting = [position for position, size in sizes.items() if size <= _ACROSS]
     if not fitting:
-        return min(range(len(sizes)), key=lambda position: sizes[position])
+        return min(sizes, key=lambda position: sizes[position])
     return max(fitting, key=lambda position: (sizes[position], position))
 
 
