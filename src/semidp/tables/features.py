@@ -8,23 +8,23 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, SchemaError
-from semidp.exact import exact, plain
+from semidp.exact import Number, exact, plain
 from semidp.geometry import Chain
 
 TRUTH = ("false", "true")
 """The levels of truth values; beside exactly these, their words match in capitals or not."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Depth:
     """One depth of a nested feature: its name, the label of each node, and the first leaf below each.
 
@@ -37,7 +37,15 @@ class Depth:
     starts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+def _levels(values: Iterable[object]) -> tuple[str, ...]:
+    return tuple(level_text(level) for level in values)
+
+
+def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
+    return None if edges is None else tuple(edges)
+
+
+@frozen(slots=False)
 class Feature:
     """One categorical feature: its name and the levels it may take, in order.
 
@@ -63,15 +71,15 @@ class Feature:
     """
 
     name: str
-    levels: tuple[str, ...] = ()
-    bins: tuple[Fraction | float, ...] | None = None
+    levels: tuple[str, ...] = field(default=(), converter=_levels)
+    bins: tuple[Fraction | float, ...] | None = field(default=None, converter=_bins)
     null_level: str | None = None
     above: tuple[Depth, ...] = field(default=(), repr=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise SchemaError("a feature needs a name")
-        levels = tuple(level_text(level) for level in self.levels)
+        levels = self.levels
         if self.bins is not None:
             edges = _edges(self.name, self.bins)
             object.__setattr__(self, "bins", edges)
