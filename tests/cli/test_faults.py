@@ -225,8 +225,8 @@ def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
 
 
 DEATHS = {
-    "before any noise": "run.read = die",
-    "in the fit": "run.fit_table = die",
+    "before any noise": "prepare.survey = die",
+    "in the fit": "published.fit_table = die",
     "in the middle of a file": "Path.write_bytes = half",
     "before the report": "release.html = die",
     "before the folder is moved": "os.rename = die",
@@ -241,7 +241,8 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "import semidp.cli\n"
-        "run, release = sys.modules['semidp.release.run'], sys.modules['semidp.cli.release']\n"
+        "prepare, published = (sys.modules[f'semidp.release.{name}'] for name in ('prepare', 'published'))\n"
+        "release = sys.modules['semidp.cli.release']\n"
         "def die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
         "def half(path, data):\n"
         "    with open(path, 'wb') as file: file.write(data[: len(data) // 2])\n"
@@ -321,9 +322,9 @@ def test_a_repeated_person_is_refused_without_a_name(here: Semidp, tmp_path: Pat
 def test_an_internal_error_shows_its_place_and_not_its_words(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, semidp\n"
-        "r = sys.modules['semidp.release.run']\n"
+        "r = sys.modules['semidp.release.prepare']\n"
         "def broken(*a, **k): raise RuntimeError('the count is 1000003')\n"
-        "r.read = broken\n"
+        "r.survey = broken\n"
     )
     done: Done = semidp("release", people, *BOTH, *SPEND, "--out", "release", env={"PYTHONPATH": str(tmp_path)})
     assert done.code == 70
