@@ -333,7 +333,6 @@ def plan_of(
         budget = budget.shared(len(groups) + len(regressions) + bool(features))
     requests = (TableRequest(features, budget, mechanism, fit),) if features else ()
     theirs = "auto" if features else mechanism
-    extra = {} if report_delta is None else {"report_delta": report_delta}
     return Plan(
         requests,
         tuple(margins),
@@ -346,7 +345,7 @@ def plan_of(
         levels_from_data=levels_from_data,
         groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
         regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
-        **extra,
+        report_delta=Plan().report_delta if report_delta is None else report_delta,
     )
 
 

@@ -5,11 +5,12 @@ records; what it returns leaves this package only through a mechanism.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
@@ -149,7 +150,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     Nested features reach down to the finest depth in use. Their levels, and where those lie, are public where an
     invariant publishes that depth.
     """
-    owners: dict[str, Feature | Nest] = {name: part for part in (*plan.features, *plan.nests) for name in part.names}
+    owners: dict[str, Feature | Nest] = {name: part for part in plan.declared for name in part.names}
     public = {name for margin in plan.invariants for name in margin.names}
     finest: dict[str, int] = {}  # the position of the finest depth in use, by the name of the feature
     for name in plan.names:
@@ -181,7 +182,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
             name, null_level = (own, None) if owner is None else (owner.names[0], owner.null_level)
             features.append(Feature(name, source.levels(name), null_level=null_level))
         else:
-            cut = replace(owner, names=owner.names[: position + 1])
+            cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
     known = {name for feature in features for name in feature.names}
     zeros = [zero for zero in plan.structural_zeros if {name for name, _ in zero.levels} <= known]

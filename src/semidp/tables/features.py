@@ -356,7 +356,7 @@ class Feature:
 _NEST_KEYS = ("nest", "tree", "lookup", "names")
 
 
-@dataclass(frozen=True)
+@frozen
 class Nest:
     """The names of the depths of a nested feature, coarse to fine, whose levels and parents are still to be read.
 
@@ -414,12 +414,12 @@ def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
 
 def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the paths of what `_tree` wrote; refuse a parent without children."""
-    if not isinstance(tree, Mapping if len(names) > 1 else (list, tuple)):
-        raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
-    if not tree:
+    if isinstance(tree, (Mapping, list, tuple)) and not tree:
         raise SchemaError(f"the tree has a level without any {names[0]!r} below it: leave it out, or list them")
-    if len(names) == 1:
+    if len(names) == 1 and isinstance(tree, (list, tuple)):
         return [(level_text(label),) for label in tree]
+    if len(names) == 1 or not isinstance(tree, Mapping):
+        raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
     return [(level_text(label), *path) for label, below in tree.items() for path in _paths(below, names[1:])]
 
 
