@@ -82,6 +82,7 @@ def release(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     levels_from_data: o.LevelsFromData = False,
     count: o.Count = None,
     from_table: o.FromTable = None,
@@ -106,7 +107,7 @@ def release(
         plan,
         table,
         invariant,
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         budget=(epsilon, rho, mu, delta, report_delta),
         mechanism=mechanism,
         fit=fit,
@@ -122,7 +123,7 @@ def release(
         ),
         regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
     )
-    o.all_used(wanted, levels, bins, null_level)
+    o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
     inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger) if item is not None]

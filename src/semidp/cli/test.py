@@ -56,6 +56,7 @@ def odds_ratio(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     count: o.Count = None,
     from_table: o.FromTable = None,
     where: o.Where = None,
@@ -81,7 +82,7 @@ def odds_ratio(
     plan = o.plan_of(
         f"{rows},{columns}",
         [rows, columns, *(invariant or ())],
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         adjacency=o.adjacency_of(adjacency, a),
         count=count,
         where=where,
@@ -90,7 +91,7 @@ def odds_ratio(
         budget=budget,
         report_delta=target,
     )
-    o.all_used(plan, levels, bins, null_level)
+    o.all_used(plan, levels, bins, null_level, nest)
     with open_source(
         data,
         table=from_table,

@@ -3,7 +3,7 @@
 `prepare` is the page to read first; `published` and `release` hold what comes out.
 """
 
-from semidp.release.plan import Plan, Reading, adjacency_from
+from semidp.release.plan import Plan, Reading, adjacency_from, declared
 from semidp.release.prepare import Prepared, calibrate, prepare, run
 from semidp.release.published import (
     FitKind,
@@ -52,6 +52,7 @@ __all__ = [
     "TableRequest",
     "adjacency_from",
     "calibrate",
+    "declared",
     "outcome_from",
     "prepare",
     "proportion_of",

@@ -176,7 +176,7 @@ class Plan:
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
-        depths = [name for part in self.declared for name in part.names]
+        depths = [name for part in self.chains for name in part.names]
         if len(set(depths)) < len(depths):
             raise SchemaError("two features of the plan have the same name, or depths that do: give each its own")
         names = [file.casefold() for request in self.requests for file in request.files]
@@ -184,8 +184,8 @@ class Plan:
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
 
     @property
-    def declared(self) -> "tuple[Feature | Nest, ...]":
-        """The features with levels and the nests whose levels are read."""
+    def chains(self) -> tuple[Feature | Nest, ...]:
+        """Every feature that is declared, with its levels or by the names of its depths."""
         return (*self.features, *self.nests)
 
     @property
@@ -238,7 +238,7 @@ class Plan:
             "table": [table.to_json() for table in self.tables],
             "group": [group.to_json() for group in self.groups],
             "regression": [regression.to_json() for regression in self.regressions],
-            "feature": [part.to_json() for part in self.declared],
+            "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}

@@ -150,7 +150,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     Nested features reach down to the finest depth in use. Their levels, and where those lie, are public where an
     invariant publishes that depth.
     """
-    owners: dict[str, Feature | Nest] = {name: part for part in plan.declared for name in part.names}
+    owners: dict[str, Feature | Nest] = {name: part for part in plan.chains for name in part.names}
     public = {name for margin in plan.invariants for name in margin.names}
     finest: dict[str, int] = {}  # the position of the finest depth in use, by the name of the feature
     for name in plan.names:
