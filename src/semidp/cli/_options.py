@@ -71,7 +71,11 @@ HivePartitions = Annotated[
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Accept files that hold no record.")]
 AdjacencyOption = Annotated[
     str | None,
-    typer.Option("--adjacency", help="worst-case (default), definition, or a number.", metavar="READING|N"),
+    typer.Option(
+        "--adjacency",
+        help="worst-case (default), definition or a number: any so many records; or exchange: one person.",
+        metavar="READING|N",
+    ),
 ]
 AOption = Annotated[
     str | None, typer.Option("--a", help="The same as --adjacency N: how many records move together.", metavar="N")
@@ -194,6 +198,10 @@ def ledger_of(path: Path | None, budget: Budget | None) -> Book | None:
 
 def adjacency_of(adjacency: str | None, a: str | None) -> str:
     """Return the one adjacency that was asked for; worst-case by default."""
+    if adjacency == "exchange" and a is not None:
+        raise InputError(
+            "--adjacency exchange protects the exchanges of one person, not a number of records: leave --a out"
+        )
     if adjacency is not None and a is not None and adjacency != a:
         raise InputError("--adjacency and --a disagree: give one of them")
     return adjacency or a or "worst-case"

@@ -4,7 +4,7 @@
 """
 
 from semidp.release.plan import Plan, Reading, adjacency_from
-from semidp.release.prepare import Prepared, calibrate, prepare, run
+from semidp.release.prepare import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -51,6 +51,7 @@ __all__ = [
     "TableRequest",
     "adjacency_from",
     "calibrate",
+    "implied_guarantee",
     "outcome_from",
     "prepare",
     "proportion_of",

@@ -37,7 +37,8 @@ class Blocks:
     --------
     >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("ill", "yn")]), np.full((2, 2, 2), 1))
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("ill", "yn")])
+    >>> table = Table(schema, np.full((2, 2, 2), 1))
     >>> blocks = Blocks.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
     >>> blocks.count, blocks.reach
     (2, 3)
@@ -118,7 +119,9 @@ class Blocks:
 
     def nodes(self, record: Record, view: View) -> tuple[int, ...]:
         """Return the nodes of a record at the depths of a view, -1 where it names none."""
-        return tuple(self._nodes[axis][depth][leaf] for axis, (depth, leaf) in enumerate(zip(view, record, strict=True)))
+        return tuple(
+            self._nodes[axis][depth][leaf] for axis, (depth, leaf) in enumerate(zip(view, record, strict=True))
+        )
 
     @cached_property
     def _nodes(self) -> list[list[list[int]]]:
