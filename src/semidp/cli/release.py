@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +15,23 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
-from semidp.files import check_place, document_at
+from semidp.files import check_place
 from semidp.mechanisms import NAMES
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import GroupRequest, Model, Plan, Prepared, RegressionRequest, Release, Statistic, prepare, run
-from semidp.report import html, strength, summary, together_text
-
-REPORT = "report.html"
+from semidp.release import (
+    REPORT,
+    GroupRequest,
+    Model,
+    Plan,
+    Prepared,
+    RegressionRequest,
+    Release,
+    Statistic,
+    prepare,
+    release_files,
+    run,
+)
+from semidp.report import strength, summary, together_text
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
@@ -80,6 +90,7 @@ def release(
     hive_partitions: o.HivePartitions = False,
     allow_empty: o.AllowEmpty = False,
     ledger: o.Ledger = None,
+    label: o.Label = None,
     seed: o.Seed = None,
     dry_run: DryRun = False,
     force: o.Force = False,
@@ -135,10 +146,10 @@ def release(
             _rehearse(wanted, source, format, quiet)
             return
         assert out is not None
-        book = o.ledger_of(ledger, wanted.requests[0].budget if len(wanted.requests) == 1 else None)
+        book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
-            done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
-            write(done, folder)
+            done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
+            done.write_files(folder)
     with in_place(f"the release {out}"):
         _print(done, format, str(out / REPORT), quiet)
 
@@ -182,21 +193,6 @@ def demo(
     if people:
         with in_place(f"the release {out}"):
             typer.echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
-
-
-def write(done: Release, folder: Path) -> None:
-    """Write everything that a release folder holds."""
-    done.save(folder)
-    (folder / REPORT).write_text(html(done), encoding="utf-8")
-
-
-def release_files(folder: Path) -> Collection[str]:
-    """Return the files of a release folder, by its release.json; none where that is not one of ours."""
-    document = document_at(folder / "release.json")
-    listed = document.get("files")
-    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
-        return ()
-    return {"release.json", REPORT, *listed}
 
 
 @contextlib.contextmanager

@@ -207,7 +207,15 @@ def odds_ratio_test(
     bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
     randomness = SystemRandomness() if randomness is None else randomness
     if ledger is not None:
-        ledger.charge(guarantee, label=f"odds ratio of {features[0]} and {features[1]}")
+        record = {
+            "query": {"kind": "cell", "features": list(features), "cell": [0, 0]},
+            "noise": {
+                "law": "canonical",
+                "curve": guarantee.tradeoff.to_json(),
+                "moves": _moves(guarantee, margins, features),
+            },
+        }
+        ledger.charge(guarantee, f"odds ratio of {features[0]} and {features[1]}", [record])
     steps = (int(table.counts[0, 0]) << bits) + noise.grid_steps(bits, randomness)
     return OddsRatioResult(*features, steps / (1 << bits), bits, guarantee, alternative, randomness.secure)
 
@@ -247,15 +255,15 @@ def _margins(dataspace: Dataspace, rows: str, columns: str) -> TwoByTwo:
     return TwoByTwo(int(row[0]), int(column[0]), int(row.sum()))
 
 
-def _most_x11_moves(guarantee: Guarantee, names: tuple[str, str]) -> int:
-    """How far x11 moves between adjacent datasets: half of any a records, or what one exchange does."""
+def _moves(guarantee: Guarantee, margins: TwoByTwo, names: tuple[str, str]) -> int:
+    """Return by how much x11 can change between adjacent datasets: half of any a records, or what one exchange does."""
     if guarantee.adjacency.is_exchange:
         return sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
-    return guarantee.adjacency.a // 2
+    return min(guarantee.adjacency.a // 2, margins.high - margins.low)
 
 
 def _noise(guarantee: Guarantee, margins: TwoByTwo, names: tuple[str, str]) -> CanonicalNoise:
-    moves = min(_most_x11_moves(guarantee, names), margins.high - margins.low)
+    moves = _moves(guarantee, margins, names)
     if moves == 0 and not margins.degenerate:
         raise Refused(
             f"a = {guarantee.adjacency.a} protects nothing here, since no fewer than two records can change with both "

@@ -14,6 +14,7 @@ from semidp.queries.outcomes import (
     moment_space,
     outcome_adjacency,
     outcome_exchange,
+    query_space,
     sum_space,
 )
 from semidp.queries.tables import TableSpace, sensitivity_space
@@ -32,6 +33,7 @@ __all__ = [
     "moment_space",
     "outcome_adjacency",
     "outcome_exchange",
+    "query_space",
     "sensitivity_space",
     "sum_space",
 ]

@@ -7,7 +7,7 @@ method finds the norms is in `norms`, the subspace of the noise in `projection`,
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import frozen
@@ -92,6 +92,10 @@ class TableSpace(QuerySpace):
     schema: Schema
 
     of_counts: ClassVar[bool] = True
+
+    def query(self) -> dict[str, Any]:
+        """Return the features of the released table."""
+        return {"kind": "table", "features": list(self.schema.names)}
 
     @property
     def shape(self) -> tuple[int, ...]:

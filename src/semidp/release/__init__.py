@@ -15,7 +15,7 @@ from semidp.release.published import (
     PublishedTable,
     table_files,
 )
-from semidp.release.release import Release
+from semidp.release.release import REPORT, Release, release_files
 from semidp.release.requests import (
     GRID,
     GroupRequest,
@@ -31,6 +31,7 @@ from semidp.release.scope import Scope
 
 __all__ = [
     "GRID",
+    "REPORT",
     "FitKind",
     "Fitted",
     "GroupRequest",
@@ -55,6 +56,7 @@ __all__ = [
     "outcome_from",
     "prepare",
     "proportion_of",
+    "release_files",
     "run",
     "table_files",
 ]

@@ -1,12 +1,12 @@
 """What a release is: published results, the guarantee, and where it came from. Everything in it may be published.
 
-A release is written to a folder as CSV and JSON and read back from it; its report is drawn from it elsewhere.
+A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Self
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
-from semidp.files import recover
+from semidp.files import document_at, new_folder, recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
@@ -25,6 +25,8 @@ from semidp.tradeoff import tradeoff_from_json
 
 SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
+
+REPORT = "report.html"
 
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
@@ -65,8 +67,30 @@ class Release:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
 
-    def save(self, folder: Path) -> None:
-        """Write ``release.json``, two CSV files a table and one for each set of groups into an existing folder."""
+    def save(self, folder: Path | str, *, force: bool = False) -> None:
+        """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
+
+        Parameters
+        ----------
+        folder
+            Where to write: nothing may be there, or an empty folder.
+        force
+            Also replace a release, in a folder that holds no other file.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+        ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
+        ['measurements.csv', 'release.json', 'report.html', 'table.csv']
+        """
+        with new_folder(folder, force=force, ours=release_files) as new:
+            self.write_files(new)
+
+    def write_files(self, folder: Path) -> None:
+        """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = self._files()
         for name, content in files.items():
             (folder / name).write_bytes(content)
@@ -75,6 +99,19 @@ class Release:
         (folder / "release.json").write_text(
             json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
+        (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+
+    def report_html(self, title: str | None = None) -> str:
+        """Return the report as one HTML page that needs nothing else; its title names what is published.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
+        '<!doctype html>'
+        """
+        from semidp.report import html  # the one import of a room above, allowed by name in tests/test_layers.py
+
+        return html(self, title)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -166,6 +203,19 @@ class Release:
 
     def _files(self) -> dict[str, bytes]:
         return {name: content for result in self.results for name, content in result.files().items()}
+
+
+def release_files(folder: Path) -> Collection[str]:
+    """Return the files of a release folder, by its release.json; none where that is not one of ours.
+
+    >>> release_files(Path("nowhere"))
+    ()
+    """
+    document = document_at(folder / "release.json")
+    listed = document.get("files")
+    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
+        return ()
+    return {"release.json", REPORT, *listed}
 
 
 def versions() -> dict[str, str]:
