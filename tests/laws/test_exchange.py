@@ -7,11 +7,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from semidp.errors import InputError, Refused
 from semidp.geometry import View
+from semidp.guarantees import Guarantee
 from semidp.queries import Norms, sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.spaces.exchange import Blocks, Record, Records
-from semidp.tables import Feature, Schema, Table
+from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.tradeoff import Order, gaussian
 
 PLACES = [("s", "a"), ("s", "b"), ("t", "c")]
 DEEPER = [("r", "s", "a"), ("r", "s", "b"), ("u", "v", "c"), ("u", "w", "d")]
@@ -234,3 +237,149 @@ def test_random_structures() -> None:
         done += found
         done["spaces"] += bool(found)
     assert all((done["pairs"] > 5_000, done["chains"] > 5_000, done["tables"] > 300)), done
+
+
+def exact_blocks(sizes: list[int], free: int, each: int = 50) -> Dataspace:
+    """So many one-way blocks with plenty of records, and an unpublished feature with so many levels."""
+    named = {**{f"b{i}": size for i, size in enumerate(sizes)}, **({"u": free} if free else {})}
+    schema = Schema([Feature(name, [str(level) for level in range(size)]) for name, size in named.items()])
+    return Dataspace.of(Table(schema, np.full(schema.shape, each)), [Margin(f"b{i}") for i in range(len(sizes))])
+
+
+@pytest.mark.parametrize(
+    ("q", "exchange", "ball"), [(0, 2, 2), (1, 4, 8), (2, 8, 18), (3, 14, 32), (4, 22, 50), (5, 32, 72)]
+)
+def test_blocks_beside_an_unpublished_feature(q: int, exchange: int, ball: int) -> None:
+    public = exact_blocks([3] * q, 2)
+    found = sensitivity_space(public, Adjacency.exchange(public))
+    assert (found.l1, found.l2_squared, found.exact) == (2 * (q + 1), exchange, True)
+    assert sensitivity_space(public, Adjacency(q + 1)).l2_squared == ball
+    alone = sensitivity_space(public, Adjacency.exchange(public), ["u"])
+    assert (alone.l2_squared, sensitivity_space(public, Adjacency(q + 1), ["u"]).l2_squared) == (2, 2 * (q + 1) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "squares"), [([3], 0), ([2, 5], 4), ([3, 4], 6), ([2, 2, 2], 12), ([4, 4, 4], 12), ([2, 2, 2, 2], 18)]
+)
+def test_blocks_alone(sizes: list[int], squares: int) -> None:
+    public = exact_blocks(sizes, 0)
+    found = sensitivity_space(public, Adjacency.exchange(public))
+    assert (found.l2_squared, found.exact) == (squares, True)
+
+
+def test_a_large_geography_is_answered_at_once_and_county_alone_costs_two() -> None:
+    paths = [(f"s{i}", f"c{i}-{j}") for i in range(50) for j in range(60)]
+    schema = Schema([Feature.nested(["state", "county"], paths), Feature("age", [str(age) for age in range(20)])])
+    states = Table(schema.restrict(["state"]), np.full(50, 9000))
+    public = Dataspace.known(schema, {Margin("state"): states})
+    exchange = Adjacency.exchange(public)
+    found = {names: sensitivity_space(public, exchange, names) for names in (("county",), ("county", "age"), ("age",))}
+    assert [space.l2_squared for space in found.values()] == [2, 4, 2]
+    assert all(space.exact for space in found.values())
+
+
+def test_exchange_and_the_ball_are_not_comparable_where_rare_levels_overlap() -> None:
+    schema = Schema([Feature("a", "01"), Feature("b", "01"), Feature("u", "01")])
+    records = [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
+    public = space_of(schema, records, [("a",), ("b",)])
+    exchange, ball = Adjacency.exchange(public), Adjacency(2)
+    assert (exchange.a, semi_adjacency(public).bound) == (3, 2)
+    assert (sensitivity_space(public, exchange).l1, sensitivity_space(public, ball).l1) == (6, 4)
+    mine, theirs = Guarantee(public, exchange, gaussian(1)), Guarantee(public, ball, gaussian(1))
+    assert mine.compare(theirs) is Order.NOT_COMPARABLE
+    wide = Guarantee(public, Adjacency(3), gaussian(1))
+    assert mine < wide, "any q+1 records include every exchange"
+    assert not wide <= mine
+    assert mine.for_any_records(2).tradeoff == gaussian(2)
+    assert mine.compare(mine.for_any_records(2)) is Order.NOT_COMPARABLE
+
+
+def test_guarantees_for_exchanges_of_other_totals_are_not_comparable() -> None:
+    table = Table(Schema([Feature("a", "01"), Feature("b", "01")]), [[3, 3], [3, 3]])
+    coarse, fine = Dataspace.of(table, [Margin("a")]), Dataspace.of(table, [Margin("a"), Margin("b")])
+    of = {space: Guarantee(space, Adjacency.exchange(space), gaussian(1)) for space in (coarse, fine)}
+    assert fine.is_within(coarse)
+    assert of[fine].compare(of[coarse]) is Order.NOT_COMPARABLE
+    with pytest.raises(Refused, match="another kind of adjacency"):
+        of[fine].compose(Guarantee(fine, Adjacency(3), gaussian(1)))
+
+
+def test_joined_spaces_exchange_only_what_each_of_them_does() -> None:
+    """Dropping a feature that neither space publishes turns an exchange into an exchange, or into nothing."""
+    schema = Schema([Feature("a", "01"), Feature("u", "01"), Feature("v", "01")])
+    checked = 0
+    for records in ([(0, 0, 0), (1, 1, 0)], [(0, 0, 1), (0, 1, 0), (1, 0, 0)]):
+        whole = space_of(schema, records, [("a",)])
+        part = whole.over(["a", "u"])
+        big, small = ByHand(whole), Blocks.of(part)
+        for X in big.datasets():
+            for Y in big.arising(X):
+                assert small.adjacent(*(small.coded(record[:2] for record in data) for data in (X, Y)))
+                checked += 1
+    assert checked > 1000
+
+
+def test_handing_over_the_whole_joint_block_would_break_the_bound() -> None:
+    """The twin of the definition: state × sex published, county × u released; by feature 4, by block 6."""
+    schema = Schema([Feature.nested(["state", "county"], PLACES), Feature("sex", "fm"), Feature("u", "01")])
+    records = [(0, 0, 0), (1, 1, 1), (2, 1, 0), (0, 1, 1)]
+    public = space_of(schema, records, [("state", "sex")])
+    assert sensitivity_space(public, Adjacency.exchange(public), ["county", "u"]).l2_squared == 4
+    by_hand = ByHand(public)
+    worst = 0
+    for X in by_hand.datasets():
+        for i, j, y in itertools.product(range(4), range(4), by_hand.cells):
+            x, block = X[i], by_hand.blocks[0]
+            if i != j and by_hand.seen(X[j], block) == by_hand.seen(y, block) != by_hand.seen(x, block):
+                move = Counter({(y[1], y[3]): 1})
+                move.subtract([(x[1], x[3]), (X[j][1], X[j][3])])
+                move.update([(x[1], X[j][3])])  # the carrier takes x's county even where the states agree
+                worst = max(worst, sum(count**2 for count in move.values()))
+    assert worst == 6
+
+
+@pytest.mark.parametrize(
+    ("margins", "zeros", "words"),
+    [
+        ([("a", "b"), ("b", "c")], [], "share no feature"),
+        ([("a",), ("b",)], [{"a": "0", "b": "0"}], "structural zeros tie"),
+        ([("a",)], [{"a": "0", "c": "0"}], "structural zeros tie"),
+    ],
+)
+def test_what_has_no_exchanges_is_refused_in_a_sentence(margins, zeros, words: str) -> None:
+    features = [Feature(name, "012") for name in "abc"]
+    schema = Schema(features, [StructuralZero.of(zero) for zero in zeros])
+    counts = np.where(np.ones(schema.shape, bool) if schema.possible is None else schema.possible, 2, 0)
+    public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
+    with pytest.raises(Refused, match=words) as refusal:
+        Adjacency.exchange(public)
+    assert str(refusal.value).count(".") == 0
+
+
+@pytest.mark.parametrize("zeros", [[{"f0": "0", "f1": "0"}], [{"f2": "0", "f3": "1"}]])
+def test_zeros_inside_a_block_or_outside_all_of_them_are_served(zeros) -> None:
+    schema = Schema([feature(i, "2") for i in range(4)], [StructuralZero.of(zero) for zero in zeros])
+    assert schema.possible is not None
+    cells = [tuple(map(int, cell)) for cell in np.argwhere(schema.possible)]
+    done = check(space_of(schema, random.Random(3).sample(cells, 3), [("f0", "f1")]))
+    assert done["pairs"] > 10
+
+
+def test_the_two_kinds_are_saved_apart() -> None:
+    ball, exchange = Adjacency(3), Adjacency(3, "exchange")
+    assert ball.to_json() == {"metric": "hamming", "a": 3}
+    assert ball != exchange
+    assert Adjacency.from_json({"metric": "hamming", "a": 3}) == ball
+    assert Adjacency.from_json(exchange.to_json()) == exchange
+    with pytest.raises(InputError, match="ball or exchange"):
+        Adjacency(3, "swap")
+    with pytest.raises(InputError, match="give their dataspace"):
+        exchange.adjacent([("f",)], [("f",)])
+
+
+def test_an_exchange_guarantee_is_never_explained_as_one_for_any_records() -> None:
+    public = exact_blocks([2, 2], 2)
+    said = str(Guarantee(public, Adjacency.exchange(public), gaussian(1)).explain())
+    assert "not a guarantee for any 3 records" in said
+    assert "differ in at most" not in said
+    assert "not a guarantee for any" not in str(Guarantee(public, Adjacency(3), gaussian(1)).explain())
