@@ -3,7 +3,6 @@
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -80,7 +79,11 @@ HivePartitions = Annotated[
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Accept files that hold no record.")]
 AdjacencyOption = Annotated[
     str | None,
-    typer.Option("--adjacency", help="worst-case (default), definition, or a number.", metavar="READING|N"),
+    typer.Option(
+        "--adjacency",
+        help="worst-case (default), definition or a number: any so many records; or exchange: one person.",
+        metavar="READING|N",
+    ),
 ]
 AOption = Annotated[
     str | None, typer.Option("--a", help="The same as --adjacency N: how many records move together.", metavar="N")
@@ -202,6 +205,10 @@ def ledger_of(path: Path | None, quiet: bool) -> Book | None:
 
 def adjacency_of(adjacency: str | None, a: str | None) -> str:
     """Return the one adjacency that was asked for; worst-case by default."""
+    if adjacency == "exchange" and a is not None:
+        raise InputError(
+            "--adjacency exchange protects the exchanges of one person, not a number of records: leave --a out"
+        )
     if adjacency is not None and a is not None and adjacency != a:
         raise InputError("--adjacency and --a disagree: give one of them")
     return adjacency or a or "worst-case"
@@ -243,7 +250,7 @@ def declared_features(
         if name in parts and (own in features or own in open_nests):
             raise SchemaError(f"feature {name!r} is declared by --schema and by an option: keep one")
         if own in open_nests:
-            open_nests[own] = replace(open_nests[own], null_level=nulls[name])
+            open_nests[own] = evolve(open_nests[own], null_level=nulls[name])
         elif own in owner:
             features[own] = Feature.nested(
                 features[own].names, features[own].paths(), repeat=True, null_level=nulls[name]

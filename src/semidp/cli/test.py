@@ -146,13 +146,18 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
         ("p-value", f"{result.p_value:.4g} ({_asked(result.alternative)}{best})"),
         ("interval", f"{span} for the odds ratio, at level {plain(exact(interval.level))}"),
-        ("budget", f"{budget}, adjacency a = {result.guarantee.adjacency.a}"),
+        ("budget", f"{budget}, adjacency {_pairs(result)}"),
         *(("note", note) for note in notes),
     ]
     for name, text in lines:
         typer.echo(f"{name:<10} {text}")
     typer.echo()
     typer.echo(str(result.guarantee.explain()))
+
+
+def _pairs(result: OddsRatioResult) -> str:
+    adjacency = result.guarantee.adjacency
+    return str(adjacency) if adjacency.is_exchange else f"a = {adjacency.a}"
 
 
 def _asked(alternative: Alternative) -> str:

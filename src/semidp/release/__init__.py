@@ -4,7 +4,7 @@
 """
 
 from semidp.release.plan import Plan, Reading, adjacency_from, declared
-from semidp.release.prepare import Prepared, calibrate, prepare, run
+from semidp.release.prepare import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -53,6 +53,7 @@ __all__ = [
     "adjacency_from",
     "calibrate",
     "declared",
+    "implied_guarantee",
     "outcome_from",
     "prepare",
     "proportion_of",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Reading(StrEnum):
-    """Which reading of the semi-adjacent parameter a(t) sets the adjacency.
+    """Which pairs of datasets are protected: any a(t) records, in either reading, or the exchanges of one person.
 
     >>> Plan(adjacency=Reading.definition).adjacency
     <Reading.definition: 'definition'>
@@ -34,10 +34,11 @@ class Reading(StrEnum):
 
     worst_case = "worst-case"
     definition = "definition"
+    exchange = "exchange"
 
 
 def adjacency_from(choice: Reading | int | str) -> Reading | int:
-    """Read an adjacency: ``worst-case``, ``definition``, or a number of records of at least 1.
+    """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at least 1.
 
     >>> adjacency_from("3"), adjacency_from("worst-case")
     (3, <Reading.worst_case: 'worst-case'>)
@@ -48,7 +49,7 @@ def adjacency_from(choice: Reading | int | str) -> Reading | int:
     if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
         return int(written)
     raise InputError(
-        f"the adjacency must be worst-case, definition or a whole number of at least 1, not {written[:40]!r}"
+        f"the adjacency must be worst-case, definition, exchange or a whole number of at least 1, not {written[:40]!r}"
     )
 
 
@@ -136,7 +137,7 @@ class Plan:
     structural_zeros
         Combinations of levels that cannot occur.
     adjacency
-        Which reading of a(t) to use, or a number of records.
+        Which reading of a(t) to use, a number of records, or exchanges.
     count, where, id
         The column of counts, the condition on records, and the column that identifies a person.
     levels_from_data

@@ -172,7 +172,7 @@ class Release:
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
         dataspace = Dataspace.from_json(document["dataspace"])
-        adjacency = Adjacency(document["a"]["used"])
+        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
         plan = Plan.from_json(document["plan"])
         try:
             semi = semi_of(dataspace, plan)

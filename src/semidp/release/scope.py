@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary
+from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
 from semidp.tables import MAX_FEATURES, Feature, Nest, Schema, Table, no_column, refuse_large
@@ -59,7 +60,8 @@ class Scope:
         """Return the adjacency used beside both readings of a(t), as plain values."""
         semi = self.semi_adjacency
         unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
-        return {"used": self.adjacency.a, **(semi.to_json() if semi else unknown)}
+        kind = {"kind": str(self.adjacency.kind)} if self.adjacency.is_exchange else {}
+        return {"used": self.adjacency.a, **kind, **(semi.to_json() if semi else unknown)}
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,9 @@ def _at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
 
 def _adjacency(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adjacency, tuple[str, ...]]:
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    if plan.adjacency is Reading.exchange:
+        adjacency = outcome_exchange(dataspace) if plan.outcomes else Adjacency.exchange(dataspace)
+        return semi_of(dataspace, plan), adjacency, ()
     try:
         semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:
