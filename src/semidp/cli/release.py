@@ -2,9 +2,10 @@
 
 import contextlib
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -12,16 +13,19 @@ from attrs import evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, echo, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
 from semidp.mechanisms import NAMES
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import GroupRequest, Model, Plan, Prepared, RegressionRequest, Release, Statistic, prepare, run
+from semidp.release.recheck import disagreements
 from semidp.report import html, strength, summary, together_text
 
 REPORT = "report.html"
+DISAGREES = 1
+"""The exit code where a release or a ledger contradicts what it should follow from."""
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
@@ -149,8 +153,18 @@ def show(
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
-    """Print what a release holds and guarantees."""
-    _print(Release.load(folder), format, str(folder / REPORT), quiet)
+    """Print what a release holds and guarantees.
+
+    All that it states is computed again from its plan, its exact totals and its noisy values; where something does not
+    follow, that is said, and the exit code is 1.
+    """
+    done = Release.load(folder)
+    said = disagreements(done, document_at(folder / "release.json"))
+    _print(done, format, str(folder / REPORT), quiet, {"disagreements": list(said)})
+    if said:
+        for sentence in said if format is Format.text else ():
+            echo(f"disagrees  {sentence}")
+        raise typer.Exit(DISAGREES)
 
 
 def demo(
@@ -168,7 +182,7 @@ def demo(
     ]
     people = format is Format.text
     if people:
-        typer.echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
+        echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
     release(
         data,
         table="origin,destination",
@@ -182,7 +196,7 @@ def demo(
     )
     if people:
         with in_place(f"the release {out}"):
-            typer.echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
+            echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
 
 
 def write(done: Release, folder: Path) -> None:
@@ -269,20 +283,20 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
-    typer.echo(f"exact      {scope.dataspace.summary()}")
+    echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
         unit = float(mechanism.space.unit)
         loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
         what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
         each = "" if mechanism.space.of_counts else " in each"
-        typer.echo(
+        echo(
             f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
             f"{mechanism.claim} claim"
         )
-    typer.echo(f"adjacency  {together_text(scope)}")
+    echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(curve, plan.report_delta):
-        typer.echo(f"strength   {sentence}")
-    typer.echo("nothing was drawn or written")
+        echo(f"strength   {sentence}")
+    echo("nothing was drawn or written")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
@@ -317,9 +331,11 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _print(done: Release, format: Format, where: str, quiet: bool) -> None:
+def _print(
+    done: Release, format: Format, where: str, quiet: bool, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
     if format is Format.json:
-        print_json({**done.to_json(), "report": where})
+        print_json({**done.to_json(), "report": where, **more})
     else:
-        typer.echo(summary(done, where))
+        echo(summary(done, where))
