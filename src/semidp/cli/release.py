@@ -1,7 +1,9 @@
 """``semidp release``, ``semidp show`` and ``semidp demo``: the main job, its result again, and a first look at it."""
 
 import contextlib
+import os
 import shlex
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +23,8 @@ from semidp.mechanisms import NAMES
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import GroupRequest, Model, Plan, Prepared, RegressionRequest, Release, Statistic, prepare, run
 from semidp.release.recheck import disagreements
+from semidp.release.signing import SIGNATURE, SUMS, Signer
+from semidp.release.signing import verify as verify_signature
 from semidp.report import html, strength, summary, together_text
 
 REPORT = "report.html"
@@ -42,6 +46,14 @@ FitOption = Annotated[
 ]
 PlanOption = Annotated[
     Path | None, typer.Option("--plan", help="A plan (TOML or JSON), instead of --table and --invariant.")
+]
+Sign = Annotated[
+    Path | None,
+    typer.Option("--sign", help="Sign every file with this secret key of minisign (extra: sign).", metavar="KEY"),
+]
+Verify = Annotated[
+    Path | None,
+    typer.Option("--verify", help="First verify the signature with this public key of minisign.", metavar="KEY.pub"),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be released and with what noise; draw and write nothing.")
@@ -86,6 +98,7 @@ def release(
     ledger: o.Ledger = None,
     label: o.Label = None,
     seed: o.Seed = None,
+    sign: Sign = None,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -119,11 +132,12 @@ def release(
     o.all_used(wanted, levels, bins, null_level)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
-    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger) if item is not None]
+    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger, sign) if item is not None]
     if out is not None and not dry_run:
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+    signer = Signer(sign, _password) if sign is not None else None
     with (
         progress_bar(quiet) as progress,
         open_source(
@@ -144,6 +158,8 @@ def release(
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
             write(done, folder)
+            if signer is not None:
+                signer.sign(folder)
     with in_place(f"the release {out}"):
         _print(done, format, str(out / REPORT), quiet)
 
@@ -151,6 +167,7 @@ def release(
 def show(
     folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
     format: o.FormatOption = Format.text,
+    verify: Verify = None,
     quiet: o.Quiet = False,
 ) -> None:
     """Print what a release holds and guarantees.
@@ -158,9 +175,13 @@ def show(
     All that it states is computed again from its plan, its exact totals and its noisy values; where something does not
     follow, that is said, and the exit code is 1.
     """
+    if verify is not None:
+        verify_signature(folder, verify)
     done = Release.load(folder)
     said = disagreements(done, document_at(folder / "release.json"))
-    _print(done, format, str(folder / REPORT), quiet, {"disagreements": list(said)})
+    _print(done, format, str(folder / REPORT), quiet, {"disagreements": list(said), "verified": verify is not None})
+    if verify is not None and format is Format.text:
+        echo(f"signed     every file, by the key {verify}")
     if said:
         for sentence in said if format is Format.text else ():
             echo(f"disagrees  {sentence}")
@@ -211,7 +232,17 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    return {"release.json", REPORT, *listed}
+    return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
+
+
+def _password() -> str:
+    """Return the password of a secret key: from SEMIDP_SIGN_PASSWORD, or from who sits at the terminal."""
+    known = os.environ.get("SEMIDP_SIGN_PASSWORD")
+    if known is not None:
+        return known
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InputError("the secret key is encrypted: give its password in SEMIDP_SIGN_PASSWORD, or at a terminal")
+    return str(typer.prompt("password of the secret key", hide_input=True, err=True))
 
 
 @contextlib.contextmanager
