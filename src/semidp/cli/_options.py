@@ -1,7 +1,6 @@
 """Options that several commands share, and what turns them into values of the library."""
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +13,7 @@ from semidp.accounting.ledger import Ledger as Book
 from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
+from semidp.files import from_json
 from semidp.release import (
     GRID,
     GroupRequest,
@@ -148,6 +148,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Print for people
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings on stderr.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
+_LONGEST_TEXT = 2**26  # characters of a plan or schema
 _SUCH_AS = {
     "--levels": "sex=f,m",
     "--bins": "age=0,18,65",
@@ -274,9 +275,13 @@ def _schema_file(path: Path) -> Declared:
 
 
 def read_text(path: Path, option: str) -> str:
-    """Read a small text file that an option names."""
+    """Read a small text file, or a pipe, that an option names."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST_TEXT + 1)
+        if len(text) <= _LONGEST_TEXT:
+            return text
+        raise InputError(f"the file {path} that {option} names is too long for one")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"cannot read the file {path} that {option} names") from None
 
@@ -287,7 +292,7 @@ def read_plan(path: Path, option: str) -> Plan:
     if path.suffix != ".json":
         return Plan.from_toml(text, path.parent)
     try:
-        document = json.loads(text)
+        document = from_json(text)
     except ValueError:
         raise InputError(f"the plan {path} is not valid JSON: mend it, or write it as TOML") from None
     if not isinstance(document, dict):

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import typer
-
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
@@ -89,7 +87,7 @@ def analyze(
     if format is Format.json:
         print_json(document)
     else:
-        typer.echo("\n".join(lines(document)))
+        echo("\n".join(lines(document)))
 
 
 def analysis(

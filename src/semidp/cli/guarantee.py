@@ -164,7 +164,7 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     return _Scope(given, "given", space, low if given < enough else ())
 
 
-def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: Schema | None) -> _Scope:
+def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Scope:
     """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
     space = totals_of(totals, declared) if totals else None
     if space is None or any(not space.publishes(margin) for margin in margins):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.exact import exact, plain
@@ -150,9 +150,9 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         *(("note", note) for note in notes),
     ]
     for name, text in lines:
-        typer.echo(f"{name:<10} {text}")
-    typer.echo()
-    typer.echo(str(result.guarantee.explain()))
+        echo(f"{name:<10} {text}")
+    echo()
+    echo(str(result.guarantee.explain()))
 
 
 def _pairs(result: OddsRatioResult) -> str:

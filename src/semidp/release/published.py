@@ -486,9 +486,9 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
 
 def _csv(header: Sequence[str], rows: Any) -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in (header, *rows):  # a carriage return is not quoted by itself, and ends the line for a reader
+        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
     return text.getvalue().encode()
 
 

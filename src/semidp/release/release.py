@@ -3,6 +3,7 @@
 A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
 """
 
+import csv
 import hashlib
 import json
 import math
@@ -15,11 +16,12 @@ from typing import Any, Self
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
-from semidp.files import document_at, new_folder, recover
+from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.scope import Scope, semi_of
+from semidp.release.signing import SIGNATURE, SUMS
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import tradeoff_from_json
 
@@ -27,7 +29,7 @@ SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
 REPORT = "report.html"
-
+_NO_RELEASE = "{} is not a release: it has no readable release.json with its tables"
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
@@ -119,11 +121,18 @@ class Release:
         folder = Path(folder)
         recover(folder)
         try:
-            document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+            content = read_plain(folder / "release.json", folder)
+        except OSError:
+            raise InputError(_NO_RELEASE.format(folder)) from None
+        try:
+            document = from_json(content)
             digests = {Path(name).name: digest for name, digest in document["files"].items()}
-            files = {name: (folder / name).read_bytes() for name in digests}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(_NO_RELEASE.format(folder)) from None
+        try:
+            files = {name: read_plain(folder / name, folder) for name in digests}
+        except (OSError, UnicodeEncodeError):
+            raise InputError(_NO_RELEASE.format(folder)) from None
         if document.get("schema_version") != SCHEMA_VERSION:
             raise InputError(f"{folder} was written by another version of semidp: read it with that version")
         for name, digest in digests.items():
@@ -131,7 +140,7 @@ class Release:
                 raise InputError(f"{folder / name} was changed after the release was written")
         try:
             release = cls._from_json(document, files)
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         for table in release.tables:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
@@ -215,7 +224,7 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    return {"release.json", REPORT, *listed}
+    return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
 
 
 def versions() -> dict[str, str]:
