@@ -81,7 +81,7 @@ def test_every_number_that_occurs_in_two_tables_is_the_same_and_totals_are_exact
 
 
 def test_a_linear_combination_across_tables_has_the_announced_standard_error(drawn):
-    table, mechanism, estimates = drawn
+    _, mechanism, estimates = drawn
     rng = np.random.default_rng(2)
     weights = {number: rng.normal(size=values.shape[1:]) for number, values in enumerate(estimates)}
     sums = sum(

@@ -107,7 +107,7 @@ class ResidualMechanism(Mechanism):
     >>> both, table = two_way()
     >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
     >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
-    >>> {view: float(square) for view, square in mechanism.sigma2.items()}, mechanism.tradeoff
+    >>> {view: round(float(square), 4) for view, square in mechanism.sigma2.items()}, mechanism.tradeoff
     ({(1, 1): 4.0}, Gaussian(mu_squared=Fraction(1, 1)))
     """
 
@@ -167,7 +167,9 @@ class ResidualMechanism(Mechanism):
 
     @property
     def tradeoff(self) -> Tradeoff:
-        """What every pair of adjacent datasets satisfies: μ-GDP or ρ-zCDP."""
+        """What every pair of adjacent datasets satisfies: μ-GDP or ρ-zCDP; perfect secrecy where nothing is drawn."""
+        if not self.sigma2:
+            return Gaussian(Fraction(0))
         return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
 
     @property
