@@ -79,7 +79,7 @@ def odds_ratio(
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, budget)
     plan = o.plan_of(
-        f"{rows},{columns}",
+        [f"{rows},{columns}"],
         [rows, columns, *(invariant or ())],
         o.declared_features(schema, levels, bins, null_level),
         adjacency=o.adjacency_of(adjacency, a),

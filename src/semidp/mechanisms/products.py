@@ -18,10 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError, Refused
 from semidp.exact import up
 from semidp.geometry import View, within
-from semidp.mechanisms.base import Mechanism, Sampler, check_scale, root_up
+from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
 from semidp.queries import ProductSpace, QuerySpace
+from semidp.queries.costs import BallCosts
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
@@ -187,6 +188,24 @@ class ResidualMechanism(Mechanism):
         """The root of the expected sum of squared errors over the cells of all tables."""
         return math.sqrt(sum(float(self.cell_variances(table).sum()) for table in range(len(self.space.views))))
 
+    @property
+    def naive_l2(self) -> float:
+        """The same root for ordinary differential privacy on the same residuals, at this guarantee by group privacy."""
+        free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
+        needed = [view for view in self.space.needed if any(view)]
+        costs = [float(free.cost(view)) * a**2 for view in needed]
+        tables = self.space.views
+        gain = self.space.residuals.gain
+        gains = [sum(gain(view, table) for table in tables if within(view, table)) for view in needed]
+        return sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True)) / math.sqrt(self.precision)
+
+    @property
+    def forgotten(self) -> Fraction:
+        """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were forgotten."""
+        free = BallCosts(self.space.residuals, (), 1)
+        spent = sum(math.ceil(free.cost(view) / square * 2**40) for view, square in self.sigma2.items())
+        return Fraction(spent, 2**40)
+
     @cached_property
     def samplers(self) -> list[tuple[Sampler, NDArray[np.intp]]]:
         """The distributions of the noise, each with the entries of the vector that it serves."""
@@ -226,7 +245,8 @@ class ResidualMechanism(Mechanism):
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of entries of the projected vector."""
-        raise InputError("a product has several tables: use combination_error")
+        pulled = self.space.project(cell_weights(weights, self.space) * self.space.scales.astype(float) ** 2)
+        return math.sqrt(float(((pulled / self.space.scales.astype(float) ** 2) ** 2 * self.variances).sum()))
 
     def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
         """Return the standard error of a weighted sum of cells of the estimates, by the number of the table.

@@ -5,6 +5,7 @@
 
 from semidp.release.plan import Plan, Reading, adjacency_from
 from semidp.release.prepare import Prepared, calibrate, prepare, run
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -38,8 +39,11 @@ __all__ = [
     "Noise",
     "Plan",
     "Prepared",
+    "ProductRequest",
+    "ProductTable",
     "Published",
     "PublishedGroups",
+    "PublishedProduct",
     "PublishedRegression",
     "PublishedTable",
     "Reading",
@@ -50,10 +54,12 @@ __all__ = [
     "Statistic",
     "TableRequest",
     "adjacency_from",
+    "all_of",
     "calibrate",
     "outcome_from",
     "prepare",
     "proportion_of",
     "run",
     "table_files",
+    "tables_for",
 ]
