@@ -272,8 +272,10 @@ class ProductSpace(QuerySpace):
         ]
         return np.asarray(np.concatenate([np.zeros(0), *found]) * self.scales.astype(float) ** 2)
 
-    def worst_move(self) -> Counts | None:
-        """Return the difference of two adjacent datasets, as a vector: the longest by the costs of its residuals.
+    def worst_move(self, sigma2: Mapping[View, Fraction] | None = None) -> Counts | None:
+        """Return the difference of two adjacent datasets, as a vector: the one that costs most of the noise given.
+
+        Without σ² each residual counts by its own cost.
 
         The worst of all where moves are listed, else the worst of many drawn at random with the published totals kept.
         """
@@ -281,12 +283,12 @@ class ProductSpace(QuerySpace):
             return None
         moves = self.costs.moves if self.costs.moves is not None else self._drawn()
         released = join(*self.views)
-        best, longest = None, 0.0
+        best, longest, squares = None, 0.0, self.cost if sigma2 is None else sigma2
         for move in moves:
             tables = {view: self.residuals.table(move, released, view) for view in self.measured}
             vector = np.concatenate([self.residuals.scaled(view, table).ravel() for view, table in tables.items()])
             length = sum(
-                float(((vector[part] / self.scales[part]) ** 2).sum()) / float(self.cost[view])
+                float(((vector[part] / self.scales[part]) ** 2).sum()) / float(squares[view])
                 for view, part in self.parts.items()
             )
             if length > longest:
