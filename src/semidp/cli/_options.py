@@ -23,9 +23,11 @@ from semidp.release import (
     Statistic,
     TableRequest,
     adjacency_from,
+    all_of,
     declared,
     outcome_from,
     proportion_of,
+    tables_for,
 )
 from semidp.spaces import Margin
 from semidp.tables import Feature, Nest, Schema, StructuralZero
@@ -40,7 +42,16 @@ Data = Annotated[
     ),
 ]
 TableOption = Annotated[
-    str | None, typer.Option("--table", help="The features of the table, such as sex,region.", metavar="A,B")
+    list[str] | None,
+    typer.Option(
+        "--table",
+        help="The features of a table, such as sex,region; repeat it, and the tables share the budget and add up.",
+        metavar="A,B",
+    ),
+]
+AllPairs = Annotated[
+    str | None,
+    typer.Option("--all-pairs", help="A table for each pair of these features.", metavar="A,B,C"),
 ]
 Invariants = Annotated[
     list[str] | None,
@@ -358,7 +369,7 @@ def regressions_of(
 
 
 def plan_of(
-    table: str | None,
+    tables: Sequence[str] | None,
     invariants: Sequence[str] | None,
     declared: Declared | None,
     *,
@@ -373,24 +384,26 @@ def plan_of(
     fit: str = "integer",
     groups: Sequence[GroupRequest] = (),
     regressions: Sequence[RegressionRequest] = (),
+    all_pairs: str | None = None,
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
 
     Groups have exact counts, so each set of groups (and the factors of a regression) that no invariant covers is
-    published too. The mechanism is that of
-    the table, and that of the groups where there is no table.
+    published too. The mechanism is that of the table, and that of the groups where there is no table; several tables
+    share one part of the budget.
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
-    features = names_of(table) if table is not None else ()
+    wanted = tables_of(tables, all_pairs, mechanism, fit)
+    product = None
     if budget is not None:
-        budget = budget.shared(len(groups) + len(regressions) + bool(features))
-    requests = (TableRequest(features, budget, mechanism, fit),) if features else ()
-    theirs = "auto" if features else mechanism
+        budget = budget.shared(len(groups) + len(regressions) + bool(wanted))
+        wanted, product = tables_for(wanted, budget)
+    theirs = mechanism if not wanted and product is None else "auto"
     return Plan(
-        requests,
+        wanted,
         tuple(margins),
         declared.features if declared else (),
         declared.structural_zeros if declared else (),
@@ -403,7 +416,20 @@ def plan_of(
         regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
         report_delta=Plan().report_delta if report_delta is None else report_delta,
         nests=declared.nests if declared else (),
+        product=product,
     )
+
+
+def tables_of(
+    tables: Sequence[str] | None, all_pairs: str | None, mechanism: str, fit: str
+) -> tuple[TableRequest, ...]:
+    """Return the tables that --table and --all-pairs ask for; refuse one that is asked for twice."""
+    sets = [names_of(text) for text in tables or ()]
+    if all_pairs is not None:
+        sets += [table.features for table in all_of(names_of(all_pairs))]
+    if len({frozenset(names) for names in sets}) < len(sets):
+        raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
+    return tuple(TableRequest(names, None, mechanism, fit) for names in sets)
 
 
 def all_used(plan: Plan, *options: Sequence[str] | None) -> None:

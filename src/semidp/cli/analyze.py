@@ -56,6 +56,8 @@ def analyze(
     """
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
+    if len(table or ()) > 1:
+        raise InputError("analyze looks at one --table; for several that share a budget use release with --dry-run")
     plan = o.plan_of(
         table,
         invariant,

@@ -19,7 +19,7 @@ from semidp.cli._output import Format, echo, in_place, naming_options, output_fo
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
-from semidp.mechanisms import NAMES
+from semidp.mechanisms import NAMES, Mechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
     REPORT,
@@ -27,6 +27,7 @@ from semidp.release import (
     Model,
     Plan,
     Prepared,
+    ProductRequest,
     RegressionRequest,
     Release,
     Statistic,
@@ -37,7 +38,7 @@ from semidp.release import (
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import strength, summary, together_text
+from semidp.report import product_errors, product_lines, strength, summary, together_text
 
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
@@ -80,6 +81,7 @@ def release(
     mean: o.Means = None,
     sum: o.Sums = None,
     proportion: o.Proportions = None,
+    all_pairs: o.AllPairs = None,
     regress: o.Regress = None,
     logistic: o.Logistic = None,
     on: o.On = None,
@@ -140,6 +142,7 @@ def release(
             others=[*(regress or ()), *(logistic or ())],
         ),
         regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        all_pairs=all_pairs,
     )
     o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
@@ -218,7 +221,7 @@ def demo(
         echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
     release(
         data,
-        table="origin,destination",
+        table=["origin,destination"],
         invariant=["origin", "destination"],
         count="count",
         mu="1",
@@ -256,7 +259,7 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
 
 def _plan(
     path: Path | None,
-    table: str | None,
+    table: list[str] | None,
     invariant: list[str] | None,
     declared: Any,
     *,
@@ -268,9 +271,10 @@ def _plan(
     levels_from_data: bool,
     groups: tuple[GroupRequest, ...],
     regressions: tuple[RegressionRequest, ...],
+    all_pairs: str | None,
 ) -> Plan:
     if path is not None:
-        others = (table, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
+        others = (table, all_pairs, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
@@ -282,7 +286,7 @@ def _plan(
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if table is None and not groups and not regressions:
+    if not table and all_pairs is None and not groups and not regressions:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
     spend, report_delta = o.budget_of(*budget)
     count, where, identity = reading
@@ -301,6 +305,7 @@ def _plan(
         fit=fit,
         groups=groups,
         regressions=regressions,
+        all_pairs=all_pairs,
     )
 
 
@@ -313,6 +318,9 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         return
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
+        if isinstance(request, ProductRequest):
+            _echo_product(request, mechanism)
+            continue
         unit = float(mechanism.space.unit)
         loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
         what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
@@ -325,6 +333,12 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     for sentence in strength(curve, plan.report_delta):
         echo(f"strength   {sentence}")
     echo("nothing was drawn or written")
+
+
+def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
+    """Print the standard error of every table that shares the budget."""
+    for line in product_lines(request, mechanism):
+        typer.echo(f"would use  {line}")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
@@ -352,6 +366,13 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "report_delta": plan.report_delta,
         "budget": plan.budget and plan.budget.numbers(),
         "tables": measured("table"),
+        "products": [
+            {**part, "tables": product_errors(request, mechanism)}
+            for part, (request, mechanism) in zip(
+                measured("product"), [pair for pair in prepared.parts if pair[0].key == "product"], strict=True
+            )
+            if isinstance(request, ProductRequest)
+        ],
         "groups": measured("group"),
         "regressions": measured("regression"),
         "disclosures": scope.disclosures,

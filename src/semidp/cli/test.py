@@ -80,7 +80,7 @@ def odds_ratio(
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, quiet)
     plan = o.plan_of(
-        f"{rows},{columns}",
+        [f"{rows},{columns}"],
         [rows, columns, *(invariant or ())],
         o.declared_features(schema, levels, bins, null_level, nest),
         adjacency=o.adjacency_of(adjacency, a),

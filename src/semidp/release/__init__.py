@@ -5,6 +5,7 @@
 
 from semidp.release.plan import Plan, Reading, adjacency_from, declared
 from semidp.release.prepare import Prepared, calibrate, implied_guarantee, prepare, run
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -39,8 +40,11 @@ __all__ = [
     "Noise",
     "Plan",
     "Prepared",
+    "ProductRequest",
+    "ProductTable",
     "Published",
     "PublishedGroups",
+    "PublishedProduct",
     "PublishedRegression",
     "PublishedTable",
     "Reading",
@@ -51,6 +55,7 @@ __all__ = [
     "Statistic",
     "TableRequest",
     "adjacency_from",
+    "all_of",
     "calibrate",
     "declared",
     "implied_guarantee",
@@ -60,4 +65,5 @@ __all__ = [
     "release_files",
     "run",
     "table_files",
+    "tables_for",
 ]

@@ -121,7 +121,7 @@ def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
     }
 
 
-def _read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
     return {
         "name": entry["name"],
@@ -244,7 +244,7 @@ class PublishedTable(Published):
             projected=projected.astype(float),
             standard_errors=errors.astype(float),
             fitted=Fitted(**entry["fit"]),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
     def _csv(self, **columns: NDArray[Any]) -> bytes:
@@ -374,7 +374,7 @@ class PublishedGroups(Published):
                 for c in entry["comparisons"]
             ),
             noisy=np.concatenate([steps for _, _, steps in parts]),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
 
@@ -464,7 +464,7 @@ class PublishedRegression(Published):
             coefficients=np.array([float(row[1]) for row in rows]),
             standard_errors=np.array([float(row[2]) for row in rows]),
             noisy=np.array([int(row[3]) for row in rows], dtype=np.int64),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
 

@@ -13,12 +13,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
+
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
+from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.scope import Scope, semi_of
 from semidp.release.signing import SIGNATURE, SUMS
@@ -58,6 +61,23 @@ class Release:
     def tables(self) -> tuple[PublishedTable, ...]:
         """The published tables."""
         return tuple(result for result in self.results if isinstance(result, PublishedTable))
+
+    @property
+    def product(self) -> PublishedProduct | None:
+        """The published tables that share a budget, or None."""
+        return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
+
+    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of cells of the tables that share a budget, and its exact standard error.
+
+        Parameters
+        ----------
+        weights
+            For each table, by its name, a weight a cell.
+        """
+        if self.product is None:
+            raise InputError("no tables of this release share a budget: weigh the measurement of each by itself")
+        return self.product.estimate(weights)
 
     @property
     def groups(self) -> tuple[PublishedGroups, ...]:
@@ -142,7 +162,9 @@ class Release:
             release = cls._from_json(document, files)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        for table in release.tables:
+        every: list[PublishedTable | ProductTable] = [*release.tables]
+        every += release.product.tables if release.product else ()
+        for table in every:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
@@ -170,7 +192,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "groups", "regressions")
+                for key in ("tables", "products", "groups", "regressions")
+                if key != "products" or self.product
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -194,6 +217,11 @@ class Release:
             scope=scope,
             results=(
                 *(PublishedTable.from_json(entry, scope, files) for entry in document["tables"]),
+                *(
+                    PublishedProduct.from_json(entry, plan.product, scope, files)
+                    for entry in document.get("products", ())
+                    if plan.product is not None
+                ),
                 *(
                     PublishedGroups.from_json(entry, request, scope, files)
                     for entry, request in zip(document["groups"], plan.groups, strict=True)

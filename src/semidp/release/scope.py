@@ -124,7 +124,7 @@ class Reader:
 def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
     schema, disclosures = _schema(plan, source)
-    for names in (*(request.features for request in plan.tables), *(margin.names for margin in plan.invariants)):
+    for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:
             refuse_large(schema.restrict(names))
     reader = Reader(schema, source, plan.features)
