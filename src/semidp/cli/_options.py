@@ -1,9 +1,7 @@
 """Options that several commands share, and what turns them into values of the library."""
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +10,10 @@ import typer
 from attrs import evolve, frozen
 
 from semidp.accounting.ledger import Ledger as Book
-from semidp.cli._output import Format, warn
+from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
+from semidp.files import from_json
 from semidp.release import (
     GRID,
     GroupRequest,
@@ -24,9 +23,11 @@ from semidp.release import (
     Statistic,
     TableRequest,
     adjacency_from,
+    all_of,
     declared,
     outcome_from,
     proportion_of,
+    tables_for,
 )
 from semidp.spaces import Margin
 from semidp.tables import Feature, Nest, Schema, StructuralZero
@@ -41,7 +42,16 @@ Data = Annotated[
     ),
 ]
 TableOption = Annotated[
-    str | None, typer.Option("--table", help="The features of the table, such as sex,region.", metavar="A,B")
+    list[str] | None,
+    typer.Option(
+        "--table",
+        help="The features of a table, such as sex,region; repeat it, and the tables share the budget and add up.",
+        metavar="A,B",
+    ),
+]
+AllPairs = Annotated[
+    str | None,
+    typer.Option("--all-pairs", help="A table for each pair of these features.", metavar="A,B,C"),
 ]
 Invariants = Annotated[
     list[str] | None,
@@ -80,7 +90,11 @@ HivePartitions = Annotated[
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Accept files that hold no record.")]
 AdjacencyOption = Annotated[
     str | None,
-    typer.Option("--adjacency", help="worst-case (default), definition, or a number.", metavar="READING|N"),
+    typer.Option(
+        "--adjacency",
+        help="worst-case (default), definition or a number: any so many records; or exchange: one person.",
+        metavar="READING|N",
+    ),
 ]
 AOption = Annotated[
     str | None, typer.Option("--a", help="The same as --adjacency N: how many records move together.", metavar="N")
@@ -135,8 +149,9 @@ Grid = Annotated[
 ]
 Ledger = Annotated[
     Path | None,
-    typer.Option("--ledger", help="Charge this ledger first; it refuses past its budget. A new one holds this budget."),
+    typer.Option("--ledger", help="Charge this ledger first; it refuses past its budget. `semidp ledger` opens one."),
 ]
+Label = Annotated[str | None, typer.Option("--label", help="What the ledger calls this charge.", metavar="TEXT")]
 Seed = Annotated[
     int | None, typer.Option("--seed", help="Draw repeatable noise. The release is then marked not private.")
 ]
@@ -144,6 +159,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Print for people
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings on stderr.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
+_LONGEST_TEXT = 2**26  # characters of a plan or schema
 _SUCH_AS = {
     "--levels": "sex=f,m",
     "--bins": "age=0,18,65",
@@ -192,17 +208,19 @@ def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
     return next(iter(found), None)
 
 
-def ledger_of(path: Path | None, budget: Budget | None) -> Book | None:
-    """Open the ledger that an option names; one that is not there yet is made, and holds this one budget."""
+def ledger_of(path: Path | None, quiet: bool) -> Book | None:
+    """Open the ledger that an option names. One that is not there is refused: a slip must not open a fresh budget."""
     if path is None:
         return None
-    if path.exists() or budget is None:
-        return Book(path)
-    return Book.create(path, budget)
+    return Book(path, waiting=None if quiet else notice)
 
 
 def adjacency_of(adjacency: str | None, a: str | None) -> str:
     """Return the one adjacency that was asked for; worst-case by default."""
+    if adjacency == "exchange" and a is not None:
+        raise InputError(
+            "--adjacency exchange protects the exchanges of one person, not a number of records: leave --a out"
+        )
     if adjacency is not None and a is not None and adjacency != a:
         raise InputError("--adjacency and --a disagree: give one of them")
     return adjacency or a or "worst-case"
@@ -244,7 +262,7 @@ def declared_features(
         if name in parts and (own in features or own in open_nests):
             raise SchemaError(f"feature {name!r} is declared by --schema and by an option: keep one")
         if own in open_nests:
-            open_nests[own] = replace(open_nests[own], null_level=nulls[name])
+            open_nests[own] = evolve(open_nests[own], null_level=nulls[name])
         elif own in owner:
             features[own] = Feature.nested(
                 features[own].names, features[own].paths(), repeat=True, null_level=nulls[name]
@@ -268,9 +286,13 @@ def _schema_file(path: Path) -> Declared:
 
 
 def read_text(path: Path, option: str) -> str:
-    """Read a small text file that an option names."""
+    """Read a small text file, or a pipe, that an option names."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST_TEXT + 1)
+        if len(text) <= _LONGEST_TEXT:
+            return text
+        raise InputError(f"the file {path} that {option} names is too long for one")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"cannot read the file {path} that {option} names") from None
 
@@ -281,7 +303,7 @@ def read_plan(path: Path, option: str) -> Plan:
     if path.suffix != ".json":
         return Plan.from_toml(text, path.parent)
     try:
-        document = json.loads(text)
+        document = from_json(text)
     except ValueError:
         raise InputError(f"the plan {path} is not valid JSON: mend it, or write it as TOML") from None
     if not isinstance(document, dict):
@@ -347,7 +369,7 @@ def regressions_of(
 
 
 def plan_of(
-    table: str | None,
+    tables: Sequence[str] | None,
     invariants: Sequence[str] | None,
     declared: Declared | None,
     *,
@@ -362,25 +384,26 @@ def plan_of(
     fit: str = "integer",
     groups: Sequence[GroupRequest] = (),
     regressions: Sequence[RegressionRequest] = (),
+    all_pairs: str | None = None,
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
 
     Groups have exact counts, so each set of groups (and the factors of a regression) that no invariant covers is
-    published too. The mechanism is that of
-    the table, and that of the groups where there is no table.
+    published too. The mechanism is that of the table, and that of the groups where there is no table; several tables
+    share one part of the budget.
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
-    features = names_of(table) if table is not None else ()
+    wanted = tables_of(tables, all_pairs, mechanism, fit)
+    product = None
     if budget is not None:
-        budget = budget.shared(len(groups) + len(regressions) + bool(features))
-    requests = (TableRequest(features, budget, mechanism, fit),) if features else ()
-    theirs = "auto" if features else mechanism
-    extra = {} if report_delta is None else {"report_delta": report_delta}
+        budget = budget.shared(len(groups) + len(regressions) + bool(wanted))
+        wanted, product = tables_for(wanted, budget)
+    theirs = mechanism if not wanted and product is None else "auto"
     return Plan(
-        requests,
+        wanted,
         tuple(margins),
         declared.features if declared else (),
         declared.structural_zeros if declared else (),
@@ -391,9 +414,22 @@ def plan_of(
         levels_from_data=levels_from_data,
         groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
         regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
+        report_delta=Plan().report_delta if report_delta is None else report_delta,
         nests=declared.nests if declared else (),
-        **extra,
+        product=product,
     )
+
+
+def tables_of(
+    tables: Sequence[str] | None, all_pairs: str | None, mechanism: str, fit: str
+) -> tuple[TableRequest, ...]:
+    """Return the tables that --table and --all-pairs ask for; refuse one that is asked for twice."""
+    sets = [names_of(text) for text in tables or ()]
+    if all_pairs is not None:
+        sets += [table.features for table in all_of(names_of(all_pairs))]
+    if len({frozenset(names) for names in sets}) < len(sets):
+        raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
+    return tuple(TableRequest(names, None, mechanism, fit) for names in sets)
 
 
 def all_used(plan: Plan, *options: Sequence[str] | None) -> None:

@@ -414,7 +414,7 @@ def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) 
     >>> proportions(records, "cured", ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)).values.round(1).tolist()
     [0.0, 1.0]
     """
-    outcome = Outcome(column, 0, 1, steps=1)  # type: ignore[arg-type]
+    outcome = Outcome(column, 0, 1, steps=1)
     if isinstance(data, Source):
         check_binary(data, column)
         found = means(data, outcome, by, budget, **options)

@@ -145,7 +145,7 @@ class PlacedList(PlacedBall):
 
 
 def place_ball(space: QuerySpace) -> PlacedBall:
-    """Return the ball K of a space, hull(S_a) or the smallest known ball that contains it.
+    """Return the ball K of a space, hull(S) or the smallest known ball that contains it.
 
     One published side (or none): `RowsBall`, or `RaggedRowsBall` where its rows have different lengths. Two:
     `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
@@ -161,8 +161,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> place_ball(sensitivity_space(public, Adjacency(3))).ball
     PairBall(columns=2, reach=1)
     """
-    n = space.dataspace.n
-    a = space.adjacency.a if n is None else min(space.adjacency.a, n)
+    a = space.reach
     form, rows = space.matrix(), space.rows()
     if form is None and rows is not None:
         return PlacedRows(RaggedRowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape)

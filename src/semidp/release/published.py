@@ -121,7 +121,7 @@ def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
     }
 
 
-def _read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
     return {
         "name": entry["name"],
@@ -244,7 +244,7 @@ class PublishedTable(Published):
             projected=projected.astype(float),
             standard_errors=errors.astype(float),
             fitted=Fitted(**entry["fit"]),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
     def _csv(self, **columns: NDArray[Any]) -> bytes:
@@ -374,7 +374,7 @@ class PublishedGroups(Published):
                 for c in entry["comparisons"]
             ),
             noisy=np.concatenate([steps for _, _, steps in parts]),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
 
@@ -464,7 +464,7 @@ class PublishedRegression(Published):
             coefficients=np.array([float(row[1]) for row in rows]),
             standard_errors=np.array([float(row[2]) for row in rows]),
             noisy=np.array([int(row[3]) for row in rows], dtype=np.int64),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
 
@@ -486,9 +486,9 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
 
 def _csv(header: Sequence[str], rows: Any) -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in (header, *rows):  # a carriage return is not quoted by itself, and ends the line for a reader
+        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
     return text.getvalue().encode()
 
 

@@ -10,14 +10,14 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError
-from semidp.exact import exact, plain
+from semidp.exact import Number, exact, plain, positive
 from semidp.grouped import GroupSums, LinearFit, LogisticFit, Moments, joint_counts, moments_of
-from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism
+from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism, mechanism_for
 from semidp.progress import Progress
 from semidp.queries import Coding, Design, QuerySpace, moment_space, sensitivity_space, sum_space
 from semidp.release.checks import only_keys, text, texts
@@ -72,6 +72,9 @@ class Request(Protocol):
     def space(self, scope: Scope) -> QuerySpace:
         """Return its query space, from public values alone."""
 
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that measures it within its budget."""
+
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential values of its query."""
 
@@ -108,6 +111,13 @@ class Model(StrEnum):
     logistic = "logistic"
 
 
+def calibrated(request: Request, space: QuerySpace) -> Mechanism:
+    """Return the mechanism of a request's name for its space and its budget."""
+    if request.budget is None:
+        raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
+    return mechanism_for(space, request.budget, request.mechanism)
+
+
 def _budget(value: Budget | None) -> Budget | None:
     if value is not None and not isinstance(value, Budget):
         raise InputError(f"a budget is Budget.zcdp(rho), Budget.gdp(mu) or Budget.pure(epsilon), not {value!r}")
@@ -128,8 +138,16 @@ def _file_name(value: str) -> str:
     return name
 
 
-def _maybe_name(value: str) -> str:
-    return value if value == "" else _file_name(value)
+def _statistic_name(request: "GroupRequest") -> str:
+    return f"{request.statistic}-{request.outcome.column}"
+
+
+def _regression_name(request: "RegressionRequest") -> str:
+    return f"regression-{request.outcome.column}"
+
+
+def _weight(value: Number) -> Fraction:
+    return positive(value, "the weight of a table")
 
 
 def _table_features(value: Iterable[str]) -> tuple[str, ...]:
@@ -186,13 +204,15 @@ class TableRequest:
     mechanism: str = field(default=AUTO, converter=_mechanism)
     fit: FitKind = field(default=FitKind.integer, converter=_fit)
     name: str = field(default="table", converter=_file_name)
+    weight: Fraction = field(default=Fraction(1), converter=_weight)
 
     def __attrs_post_init__(self) -> None:
         if not self.features:
             raise InputError("a table to release needs at least one feature", needs="table")
         if len(set(self.features)) < len(self.features):
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
-        _file_name(self.name)
+        if self.budget is not None and self.weight != 1:
+            raise InputError(f"the table {self.name!r} has a budget of its own: a weight is for tables that share one")
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -202,6 +222,10 @@ class TableRequest:
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table."""
         return sensitivity_space(scope.dataspace, scope.adjacency, self.features)
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the counts of the table."""
@@ -223,12 +247,13 @@ class TableRequest:
             **(self.budget.keys() if self.budget else {}),
             "mechanism": self.mechanism,
             "fit": str(self.fit),
+            **({} if self.weight == 1 else {"weight": plain(self.weight)}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TableRequest":
         """Read what `to_json` wrote, or one ``[[table]]`` of a plan file."""
-        only_keys(value, {"name", "features", "mechanism", "fit", *_BUDGET_KEYS}, "a table of a plan")
+        only_keys(value, {"name", "features", "mechanism", "fit", "weight", *_BUDGET_KEYS}, "a table of a plan")
         if "features" not in value:
             raise InputError('a table of a plan needs features = ["…", …]')
         return cls(
@@ -237,6 +262,7 @@ class TableRequest:
             value.get("mechanism", AUTO),
             value.get("fit", FitKind.integer),
             value.get("name", "table"),
+            value.get("weight", 1),
         )
 
 
@@ -269,7 +295,7 @@ class GroupRequest:
     by: tuple[Margin, ...] = field(converter=_groups)
     budget: Budget | None = field(default=None, converter=_budget)
     mechanism: str = field(default=AUTO, converter=_mechanism)
-    _name: str = field(default="", converter=_maybe_name)
+    name: str = field(default=Factory(_statistic_name, takes_self=True), converter=_file_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.by or not all(group.names for group in self.by):
@@ -281,12 +307,6 @@ class GroupRequest:
             raise InputError(f"{column!r} forms the groups, so its {self.statistic} in them is no secret: name another")
         if self.statistic is Statistic.proportion and self.outcome != proportion_of(column):
             raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
-        _file_name(self.name)
-
-    @property
-    def name(self) -> str:
-        """What it is called: the statistic and the column unless given."""
-        return self._name or f"{self.statistic}-{self.outcome.column}"
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -303,6 +323,10 @@ class GroupRequest:
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
         return sum_space(scope.dataspace, scope.adjacency, self.outcome, self.by)
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""
@@ -344,8 +368,8 @@ class GroupRequest:
         else:
             outcome = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
         groups = [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]
-        mechanism, name = value.get("mechanism", AUTO), value.get("name", "")
-        return cls(statistic, outcome, groups, Budget.stated(value), mechanism, name)
+        named = {"name": value["name"]} if "name" in value else {}
+        return cls(statistic, outcome, groups, Budget.stated(value), value.get("mechanism", AUTO), **named)
 
 
 @frozen
@@ -382,7 +406,7 @@ class RegressionRequest:
     model: Model = field(default=Model.linear, converter=_model)
     interactions: tuple[Margin, ...] = field(default=(), converter=_groups)
     coding: Coding = field(default=Coding.treatment, converter=_coding)
-    _name: str = field(default="", converter=_maybe_name)
+    name: str = field(default=Factory(_regression_name, takes_self=True), converter=_file_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.factors:
@@ -393,12 +417,6 @@ class RegressionRequest:
             raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
         if self.model is Model.logistic and self.outcome != proportion_of(self.outcome.column):
             raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
-        _file_name(self.name)
-
-    @property
-    def name(self) -> str:
-        """What it is called: regression and the column unless given."""
-        return self._name or f"regression-{self.outcome.column}"
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -425,6 +443,10 @@ class RegressionRequest:
         space = moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
         design.gram(scope.dataspace)
         return space
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential X'y, in steps of the grid times the design's multiplier."""
@@ -480,7 +502,7 @@ class RegressionRequest:
             model,
             [texts(group, "an interaction") for group in value.get("interactions", ())],
             value.get("coding", Coding.treatment),
-            value.get("name", ""),
+            **({"name": value["name"]} if "name" in value else {}),
         )
 
 

@@ -7,28 +7,30 @@ chain whose levels are still to be read. How features form a table is in `schema
 import bisect
 import contextlib
 import csv
+import datetime
 import io
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, SchemaError
-from semidp.exact import exact, plain
+from semidp.exact import Number, exact, plain
 from semidp.geometry import Chain
 
 TRUTH = ("false", "true")
 """The levels of truth values; beside exactly these, their words match in capitals or not."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Depth:
     """One depth of a nested feature: its name, the label of each node, and the first leaf below each.
 
@@ -41,7 +43,15 @@ class Depth:
     starts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+def _levels(values: Iterable[object]) -> tuple[str, ...]:
+    return tuple(level_text(level) for level in values)
+
+
+def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
+    return None if edges is None else tuple(edges)
+
+
+@frozen(slots=False)
 class Feature:
     """One categorical feature: its name and the levels it may take, in order.
 
@@ -67,15 +77,15 @@ class Feature:
     """
 
     name: str
-    levels: tuple[str, ...] = ()
-    bins: tuple[Fraction | float, ...] | None = None
+    levels: tuple[str, ...] = field(default=(), converter=_levels)
+    bins: tuple[Fraction | float, ...] | None = field(default=None, converter=_bins)
     null_level: str | None = None
     above: tuple[Depth, ...] = field(default=(), repr=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise SchemaError("a feature needs a name")
-        levels = tuple(level_text(level) for level in self.levels)
+        levels = self.levels
         if self.bins is not None:
             edges = _edges(self.name, self.bins)
             object.__setattr__(self, "bins", edges)
@@ -347,7 +357,7 @@ class Feature:
 _NEST_KEYS = ("nest", "tree", "lookup", "names")
 
 
-@dataclass(frozen=True)
+@frozen
 class Nest:
     """The names of the depths of a nested feature, coarse to fine, whose levels and parents are still to be read.
 
@@ -359,7 +369,7 @@ class Nest:
     repeat: bool = False
     null_level: str | None = None
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         good = all(isinstance(name, str) and name for name in self.names)
         if len(self.names) < 2 or not good or len(set(self.names)) < len(self.names):
@@ -439,11 +449,21 @@ def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
 def level_text(value: object) -> str:
     """Write a data value as the text of a level: whole numbers without a point, truth values in lower case.
 
+    Decimals print as the numbers they are and timestamps at midnight as dates, since engines differ in these types.
     Every engine follows this rule, so that one schema reads the same data alike everywhere.
 
-    >>> level_text(1.0), level_text(True), level_text("north")
-    ('1', 'true', 'north')
+    >>> level_text(1.0), level_text(True), level_text("north"), level_text(Decimal("1.50"))
+    ('1', 'true', 'north', '1.5')
+    >>> level_text(datetime.datetime(2020, 1, 2)), level_text(np.datetime64("2020-01-02T03:04"))
+    ('2020-01-02', '2020-01-02 03:04:00')
     """
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, Decimal) and value.is_finite():
+        return format(value.to_integral_value() if value == value.to_integral_value() else value.normalize(), "f")
+    if isinstance(value, datetime.datetime):
+        midnight = value.time() == datetime.time() and value.tzinfo is None
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
@@ -459,9 +479,18 @@ def missing_values(column: NDArray[Any]) -> NDArray[np.bool_]:
     """
     if column.dtype.kind == "f":
         return np.asarray(np.isnan(column))
+    if column.dtype.kind == "M":
+        return np.asarray(np.isnat(column))
     if column.dtype.kind == "O":
-        return np.array([value is None or value != value or str(value) == "<NA>" for value in column], dtype=bool)
+        return np.array([_is_missing(value) for value in column], dtype=bool)
     return np.zeros(column.shape, dtype=bool)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # the null of a data frame is neither equal to itself nor not
+        return True
 
 
 def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:

@@ -7,12 +7,12 @@ import itertools
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import SchemaError
@@ -21,7 +21,7 @@ from semidp.geometry import Grid, View
 from semidp.tables.features import Feature, level_text
 
 
-@dataclass(frozen=True)
+@frozen
 class StructuralZero:
     """A combination of levels that cannot occur, such as a married child.
 
@@ -51,7 +51,18 @@ class StructuralZero:
         return {name: list(levels) for name, levels in self.levels}
 
 
-@dataclass(frozen=True)
+def _features(features: Iterable[Feature]) -> tuple[Feature, ...]:
+    found = tuple(features) if isinstance(features, Iterable) else (features,)
+    if not all(isinstance(feature, Feature) for feature in found):
+        raise SchemaError("the features of a schema are a list of Feature")
+    return found
+
+
+def _distinct(zeros: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
+    return tuple(dict.fromkeys(zeros))
+
+
+@frozen(slots=False)
 class Schema:
     """The features of a table and the combinations that cannot occur.
 
@@ -65,12 +76,10 @@ class Schema:
     semidp.errors.SchemaError: there is no feature 'town'; the features are sex, region
     """
 
-    features: tuple[Feature, ...]
-    structural_zeros: tuple[StructuralZero, ...] = ()
+    features: tuple[Feature, ...] = field(converter=_features)
+    structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_distinct)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "features", tuple(self.features))
-        object.__setattr__(self, "structural_zeros", tuple(dict.fromkeys(self.structural_zeros)))
+    def __attrs_post_init__(self) -> None:
         if not self.features:
             raise SchemaError("a schema needs at least one feature")
         if len(set(self.names)) < len(self.names):
