@@ -5,7 +5,6 @@ A schema declares; it holds no count. Counts are in `counts`, which margins of t
 
 import itertools
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import SchemaError
-from semidp.files import toml_text
+from semidp.files import from_toml, toml_text
 from semidp.geometry import Grid, View
 from semidp.tables.features import Feature, level_text
 
@@ -247,6 +246,7 @@ class Schema:
         (3,)
         """
         try:
-            return cls.from_json(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise SchemaError(f"the schema is not valid TOML: {error}") from None
+            document = from_toml(text)
+        except ValueError as error:
+            raise SchemaError(f"the schema is not valid TOML: {str(error)[:200]}") from None
+        return cls.from_json(document)
