@@ -152,7 +152,7 @@ assigned = st.builds("{}={}".format, names, st.lists(numbers | names, max_size=3
 @example(words=["--rho", "1", "--a", "²"])
 @example(words=["--epsilon", "9" * 5000, "--a", "2"])
 @example(words=["--mu", "1", "--a", "9" * 5000])
-@fuzz(800)
+@fuzz(400)
 def test_guarantee(place: Path, words: list[str]) -> None:
     check(["guarantee", *words])
 
@@ -171,7 +171,7 @@ READING = [
 @example(words=["--bounds", "age=-" + "9" * 400 + ",1e300", "--mean", "age", "--group", "sex", "--mu", "1"], more=())
 @example(words=["--grid", "age=" + "9" * 5000], more=RELEASES["groups"])
 @example(words=["--a", "9" * 400], more=(*TABLE, "--rho", "1"))
-@fuzz(120)
+@fuzz(60)
 def test_release_without_drawing(place: Path, words: list[str], more: tuple[str, ...]) -> None:
     check(["release", "people.csv", *more, *words, "--dry-run"])
 
@@ -217,7 +217,7 @@ class Damage:
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(RELEASES)))
-@fuzz(700)
+@fuzz(200)
 def test_a_damaged_release_json(place: Path, data: st.DataObject, name: str) -> None:
     folder = place / "damaged"
     shutil.rmtree(folder, ignore_errors=True)
@@ -228,7 +228,7 @@ def test_a_damaged_release_json(place: Path, data: st.DataObject, name: str) -> 
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(RELEASES)))
-@fuzz(150)
+@fuzz(60)
 def test_damaged_tables(place: Path, data: st.DataObject, name: str) -> None:
     """Cells of the CSV files are replaced, and release.json has their hashes."""
     folder = place / "damaged"
@@ -250,7 +250,7 @@ def test_damaged_tables(place: Path, data: st.DataObject, name: str) -> None:
 
 
 @given(data=st.data())
-@fuzz(700)
+@fuzz(250)
 def test_a_damaged_ledger(place: Path, data: st.DataObject) -> None:
     from semidp.accounting import ledger
 
@@ -268,7 +268,7 @@ def test_a_damaged_ledger(place: Path, data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@fuzz(300)
+@fuzz(120)
 def test_a_plan_of_wrong_types(place: Path, data: st.DataObject) -> None:
     import tomllib
 
@@ -285,7 +285,7 @@ def test_a_plan_of_wrong_types(place: Path, data: st.DataObject) -> None:
 )
 @example(start=0, length=0, put="a = ", word="[" * 100_000)
 @example(start=0, length=0, put="adjacency = " + "9" * 5000 + "\n", word="")
-@fuzz(200)
+@fuzz(80)
 def test_a_damaged_plan_or_schema_in_toml(place: Path, start: int, length: int, put: str, word: str) -> None:
     text = PLAN[:start] + put + word + PLAN[start + length :]
     (place / "damaged.toml").write_bytes(text.encode(errors="surrogatepass"))
@@ -296,7 +296,7 @@ def test_a_damaged_plan_or_schema_in_toml(place: Path, start: int, length: int, 
 
 
 @given(words=st.lists(st.sampled_from(["--check", "--rho", "--format", "json", "-h", "book.json", "table"]) | numbers))
-@fuzz(300)
+@fuzz(60)
 def test_words_in_any_order(place: Path, words: list[str]) -> None:
     for command in ("ledger", "show", "guarantee"):
         # Nothing may be opened where it stays: a new ledger would make the next input another one.
