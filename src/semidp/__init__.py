@@ -4,6 +4,7 @@
 More is in the subpackages `accounting`, `audit`, `grouped`, `mechanisms` and `noise`; `reproduction` has the studies.
 """
 
+import semidp._startup  # noqa: F401 - before everything else that is imported
 from semidp import accounting, audit, grouped, mechanisms, noise  # noqa: F401  (public subpackages)
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger

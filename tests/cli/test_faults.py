@@ -53,6 +53,7 @@ def leaves_nothing(folder: Path) -> None:
 def test_the_release_itself_leaks_nothing(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     places = {name: str(tmp_path / "tmp") for name in ("TMPDIR", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME")}
+    assert semidp("ledger", "ledger.json", "--rho", "1").code == 0
     done = semidp("release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release", env=places)
     assert done.code == 0, done.err
     check_no_leak(tmp_path, done.out, done.err)
@@ -207,6 +208,7 @@ def test_a_ledger_on_a_full_disk_stops_the_release(
 def test_a_failure_after_the_charge_is_said(here: Semidp, people: Path, small_disk: Path, tmp_path: Path) -> None:
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
+    assert here("ledger", ledger, "--rho", "1").code == 0
     done = here("release", people, *BOTH, *SPEND, "--ledger", ledger, "--out", small_disk / "release")
     assert "the ledger was charged all the same" in one_sentence(done)
     assert len(here("ledger", ledger, "--format", "json").json["charges"]) == 1
@@ -223,8 +225,8 @@ def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
 
 
 DEATHS = {
-    "before any noise": "run.read = die",
-    "in the fit": "run.fit_table = die",
+    "before any noise": "prepare.survey = die",
+    "in the fit": "published.fit_table = die",
     "in the middle of a file": "Path.write_bytes = half",
     "before the report": "release.html = die",
     "before the folder is moved": "os.rename = die",
@@ -239,13 +241,15 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "import semidp.cli\n"
-        "run, release = sys.modules['semidp.release.run'], sys.modules['semidp.cli.release']\n"
+        "prepare, published = (sys.modules[f'semidp.release.{name}'] for name in ('prepare', 'published'))\n"
+        "release = sys.modules['semidp.cli.release']\n"
         "def die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
         "def half(path, data):\n"
         "    with open(path, 'wb') as file: file.write(data[: len(data) // 2])\n"
         "    die()\n"
         f"{DEATHS[moment]}\n"
     )
+    assert here("ledger", "ledger.json", "--rho", "1").code == 0
     words = ("release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release")
     done = semidp(*words, env={"PYTHONPATH": str(tmp_path / "site")})
     assert done.code == -signal.SIGKILL
@@ -254,7 +258,6 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
     assert not (tmp_path / "release").exists()
     charges = here("ledger", "ledger.json", "--format", "json").json["charges"]
     assert len(charges) == (0 if moment == "before any noise" else 1)
-    (tmp_path / "ledger.json").unlink()
     settle(tmp_path)
     assert here(*words).code == 0
     Release.load(tmp_path / "release")
@@ -319,9 +322,9 @@ def test_a_repeated_person_is_refused_without_a_name(here: Semidp, tmp_path: Pat
 def test_an_internal_error_shows_its_place_and_not_its_words(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, semidp\n"
-        "r = sys.modules['semidp.release.run']\n"
+        "r = sys.modules['semidp.release.prepare']\n"
         "def broken(*a, **k): raise RuntimeError('the count is 1000003')\n"
-        "r.read = broken\n"
+        "r.survey = broken\n"
     )
     done: Done = semidp("release", people, *BOTH, *SPEND, "--out", "release", env={"PYTHONPATH": str(tmp_path)})
     assert done.code == 70

@@ -41,7 +41,7 @@ def test_a_table_that_the_totals_fix_needs_no_noise_and_says_so(build_from, budg
     assert mechanism.to_json() == {"name": "no noise", "scale": 0.0, "expected_l2": 0.0, "claim": "exact"}
     assert not mechanism.standard_errors().any()
     assert mechanism.tradeoff.is_trivial
-    assert "published exactly" in mechanism.guarantee.explain()
+    assert "published exactly" in mechanism.guarantee.explain().strength
     measured = mechanism.apply(table, SeededRandomness(1))
     assert measured.private  # a function of the public totals, whatever the seed
     assert np.array_equal(measured.noisy, table.counts)

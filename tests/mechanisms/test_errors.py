@@ -16,13 +16,10 @@ from semidp.mechanisms import (
     L2Mechanism,
     LaplaceMechanism,
     LatticeGaussianMechanism,
-    NaiveGaussian,
-    NaiveL1,
-    NaiveL2,
-    NaiveLinf,
     RoundedGaussianMechanism,
 )
 from semidp.noise import SeededRandomness
+from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.tradeoff import Budget
 
 BUDGETS = {"zcdp": Budget.zcdp("0.01"), "gdp": Budget.gdp("0.1"), "pure": Budget.pure("0.1")}

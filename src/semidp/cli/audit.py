@@ -25,7 +25,7 @@ from semidp.audit import (
 from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
 from semidp.audit.energy import MOST_DRAWS
 from semidp.cli import _options as o
-from semidp.cli._output import Format, naming_options, print_json, progress_bar
+from semidp.cli._output import Format, echo, naming_options, print_json, progress_bar
 from semidp.engines import open_source
 from semidp.errors import InputError, Occupied
 from semidp.files import recover, replace_file
@@ -89,9 +89,9 @@ def audit(
     if format is Format.json:
         print_json(_document(findings, list(pictures.values())))
     else:
-        typer.echo("\n\n".join("\n".join(_lines(finding)) for finding in findings))
+        echo("\n\n".join("\n".join(_lines(finding)) for finding in findings))
         for picture in pictures.values():
-            typer.echo(f"{'picture':<10} {picture}")
+            echo(f"{'picture':<10} {picture}")
     code = EXIT_CODES[_together(findings)]
     if code:
         raise typer.Exit(code)

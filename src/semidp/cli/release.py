@@ -1,10 +1,13 @@
 """``semidp release``, ``semidp show`` and ``semidp demo``: the main job, its result again, and a first look at it."""
 
 import contextlib
+import os
 import shlex
-from collections.abc import Collection, Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -12,13 +15,14 @@ from attrs import evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, echo, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
 from semidp.mechanisms import NAMES, Mechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
+    REPORT,
     GroupRequest,
     Model,
     Plan,
@@ -28,11 +32,16 @@ from semidp.release import (
     Release,
     Statistic,
     prepare,
+    release_files,
     run,
 )
-from semidp.report import html, product_errors, product_lines, strength, summary, together_text
+from semidp.release.recheck import disagreements
+from semidp.release.signing import Signer
+from semidp.release.signing import verify as verify_signature
+from semidp.report import product_errors, product_lines, strength, summary, together_text
 
-REPORT = "report.html"
+DISAGREES = 1
+"""The exit code where a release or a ledger contradicts what it should follow from."""
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
@@ -49,6 +58,14 @@ FitOption = Annotated[
 ]
 PlanOption = Annotated[
     Path | None, typer.Option("--plan", help="A plan (TOML or JSON), instead of --table and --invariant.")
+]
+Sign = Annotated[
+    Path | None,
+    typer.Option("--sign", help="Sign every file with this secret key of minisign (extra: sign).", metavar="KEY"),
+]
+Verify = Annotated[
+    Path | None,
+    typer.Option("--verify", help="First verify the signature with this public key of minisign.", metavar="KEY.pub"),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be released and with what noise; draw and write nothing.")
@@ -84,6 +101,7 @@ def release(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     levels_from_data: o.LevelsFromData = False,
     count: o.Count = None,
     from_table: o.FromTable = None,
@@ -92,7 +110,9 @@ def release(
     hive_partitions: o.HivePartitions = False,
     allow_empty: o.AllowEmpty = False,
     ledger: o.Ledger = None,
+    label: o.Label = None,
     seed: o.Seed = None,
+    sign: Sign = None,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -107,7 +127,7 @@ def release(
         plan,
         table,
         invariant,
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         budget=(epsilon, rho, mu, delta, report_delta),
         mechanism=mechanism,
         fit=fit,
@@ -124,14 +144,15 @@ def release(
         regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
         all_pairs=all_pairs,
     )
-    o.all_used(wanted, levels, bins, null_level)
+    o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
-    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger) if item is not None]
+    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger, sign) if item is not None]
     if out is not None and not dry_run:
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+    signer = Signer(sign, _password) if sign is not None else None
     with (
         progress_bar(quiet) as progress,
         open_source(
@@ -148,10 +169,12 @@ def release(
             _rehearse(wanted, source, format, quiet)
             return
         assert out is not None
-        book = o.ledger_of(ledger, wanted.requests[0].budget if len(wanted.requests) == 1 else None)
+        book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
-            done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
-            write(done, folder)
+            done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
+            done.write_files(folder)
+            if signer is not None:
+                signer.sign(folder)
     with in_place(f"the release {out}"):
         _print(done, format, str(out / REPORT), quiet)
 
@@ -159,10 +182,25 @@ def release(
 def show(
     folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
     format: o.FormatOption = Format.text,
+    verify: Verify = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Print what a release holds and guarantees."""
-    _print(Release.load(folder), format, str(folder / REPORT), quiet)
+    """Print what a release holds and guarantees.
+
+    All that it states is computed again from its plan, its exact totals and its noisy values; where something does not
+    follow, that is said, and the exit code is 1.
+    """
+    if verify is not None:
+        verify_signature(folder, verify)
+    done = Release.load(folder)
+    said = disagreements(done, document_at(folder / "release.json"))
+    _print(done, format, str(folder / REPORT), quiet, {"disagreements": list(said), "verified": verify is not None})
+    if verify is not None and format is Format.text:
+        echo(f"signed     every file, by the key {verify}")
+    if said:
+        for sentence in said if format is Format.text else ():
+            echo(f"disagrees  {sentence}")
+        raise typer.Exit(DISAGREES)
 
 
 def demo(
@@ -180,7 +218,7 @@ def demo(
     ]
     people = format is Format.text
     if people:
-        typer.echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
+        echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
     release(
         data,
         table=["origin,destination"],
@@ -194,22 +232,17 @@ def demo(
     )
     if people:
         with in_place(f"the release {out}"):
-            typer.echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
+            echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
 
 
-def write(done: Release, folder: Path) -> None:
-    """Write everything that a release folder holds."""
-    done.save(folder)
-    (folder / REPORT).write_text(html(done), encoding="utf-8")
-
-
-def release_files(folder: Path) -> Collection[str]:
-    """Return the files of a release folder, by its release.json; none where that is not one of ours."""
-    document = document_at(folder / "release.json")
-    listed = document.get("files")
-    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
-        return ()
-    return {"release.json", REPORT, *listed}
+def _password() -> str:
+    """Return the password of a secret key: from SEMIDP_SIGN_PASSWORD, or from who sits at the terminal."""
+    known = os.environ.get("SEMIDP_SIGN_PASSWORD")
+    if known is not None:
+        return known
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InputError("the secret key is encrypted: give its password in SEMIDP_SIGN_PASSWORD, or at a terminal")
+    return str(typer.prompt("password of the secret key", hide_input=True, err=True))
 
 
 @contextlib.contextmanager
@@ -283,7 +316,7 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
-    typer.echo(f"exact      {scope.dataspace.summary()}")
+    echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
         if isinstance(request, ProductRequest):
             _echo_product(request, mechanism)
@@ -292,14 +325,14 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
         what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
         each = "" if mechanism.space.of_counts else " in each"
-        typer.echo(
+        echo(
             f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
             f"{mechanism.claim} claim"
         )
-    typer.echo(f"adjacency  {together_text(scope)}")
+    echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(curve, plan.report_delta):
-        typer.echo(f"strength   {sentence}")
-    typer.echo("nothing was drawn or written")
+        echo(f"strength   {sentence}")
+    echo("nothing was drawn or written")
 
 
 def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
@@ -347,9 +380,11 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _print(done: Release, format: Format, where: str, quiet: bool) -> None:
+def _print(
+    done: Release, format: Format, where: str, quiet: bool, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
     if format is Format.json:
-        print_json({**done.to_json(), "report": where})
+        print_json({**done.to_json(), "report": where, **more})
     else:
-        typer.echo(summary(done, where))
+        echo(summary(done, where))

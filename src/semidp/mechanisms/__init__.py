@@ -26,6 +26,7 @@ from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
 from semidp.mechanisms.products import Objective, ResidualMechanism
+from semidp.mechanisms.recorded import recorded
 from semidp.queries import Norms
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "naive_loss",
     "option_name",
     "outcome_mechanism",
+    "recorded",
 ]

@@ -7,7 +7,7 @@ distributions live in `noise`, the sensitivity in `sensitivity`; making tables n
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.exact import sqrt_up, up
+from semidp.exact import plain, sqrt_up, up
 from semidp.guarantees import Guarantee
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress
 from semidp.queries import QuerySpace
+from semidp.spaces import Adjacency
 from semidp.tables import Table
 from semidp.tradeoff import Budget, Gaussian, Tradeoff
 
@@ -140,6 +141,19 @@ class Mechanism(ABC):
         """The guarantee (D_t, A_a, f) that the measurement satisfies."""
         return Guarantee(self.space.dataspace, self.space.adjacency, self.tradeoff)
 
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return what the same noise guarantees under another adjacency of the same dataspace: ``μ' = Δ2(S')/σ``.
+
+        >>> from semidp.mechanisms import RoundedGaussianMechanism
+        >>> from semidp.mechanisms.examples import two_way
+        >>> space, table = two_way()
+        >>> exchanges = space.under(Adjacency.exchange(space.dataspace))
+        >>> mechanism = RoundedGaussianMechanism.calibrate(exchanges, Budget.gdp(1))
+        >>> mechanism.under(Adjacency(4)).tradeoff.mu
+        Fraction(2, 1)
+        """
+        return replace(self, space=self.space.under(adjacency)).guarantee
+
     @property
     def expected_l2(self) -> float:
         """The root of the expected squared loss, ``sqrt(E‖P·noise‖²) = τ·sqrt(dim)``."""
@@ -156,6 +170,12 @@ class Mechanism(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return what an analysis lists: name, scale, expected loss and kind of claim."""
         return {"name": self.name, "scale": self.scale, "expected_l2": self.expected_l2, "claim": self.claim}
+
+    def record(self) -> dict[str, Any]:
+        """Return what a ledger keeps: the query, and the law of the noise with its exact scale; see `recorded`."""
+        numbers = {name: value for name, value in vars(self).items() if isinstance(value, Fraction)}
+        noise = {"law": self.name, **{name: plain(value) for name, value in numbers.items()}}
+        return {"query": self.space.query(), "noise": noise}
 
     def reporting(self, progress: Progress) -> Self:
         """Return the mechanism with somebody to tell how far a long draw has come; most draws are over at once."""

@@ -3,8 +3,8 @@
 `prepare` is the page to read first; `published` and `release` hold what comes out.
 """
 
-from semidp.release.plan import Plan, Reading, adjacency_from
-from semidp.release.prepare import Prepared, calibrate, prepare, run
+from semidp.release.plan import Plan, Reading, adjacency_from, declared
+from semidp.release.prepare import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
 from semidp.release.published import (
     FitKind,
@@ -16,7 +16,7 @@ from semidp.release.published import (
     PublishedTable,
     table_files,
 )
-from semidp.release.release import Release
+from semidp.release.release import REPORT, Release, release_files
 from semidp.release.requests import (
     GRID,
     GroupRequest,
@@ -32,6 +32,7 @@ from semidp.release.scope import Scope
 
 __all__ = [
     "GRID",
+    "REPORT",
     "FitKind",
     "Fitted",
     "GroupRequest",
@@ -56,9 +57,12 @@ __all__ = [
     "adjacency_from",
     "all_of",
     "calibrate",
+    "declared",
+    "implied_guarantee",
     "outcome_from",
     "prepare",
     "proportion_of",
+    "release_files",
     "run",
     "table_files",
     "tables_for",

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
@@ -17,7 +18,7 @@ from semidp.exact import Number, exact, plain
 from semidp.files import toml_text
 from semidp.release.checks import flag, only_keys, text
 from semidp.spaces import Margin
-from semidp.tables import Feature, Schema, StructuralZero
+from semidp.tables import Feature, Nest, Schema, StructuralZero
 from semidp.tradeoff import Budget
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Reading(StrEnum):
-    """Which reading of the semi-adjacent parameter a(t) sets the adjacency.
+    """Which pairs of datasets are protected: any a(t) records, in either reading, or the exchanges of one person.
 
     >>> Plan(adjacency=Reading.definition).adjacency
     <Reading.definition: 'definition'>
@@ -34,10 +35,11 @@ class Reading(StrEnum):
 
     worst_case = "worst-case"
     definition = "definition"
+    exchange = "exchange"
 
 
 def adjacency_from(choice: Reading | int | str) -> Reading | int:
-    """Read an adjacency: ``worst-case``, ``definition``, or a number of records of at least 1.
+    """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at least 1.
 
     >>> adjacency_from("3"), adjacency_from("worst-case")
     (3, <Reading.worst_case: 'worst-case'>)
@@ -48,7 +50,7 @@ def adjacency_from(choice: Reading | int | str) -> Reading | int:
     if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
         return int(written)
     raise InputError(
-        f"the adjacency must be worst-case, definition or a whole number of at least 1, not {written[:40]!r}"
+        f"the adjacency must be worst-case, definition, exchange or a whole number of at least 1, not {written[:40]!r}"
     )
 
 
@@ -60,6 +62,10 @@ def _margins(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, .
 
 def _features(value: Iterable[Feature]) -> tuple[Feature, ...]:
     return _all(value, Feature, "features")
+
+
+def _nests(value: Iterable[Nest]) -> tuple[Nest, ...]:
+    return _all(value, Nest, "nests")
 
 
 def _zeros(value: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
@@ -140,7 +146,7 @@ class Plan:
     structural_zeros
         Combinations of levels that cannot occur.
     adjacency
-        Which reading of a(t) to use, or a number of records.
+        Which reading of a(t) to use, a number of records, or exchanges.
     count, where, id
         The column of counts, the condition on records, and the column that identifies a person.
     levels_from_data
@@ -150,6 +156,9 @@ class Plan:
     groups, regressions
         The statistics of private outcomes by group, and the regressions of private outcomes, to release under the same
         invariants and with budgets of their own.
+    nests
+        Nested features whose levels are read from the data, by the names of their depths: under the same rule as
+        other levels, an invariant publishes them or the report says that they are disclosed.
     product
         Tables that share one budget and agree with each other.
 
@@ -173,15 +182,24 @@ class Plan:
     report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
     groups: "tuple[GroupRequest, ...]" = field(default=(), converter=_groups)
     regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
+    nests: tuple[Nest, ...] = field(default=(), converter=_nests)
     product: "ProductRequest | None" = field(default=None, converter=_product)
 
     def __attrs_post_init__(self) -> None:
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
+        depths = [name for part in self.chains for name in part.names]
+        if len(set(depths)) < len(depths):
+            raise SchemaError("two features of the plan have the same name, or depths that do: give each its own")
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+
+    @property
+    def chains(self) -> tuple[Feature | Nest, ...]:
+        """Every feature that is declared, with its levels or by the names of its depths."""
+        return (*self.features, *self.nests)
 
     @property
     def requests(self) -> "tuple[Request, ...]":
@@ -251,14 +269,14 @@ class Plan:
             "table": [table.to_json() for table in self.all_tables],
             "group": [group.to_json() for group in self.groups],
             "regression": [regression.to_json() for regression in self.regressions],
-            "feature": [feature.to_json() for feature in self.features],
+            "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Plan":
-        """Read what `to_json` wrote."""
+    def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
+        """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
         from semidp.release.requests import GroupRequest, RegressionRequest
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
@@ -266,7 +284,7 @@ class Plan:
         lists = {"invariants", "table", "group", "regression", "feature", "structural_zero"}
         only_keys(value, {*alone, *shared, *lists}, "a plan")
         tables, product = _shared(value)
-        features, zeros = _declared({key: value[key] for key in ("feature", "structural_zero") if key in value})
+        features, zeros, nests = declared(value, folder)
         return cls(
             tables=tables,
             product=product,
@@ -275,6 +293,7 @@ class Plan:
             invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
             features=features,
             structural_zeros=zeros,
+            nests=nests,
             **{key: value[key] for key in alone if key in value},
         )
 
@@ -283,13 +302,13 @@ class Plan:
         return toml_text(self.to_json())
 
     @classmethod
-    def from_toml(cls, text: str) -> "Plan":
-        """Read a plan from TOML text."""
+    def from_toml(cls, text: str, folder: Path | None = None) -> "Plan":
+        """Read a plan from TOML text; lookup files are named as seen from `folder`."""
         try:
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the plan is not valid TOML: {str(error)[:200]}") from None
-        return cls.from_json(document)
+        return cls.from_json(document, folder)
 
 
 def _shared(value: Mapping[str, Any]) -> "tuple[tuple[TableRequest, ...], ProductRequest | None]":
@@ -323,10 +342,27 @@ def _entries(value: Mapping[str, Any], key: str) -> list[Any]:
     return list(entries)
 
 
-def _declared(schema: Mapping[str, Any]) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...]]:
-    if not schema.get("feature"):
-        if schema.get("structural_zero"):
+def declared(
+    value: Mapping[str, Any], folder: Path | None = None
+) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...], tuple[Nest, ...]]:
+    """Return what a plan or a schema file declares: features, structural zeros, and nests without levels.
+
+    >>> declared({"feature": [{"name": "county", "nest": ["state", "county"]}]})
+    ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
+    """
+    entries = _entries(value, "feature")
+    unread = [
+        isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry) for entry in entries
+    ]
+    nests = tuple(Nest.from_json(entry) for entry, is_nest in zip(entries, unread, strict=True) if is_nest)
+    features = [entry for entry, is_nest in zip(entries, unread, strict=True) if not is_nest]
+    if not features:
+        if value.get("structural_zero"):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
-        return (), ()
-    whole = Schema.from_json(schema)
-    return whole.features, whole.structural_zeros
+        return (), (), nests
+    rest = {
+        "feature": features,
+        **({"structural_zero": value["structural_zero"]} if "structural_zero" in value else {}),
+    }
+    whole = Schema.from_json(rest, folder)
+    return whole.features, whole.structural_zeros, nests

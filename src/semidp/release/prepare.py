@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Source, open_source
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
+from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan
 from semidp.release.release import Release, versions
 from semidp.release.requests import Request
 from semidp.release.scope import Scope, survey
+from semidp.spaces import Adjacency
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +108,41 @@ def calibrate(plan: Plan, scope: Scope) -> Prepared:
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
 
 
+def implied_guarantee(release: Release) -> Guarantee | None:
+    """Return what the noise of a release guarantees under the other adjacency, from public values alone.
+
+    An exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f where the
+    noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1))], ["sex"], adjacency="exchange",
+    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+    >>> found = implied_guarantee(release)
+    >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
+    (Adjacency(a=2), Fraction(2, 1))
+    """
+    scope = release.scope
+    try:
+        if not scope.adjacency.is_exchange:
+            other = outcome_exchange(scope.dataspace) if release.plan.outcomes else Adjacency.exchange(scope.dataspace)
+        elif scope.semi_adjacency is not None:
+            other = Adjacency(scope.semi_adjacency.bound)
+        else:
+            return None
+        first, *others = (mechanism.under(other) for mechanism in calibrate(release.plan, scope).mechanisms)
+        return first.compose(*others)
+    except Refused:
+        return None
+
+
 def run(
     plan: Plan,
     data: Any,
     randomness: Randomness | None = None,
     *,
     ledger: Ledger | None = None,
+    label: str | None = None,
     progress: Progress = silent,
 ) -> Release:
     """Carry out a plan: prepare, account, measure, publish.
@@ -126,6 +157,8 @@ def run(
         Where random words come from; the operating system unless given. Any other marks the release not private.
     ledger
         Charged with the composed guarantee before any noise is drawn.
+    label
+        What the ledger calls the charge; what is released, unless given.
 
     Returns
     -------
@@ -143,8 +176,10 @@ def run(
     """
     randomness = SystemRandomness() if randomness is None else randomness
     prepared = prepare(plan, data)
-    label = ", ".join(request.name for request in plan.requests)
-    entry = ledger.charge(prepared.guarantee, label=label) if ledger else None
+    entry = None
+    if ledger is not None:
+        records = [mechanism.record() for mechanism in prepared.mechanisms]
+        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, plan.requests)), records)
     results = []
     for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
         measured = mechanism.reporting(progress).measure(values, randomness)
@@ -159,6 +194,11 @@ def run(
         versions=versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _label(request: Request) -> str:
+    """Say what is released, for a ledger."""
+    return f"{request.name} ({' × '.join(dict.fromkeys(request.features))})"
 
 
 def _check(plan: Plan) -> None:

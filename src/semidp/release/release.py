@@ -1,12 +1,13 @@
 """What a release is: published results, the guarantee, and where it came from. Everything in it may be published.
 
-A release is written to a folder as CSV and JSON and read back from it; its report is drawn from it elsewhere.
+A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
 """
 
+import csv
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,18 +18,21 @@ from numpy.typing import ArrayLike
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
-from semidp.files import recover
+from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.scope import Scope, semi_of
+from semidp.release.signing import SIGNATURE, SUMS
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import tradeoff_from_json
 
 SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
+REPORT = "report.html"
+_NO_RELEASE = "{} is not a release: it has no readable release.json with its tables"
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
@@ -85,8 +89,30 @@ class Release:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
 
-    def save(self, folder: Path) -> None:
-        """Write ``release.json``, two CSV files a table and one for each set of groups into an existing folder."""
+    def save(self, folder: Path | str, *, force: bool = False) -> None:
+        """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
+
+        Parameters
+        ----------
+        folder
+            Where to write: nothing may be there, or an empty folder.
+        force
+            Also replace a release, in a folder that holds no other file.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+        ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
+        ['measurements.csv', 'release.json', 'report.html', 'table.csv']
+        """
+        with new_folder(folder, force=force, ours=release_files) as new:
+            self.write_files(new)
+
+    def write_files(self, folder: Path) -> None:
+        """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = self._files()
         for name, content in files.items():
             (folder / name).write_bytes(content)
@@ -95,6 +121,19 @@ class Release:
         (folder / "release.json").write_text(
             json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
+        (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+
+    def report_html(self, title: str | None = None) -> str:
+        """Return the report as one HTML page that needs nothing else; its title names what is published.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
+        '<!doctype html>'
+        """
+        from semidp.report import html  # the one import of a room above, allowed by name in tests/test_layers.py
+
+        return html(self, title)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -102,11 +141,18 @@ class Release:
         folder = Path(folder)
         recover(folder)
         try:
-            document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+            content = read_plain(folder / "release.json", folder)
+        except OSError:
+            raise InputError(_NO_RELEASE.format(folder)) from None
+        try:
+            document = from_json(content)
             digests = {Path(name).name: digest for name, digest in document["files"].items()}
-            files = {name: (folder / name).read_bytes() for name in digests}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(_NO_RELEASE.format(folder)) from None
+        try:
+            files = {name: read_plain(folder / name, folder) for name in digests}
+        except (OSError, UnicodeEncodeError):
+            raise InputError(_NO_RELEASE.format(folder)) from None
         if document.get("schema_version") != SCHEMA_VERSION:
             raise InputError(f"{folder} was written by another version of semidp: read it with that version")
         for name, digest in digests.items():
@@ -114,7 +160,7 @@ class Release:
                 raise InputError(f"{folder / name} was changed after the release was written")
         try:
             release = cls._from_json(document, files)
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         every: list[PublishedTable | ProductTable] = [*release.tables]
         every += release.product.tables if release.product else ()
@@ -158,7 +204,7 @@ class Release:
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
         dataspace = Dataspace.from_json(document["dataspace"])
-        adjacency = Adjacency(document["a"]["used"])
+        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
         plan = Plan.from_json(document["plan"])
         try:
             semi = semi_of(dataspace, plan)
@@ -194,6 +240,19 @@ class Release:
 
     def _files(self) -> dict[str, bytes]:
         return {name: content for result in self.results for name, content in result.files().items()}
+
+
+def release_files(folder: Path) -> Collection[str]:
+    """Return the files of a release folder, by its release.json; none where that is not one of ours.
+
+    >>> release_files(Path("nowhere"))
+    ()
+    """
+    document = document_at(folder / "release.json")
+    listed = document.get("files")
+    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
+        return ()
+    return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
 
 
 def versions() -> dict[str, str]:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome
@@ -138,12 +138,16 @@ def _file_name(value: str) -> str:
     return name
 
 
+def _statistic_name(request: "GroupRequest") -> str:
+    return f"{request.statistic}-{request.outcome.column}"
+
+
+def _regression_name(request: "RegressionRequest") -> str:
+    return f"regression-{request.outcome.column}"
+
+
 def _weight(value: Number) -> Fraction:
     return positive(value, "the weight of a table")
-
-
-def _maybe_name(value: str) -> str:
-    return value if value == "" else _file_name(value)
 
 
 def _table_features(value: Iterable[str]) -> tuple[str, ...]:
@@ -209,7 +213,6 @@ class TableRequest:
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
         if self.budget is not None and self.weight != 1:
             raise InputError(f"the table {self.name!r} has a budget of its own: a weight is for tables that share one")
-        _file_name(self.name)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -292,7 +295,7 @@ class GroupRequest:
     by: tuple[Margin, ...] = field(converter=_groups)
     budget: Budget | None = field(default=None, converter=_budget)
     mechanism: str = field(default=AUTO, converter=_mechanism)
-    _name: str = field(default="", converter=_maybe_name)
+    name: str = field(default=Factory(_statistic_name, takes_self=True), converter=_file_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.by or not all(group.names for group in self.by):
@@ -304,12 +307,6 @@ class GroupRequest:
             raise InputError(f"{column!r} forms the groups, so its {self.statistic} in them is no secret: name another")
         if self.statistic is Statistic.proportion and self.outcome != proportion_of(column):
             raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
-        _file_name(self.name)
-
-    @property
-    def name(self) -> str:
-        """What it is called: the statistic and the column unless given."""
-        return self._name or f"{self.statistic}-{self.outcome.column}"
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -371,8 +368,8 @@ class GroupRequest:
         else:
             outcome = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
         groups = [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]
-        mechanism, name = value.get("mechanism", AUTO), value.get("name", "")
-        return cls(statistic, outcome, groups, Budget.stated(value), mechanism, name)
+        named = {"name": value["name"]} if "name" in value else {}
+        return cls(statistic, outcome, groups, Budget.stated(value), value.get("mechanism", AUTO), **named)
 
 
 @frozen
@@ -409,7 +406,7 @@ class RegressionRequest:
     model: Model = field(default=Model.linear, converter=_model)
     interactions: tuple[Margin, ...] = field(default=(), converter=_groups)
     coding: Coding = field(default=Coding.treatment, converter=_coding)
-    _name: str = field(default="", converter=_maybe_name)
+    name: str = field(default=Factory(_regression_name, takes_self=True), converter=_file_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.factors:
@@ -420,12 +417,6 @@ class RegressionRequest:
             raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
         if self.model is Model.logistic and self.outcome != proportion_of(self.outcome.column):
             raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
-        _file_name(self.name)
-
-    @property
-    def name(self) -> str:
-        """What it is called: regression and the column unless given."""
-        return self._name or f"regression-{self.outcome.column}"
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -511,7 +502,7 @@ class RegressionRequest:
             model,
             [texts(group, "an interaction") for group in value.get("interactions", ())],
             value.get("coding", Coding.treatment),
-            value.get("name", ""),
+            **({"name": value["name"]} if "name" in value else {}),
         )
 
 

@@ -50,7 +50,7 @@ def html(release: Release, title: str | None = None) -> str:
         advertised=advertised is not None,
         advertised_name=words.name_of(advertised) if advertised else None,
         adjacency_heading=words.why_heading(scope),
-        adjacency=words.why_together(scope),
+        adjacency=[*words.why_together(scope), *words.implied(release)],
         moves=moves[:_SHOWN_MOVES],
         more_moves=max(len(moves) - _SHOWN_MOVES, 0),
         tables=[_table(table) for table in release.tables],
@@ -92,15 +92,14 @@ def _advertised(release: Release) -> Tradeoff | None:
 
 
 def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff]:
-    a = release.scope.adjacency.a
-    curves = {f"this release (a = {a})": release.guarantee.tradeoff}
+    curves = {f"this release ({_used(release)})": release.guarantee.tradeoff}
     return curves if advertised is None else {**curves, "if the totals were forgotten": advertised}
 
 
 def _moves(release: Release) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
     semi = release.scope.semi_adjacency
-    if semi is None or semi.witness is None or not semi.witness.others:
+    if release.scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
         return []
     witness = semi.witness
     moves = [(witness.record, witness.wants), *witness.others]
@@ -209,10 +208,15 @@ def _loss(table: PublishedTable) -> Any:
     return _picture(loss_plot(losses))
 
 
+def _used(release: Release) -> str:
+    adjacency = release.scope.adjacency
+    return str(adjacency) if adjacency.is_exchange else f"a = {adjacency.a}"
+
+
 def _details(release: Release) -> list[tuple[str, str]]:
     scope = release.scope
     semi = scope.semi_adjacency
-    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", f"a = {scope.adjacency.a}")]
+    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", _used(release))]
     if semi is not None:
         worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))

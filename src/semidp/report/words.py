@@ -15,6 +15,7 @@ from semidp.release import (
     PublishedTable,
     Release,
     Scope,
+    implied_guarantee,
     table_files,
 )
 from semidp.spaces import Dataspace
@@ -97,6 +98,8 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
+    if scope.adjacency.is_exchange:
+        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -107,6 +110,8 @@ def why_heading(scope: Scope) -> str:
     a, semi = scope.adjacency.a, scope.semi_adjacency
     if semi is not None and semi.bound == 0:
         return "Why nothing is left to protect"
+    if scope.adjacency.is_exchange and scope.dataspace.margins:
+        return "Who changes with one person"
     if not scope.dataspace.margins:
         return "Why one record changes alone" if a == 1 else f"Why {a} records change together"
     return "Why records move together" if a == 1 else f"Why {a} records move together"
@@ -125,6 +130,8 @@ def why_together(scope: Scope) -> list[str]:
         return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
     if semi.bound == 0:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
+    if scope.adjacency.is_exchange:
+        return [first, *_exchanged(scope)]
     known = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
     second = (
         f"In the worst case {known} records have to change together, whoever the person is and whatever else they "
@@ -132,6 +139,32 @@ def why_together(scope: Scope) -> list[str]:
         "agree on every published total."
     )
     return [first, second]
+
+
+def _exchanged(scope: Scope) -> list[str]:
+    a = scope.adjacency.a
+    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    return [
+        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
+        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
+        "have been everybody that the published totals allow.",
+        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
+        "stated apart.",
+    ]
+
+
+def implied(release: Release) -> list[str]:
+    """Say what the same noise guarantees under the other adjacency, where that is known."""
+    other = implied_guarantee(release)
+    if other is None:
+        return []
+    numbers = strength(other.tradeoff, release.plan.report_delta)[-1]
+    if other.adjacency.is_exchange:
+        return [
+            f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
+            f"values) the same noise gives: {numbers}"
+        ]
+    return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
 
 
 def table_summary(table: PublishedTable) -> str:
@@ -421,6 +454,8 @@ def summary(release: Release, where: str | None = None) -> str:
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    if scope.adjacency.is_exchange:
+        lines += [f"otherwise  {item}" for item in implied(release)]
     if where:
         lines.append(f"written    {where}")
     return "\n".join(lines)
