@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, Refused
-from semidp.files import replace_file
+from semidp.files import from_json, read_plain, replace_file
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Gaussian, Order, Tradeoff, tradeoff_from_json
 
@@ -332,12 +332,12 @@ def space_from(document: Mapping[str, Any], path: Path) -> Dataspace:
         return Dataspace.from_json(document)
     beside = path.with_name(Path(document["file"]).name)
     try:
-        content = beside.read_bytes()
+        content = read_plain(beside)
     except OSError:
         raise InputError(f"the published values belong in {beside}, which cannot be read: keep both files") from None
     if hashlib.sha256(content).hexdigest() != document["sha256"]:
         raise InputError(f"{beside} was changed after {path.name} was written: restore it, or write both again")
-    return Dataspace.from_json(json.loads(content))
+    return Dataspace.from_json(from_json(content))
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     semidp.errors.InputError: cannot read /nowhere/ledger.json, which should hold a ledger
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = from_json(read_plain(path))
     except OSError:
         raise InputError(f"cannot read {path}, which should hold {what}") from None
     except ValueError:

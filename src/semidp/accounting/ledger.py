@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
-from semidp.errors import BudgetExceeded, InputError, Refused
+from semidp.errors import BudgetExceeded, InputError, Refused, SemidpError
 from semidp.files import locked, replace_file
 from semidp.guarantees import Guarantee, read_document, space_document, space_from
 from semidp.spaces import Adjacency, Dataspace
@@ -489,6 +489,8 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
         return Account(
             budget, spaces[under["dataspace"]], Adjacency.from_json(under["adjacency"]), charges, document["id"]
         )
+    except SemidpError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
         raise InputError(f"{path} does not hold a ledger") from None
 

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import typer
-
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
@@ -36,6 +34,7 @@ def analyze(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     levels_from_data: o.LevelsFromData = False,
     count: o.Count = None,
     from_table: o.FromTable = None,
@@ -57,17 +56,19 @@ def analyze(
     """
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
+    if len(table or ()) > 1:
+        raise InputError("analyze looks at one --table; for several that share a budget use release with --dry-run")
     plan = o.plan_of(
         table,
         invariant,
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         adjacency=o.adjacency_of(adjacency, a),
         count=count,
         where=where,
         identity=identity,
         levels_from_data=levels_from_data,
     )
-    o.all_used(plan, levels, bins, null_level)
+    o.all_used(plan, levels, bins, null_level, nest)
     with open_source(
         data,
         table=from_table,
@@ -88,7 +89,7 @@ def analyze(
     if format is Format.json:
         print_json(document)
     else:
-        typer.echo("\n".join(lines(document)))
+        echo("\n".join(lines(document)))
 
 
 def analysis(

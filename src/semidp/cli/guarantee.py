@@ -126,7 +126,7 @@ class _Scope:
         return Adjacency(self.records, self.kind)
 
 
-def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Schema | None) -> _Scope:
+def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Scope:
     """Return how many records move together: as given, or from what is published exactly."""
     reading = adjacency_from(asked)
     given = reading if isinstance(reading, int) else None
@@ -146,7 +146,7 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
         if space is not None and not missing:
             found, source = semi_adjacency(space), "the published totals"
         else:
-            schema = space.schema if space is not None else declared
+            schema = space.schema if space is not None else declared.schema() if declared is not None else None
             found = semi_adjacency_bound(_all_declared(schema, margins), [*margins, *published])
             source = "a bound for any published totals"
             space = Dataspace.described("exact totals of " + ", ".join(map(str, dict.fromkeys([*margins, *published]))))
@@ -164,7 +164,7 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     return _Scope(given, "given", space, low if given < enough else ())
 
 
-def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: Schema | None) -> _Scope:
+def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Scope:
     """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
     space = totals_of(totals, declared) if totals else None
     if space is None or any(not space.publishes(margin) for margin in margins):

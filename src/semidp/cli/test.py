@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.exact import exact, plain
@@ -56,6 +56,7 @@ def odds_ratio(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     count: o.Count = None,
     from_table: o.FromTable = None,
     where: o.Where = None,
@@ -79,9 +80,9 @@ def odds_ratio(
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, quiet)
     plan = o.plan_of(
-        f"{rows},{columns}",
+        [f"{rows},{columns}"],
         [rows, columns, *(invariant or ())],
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         adjacency=o.adjacency_of(adjacency, a),
         count=count,
         where=where,
@@ -90,7 +91,7 @@ def odds_ratio(
         budget=budget,
         report_delta=target,
     )
-    o.all_used(plan, levels, bins, null_level)
+    o.all_used(plan, levels, bins, null_level, nest)
     with open_source(
         data,
         table=from_table,
@@ -149,9 +150,9 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         *(("note", note) for note in notes),
     ]
     for name, text in lines:
-        typer.echo(f"{name:<10} {text}")
-    typer.echo()
-    typer.echo(str(result.guarantee.explain()))
+        echo(f"{name:<10} {text}")
+    echo()
+    echo(str(result.guarantee.explain()))
 
 
 def _pairs(result: OddsRatioResult) -> str:

@@ -2,10 +2,11 @@
 
 `base` is the page to read first, `tables` the space of count tables; `norms` chooses among `patterns`, `moves` and
 `bounds`, `exchange` has the norms of the other adjacency, `projection` is the subspace of the noise. `outcomes` has
-sums and moments of a private outcome.
+sums and moments of a private outcome, `products` several tables measured together as `residuals`, whose prices are in
+`costs`.
 """
 
-from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace
+from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Coding, Column, Design
 from semidp.queries.outcomes import (
@@ -17,6 +18,7 @@ from semidp.queries.outcomes import (
     query_space,
     sum_space,
 )
+from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.tables import TableSpace, sensitivity_space
 
 __all__ = [
@@ -27,12 +29,15 @@ __all__ = [
     "MatrixForm",
     "MomentSpace",
     "Norms",
+    "ProductSpace",
     "QuerySpace",
+    "RowsForm",
     "SumSpace",
     "TableSpace",
     "moment_space",
     "outcome_adjacency",
     "outcome_exchange",
+    "product_space",
     "query_space",
     "sensitivity_space",
     "sum_space",

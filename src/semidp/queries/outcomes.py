@@ -15,7 +15,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.engines import Outcome
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError, Refused, SemidpError
 from semidp.exact import exact, plain
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
@@ -414,6 +414,8 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
             for column in query["columns"]
         )
         return moment_space(dataspace, adjacency, outcome, Design(dataspace.schema, tuple(columns)))
+    except SemidpError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError):
         raise InputError(f"the record of a query of {kind} is damaged: it cannot be recomputed") from None
 

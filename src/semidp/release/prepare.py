@@ -15,7 +15,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.engines import Source, open_source
 from semidp.errors import InputError, Refused
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import Mechanism, mechanism_for
+from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries import outcome_exchange
@@ -103,7 +103,7 @@ def calibrate(plan: Plan, scope: Scope) -> Prepared:
     for request in plan.requests:
         if request.budget is None:
             raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
-        mechanisms.append(mechanism_for(request.space(scope), request.budget, request.mechanism))
+        mechanisms.append(request.calibrate(request.space(scope)))
     first, *others = (mechanism.guarantee for mechanism in mechanisms)
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
 

@@ -231,7 +231,8 @@ class Feature:
                     f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
                 )
             raise DataError(
-                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the data"
+                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the "
+                "data"
             )
         return codes
 
@@ -368,7 +369,7 @@ class Nest:
     repeat: bool = False
     null_level: str | None = None
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         good = all(isinstance(name, str) and name for name in self.names)
         if len(self.names) < 2 or not good or len(set(self.names)) < len(self.names):
@@ -414,7 +415,7 @@ def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
 
 def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the paths of what `_tree` wrote; refuse a parent without children."""
-    if isinstance(tree, (Mapping, list, tuple)) and not tree:
+    if not tree and isinstance(tree, (Mapping, list, tuple)):
         raise SchemaError(f"the tree has a level without any {names[0]!r} below it: leave it out, or list them")
     if len(names) == 1 and isinstance(tree, (list, tuple)):
         return [(level_text(label),) for label in tree]
