@@ -323,9 +323,15 @@ def _mappings(values: list[Any]) -> bool:
 
 
 def _toml_pair(key: str, value: object) -> str:
-    # JSON's strings, numbers, truth values and lists are TOML's too.
     bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-    return f"{key if bare else json.dumps(key, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
+    return f"{key if bare else json.dumps(key, ensure_ascii=False)} = {_toml_value(value)}"
+
+
+def _toml_value(value: object) -> str:
+    # JSON's strings, numbers, truth values and lists are TOML's too.
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(_toml_pair(name, item) for name, item in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 @contextlib.contextmanager

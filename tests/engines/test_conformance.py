@@ -1,13 +1,16 @@
 """The same cases through every engine: CSV, Parquet, pandas, Arrow; Ibis on DuckDB, PostgreSQL and Spark."""
 
+import datetime
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from semidp.engines import Outcome, Source
+from semidp.engines import Outcome, Source, open_source
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.tables import Feature, Schema, Table
 
@@ -335,3 +338,28 @@ def test_structural_zeros_are_checked(engine: Engine, records: Records, refused:
 
 def _objects(records: Records) -> dict[str, Any]:
     return {name: np.array(values, dtype=object) for name, values in records.items()}
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        ([Decimal("1.50"), Decimal("2.00"), Decimal("1.5")], ["1.5", "2"]),
+        (pd.to_datetime(["2020-01-02", "2021-03-04", None]), ["2020-01-02", "2021-03-04"]),
+        (pd.to_datetime(["2020-01-02 03:04", "2021-03-04 00:00"]), ["2020-01-02 03:04:00", "2021-03-04"]),
+        ([datetime.date(2020, 1, 2), datetime.date(2021, 3, 4), None], ["2020-01-02", "2021-03-04"]),
+        (pd.Categorical(["a", "b", None, "a"], categories=["b", "a", "z"]), ["b", "a", "z"]),
+        (pd.Categorical([2, 1, 2], categories=[1, 2, 3]), ["1", "2", "3"]),
+        (pd.Categorical([1.0, 2.5, 1.0]), ["1", "2.5"]),
+        (pd.array(["f", None, "m"], dtype="string"), ["f", "m"]),
+        (pd.array([1, None, 2], dtype="Int64"), ["1", "2"]),
+        (pd.array([True, None, False], dtype="boolean"), ["false", "true"]),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")) or None,
+)
+def test_a_frame_is_read_alike_in_memory_and_by_the_engine(values: Any, levels: list[str]) -> None:
+    frame, schema = pd.DataFrame({"x": values}), Schema([Feature("x", levels, null_level="?")])
+    with open_source(frame) as source:
+        by_engine = source.counts(schema)
+    assert by_engine == Table.from_frame(frame, schema)
+    assert by_engine.n == len(frame)
+    assert by_engine.counts[-1] == frame["x"].isna().sum()

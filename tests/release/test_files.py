@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, InputError, Margin, Plan, Release, TableRequest, run
+from semidp import Budget, Feature, InputError, Margin, Plan, Release, TableRequest, run
+from semidp.cli import run as command
 from semidp.report import html
 from tests.release.conftest import Example
 
@@ -123,3 +124,39 @@ def test_a_copy_elsewhere_is_as_good(folder: Path, tmp_path_factory: pytest.Temp
 
 def test_its_repr_holds_no_counts(release: Release) -> None:
     assert "array" not in repr(release.tables)
+
+
+def test_save_writes_what_the_command_writes_and_load_reads_it(tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("sex,region\n" + "f,n\nm,s\nm,n\nf,s\n" * 5)
+    words = ["--table", "sex,region", "--invariant", "sex", "--mu", "1", "--levels", "region=n,s"]
+    assert command(["release", str(people), *words, "--quiet", "--out", str(tmp_path / "by-command")]) == 0
+    wanted = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"], features=[Feature("region", ["n", "s"])])
+    done = run(wanted, people)
+    done.save(str(tmp_path / "new" / "by-hand"))
+    made = tmp_path / "new" / "by-hand"
+    assert {file.name for file in made.iterdir()} == {file.name for file in (tmp_path / "by-command").iterdir()}
+    assert (made / "report.html").read_text(encoding="utf-8") == done.report_html()
+    assert Release.load(made).to_json() == done.to_json()
+    assert not [file for file in made.parent.iterdir() if file.name != "by-hand"]  # no scrap, no lock
+
+
+def test_save_replaces_a_release_only_when_told_and_nothing_else_ever(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "release")
+    with pytest.raises(InputError, match="already exists"):
+        release.save(tmp_path / "release")
+    release.save(tmp_path / "release", force=True)
+    (tmp_path / "release" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds notes\.txt"):
+        release.save(tmp_path / "release", force=True)
+    assert (tmp_path / "release" / "notes.txt").read_text() == "mine"
+
+
+def test_a_save_that_fails_leaves_nothing(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr(Release, "report_html", fail)
+    with pytest.raises(RuntimeError):
+        release.save(tmp_path / "release")
+    assert not list(tmp_path.iterdir())

@@ -407,6 +407,12 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
 
 def _group_needed(guarantee: Guarantee, dataspace: Dataspace, adjacency: Adjacency) -> int:
     """Return by how many records a charge must be grouped: 1 where it is stated for the ledger's pairs already."""
+    one_record = guarantee.adjacency.a == 1 and guarantee.is_ordinary
+    if guarantee.adjacency.kind is not adjacency.kind and not one_record:
+        raise Refused(
+            f"this ledger adds up guarantees for {adjacency}, and the new one is for {guarantee.adjacency}: ball and "
+            "exchange are two promises and are not added up; ask for the ledger's adjacency, or use another ledger"
+        )
     if guarantee.covers(Guarantee(dataspace, adjacency, guarantee.tradeoff)):
         return 1
     if guarantee.adjacency.a == 1 and guarantee.is_ordinary and dataspace.is_within(guarantee.dataspace):

@@ -61,7 +61,9 @@ def _print(book: Ledger, format: Format, target: Fraction | None) -> None:
         print_json(document)
         return
     echo(f"budget     {book.account().budget}")
-    echo(f"under      {document['invariant'] or 'nothing charged yet'}")
+    pairs = book.account().adjacency
+    kind = f", {pairs}" if pairs is not None and pairs.is_exchange else ""
+    echo(f"under      {document['invariant'] or 'nothing charged yet'}{kind}")
     for charge in document["charges"]:
         fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""
         echo(f"charged    {charge['time']}  {charge['cost']}  {charge['label']}{fixed}")
@@ -75,6 +77,7 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
         "budget": account.budget.numbers(),
         "invariant": account.dataspace.summary() if account.dataspace else None,
         "a": account.adjacency.a if account.adjacency else None,
+        "adjacency": {"kind": str(account.adjacency.kind), "a": account.adjacency.a} if account.adjacency else None,
         "charges": [
             {**charge.to_json(), "cost": _named(charge.spent, account.budget, target), "fixed": charge.fixed}
             for charge in account.charges

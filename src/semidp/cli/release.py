@@ -4,7 +4,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -19,15 +19,27 @@ from semidp.cli._output import Format, echo, in_place, naming_options, output_fo
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
-from semidp.mechanisms import NAMES
+from semidp.mechanisms import NAMES, Mechanism
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import GroupRequest, Model, Plan, Prepared, RegressionRequest, Release, Statistic, prepare, run
+from semidp.release import (
+    REPORT,
+    GroupRequest,
+    Model,
+    Plan,
+    Prepared,
+    ProductRequest,
+    RegressionRequest,
+    Release,
+    Statistic,
+    prepare,
+    release_files,
+    run,
+)
 from semidp.release.recheck import disagreements
-from semidp.release.signing import SIGNATURE, SUMS, Signer
+from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import html, strength, summary, together_text
+from semidp.report import product_errors, product_lines, strength, summary, together_text
 
-REPORT = "report.html"
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
 
@@ -69,6 +81,7 @@ def release(
     mean: o.Means = None,
     sum: o.Sums = None,
     proportion: o.Proportions = None,
+    all_pairs: o.AllPairs = None,
     regress: o.Regress = None,
     logistic: o.Logistic = None,
     on: o.On = None,
@@ -88,6 +101,7 @@ def release(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     levels_from_data: o.LevelsFromData = False,
     count: o.Count = None,
     from_table: o.FromTable = None,
@@ -113,7 +127,7 @@ def release(
         plan,
         table,
         invariant,
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         budget=(epsilon, rho, mu, delta, report_delta),
         mechanism=mechanism,
         fit=fit,
@@ -128,8 +142,9 @@ def release(
             others=[*(regress or ()), *(logistic or ())],
         ),
         regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        all_pairs=all_pairs,
     )
-    o.all_used(wanted, levels, bins, null_level)
+    o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
     inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger, sign) if item is not None]
@@ -157,7 +172,7 @@ def release(
         book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
-            write(done, folder)
+            done.write_files(folder)
             if signer is not None:
                 signer.sign(folder)
     with in_place(f"the release {out}"):
@@ -195,19 +210,21 @@ def demo(
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
-    """Release a real table of 3,498 British fathers and sons by occupation, with both margins exact."""
-    data = str(files("semidp") / "data" / "occupational_status.csv")
+    """Release the pupils of 420 California school districts who qualify for reduced-price meals; enrolment is exact."""
+    data = str(files("semidp") / "data" / "california_schools.csv")
     words = [
-        *("--table", "origin,destination", "--invariant", "origin", "--invariant", "destination"),
-        *("--count", "count", "--mu", "1", "--out", str(out), "--force"),
+        *("--nest", "county,district", "--table", "district,meals", "--invariant", "district"),
+        *("--levels", "meals=no,yes", "--count", "count", "--mu", "1", "--out", str(out), "--force"),
     ]
     people = format is Format.text
     if people:
-        echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
+        echo(f"$ semidp release california_schools.csv {shlex.join(words)}\n")
     release(
         data,
-        table="origin,destination",
-        invariant=["origin", "destination"],
+        nest=["county,district"],
+        table=["district,meals"],
+        invariant=["district"],
+        levels=["meals=no,yes"],
         count="count",
         mu="1",
         out=out,
@@ -218,21 +235,6 @@ def demo(
     if people:
         with in_place(f"the release {out}"):
             echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
-
-
-def write(done: Release, folder: Path) -> None:
-    """Write everything that a release folder holds."""
-    done.save(folder)
-    (folder / REPORT).write_text(html(done), encoding="utf-8")
-
-
-def release_files(folder: Path) -> Collection[str]:
-    """Return the files of a release folder, by its release.json; none where that is not one of ours."""
-    document = document_at(folder / "release.json")
-    listed = document.get("files")
-    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
-        return ()
-    return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
 
 
 def _password() -> str:
@@ -259,7 +261,7 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
 
 def _plan(
     path: Path | None,
-    table: str | None,
+    table: list[str] | None,
     invariant: list[str] | None,
     declared: Any,
     *,
@@ -271,9 +273,10 @@ def _plan(
     levels_from_data: bool,
     groups: tuple[GroupRequest, ...],
     regressions: tuple[RegressionRequest, ...],
+    all_pairs: str | None,
 ) -> Plan:
     if path is not None:
-        others = (table, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
+        others = (table, all_pairs, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
@@ -285,7 +288,7 @@ def _plan(
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if table is None and not groups and not regressions:
+    if not table and all_pairs is None and not groups and not regressions:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
     spend, report_delta = o.budget_of(*budget)
     count, where, identity = reading
@@ -304,6 +307,7 @@ def _plan(
         fit=fit,
         groups=groups,
         regressions=regressions,
+        all_pairs=all_pairs,
     )
 
 
@@ -316,6 +320,9 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         return
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
+        if isinstance(request, ProductRequest):
+            _echo_product(request, mechanism)
+            continue
         unit = float(mechanism.space.unit)
         loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
         what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
@@ -328,6 +335,12 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     for sentence in strength(curve, plan.report_delta):
         echo(f"strength   {sentence}")
     echo("nothing was drawn or written")
+
+
+def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
+    """Print the standard error of every table that shares the budget."""
+    for line in product_lines(request, mechanism):
+        typer.echo(f"would use  {line}")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
@@ -355,6 +368,13 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "report_delta": plan.report_delta,
         "budget": plan.budget and plan.budget.numbers(),
         "tables": measured("table"),
+        "products": [
+            {**part, "tables": product_errors(request, mechanism)}
+            for part, (request, mechanism) in zip(
+                measured("product"), [pair for pair in prepared.parts if pair[0].key == "product"], strict=True
+            )
+            if isinstance(request, ProductRequest)
+        ],
         "groups": measured("group"),
         "regressions": measured("regression"),
         "disclosures": scope.disclosures,

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
+from attrs import field, frozen
+
 from semidp.errors import InputError, SchemaError, SemidpError
-from semidp.exact import exact, plain
+from semidp.exact import Number, exact, plain
 from semidp.tables import no_column
 
 LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
@@ -31,7 +33,11 @@ Result = TypeVar("Result")
 _LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
 
 
-@dataclass(frozen=True)
+def _bound(value: Number) -> Fraction:
+    return exact(value, "a bound of an outcome")
+
+
+@frozen(slots=False)
 class Outcome:
     """A numeric column, clipped to declared bounds and rounded to a declared grid record by record.
 
@@ -50,13 +56,11 @@ class Outcome:
     """
 
     column: str
-    lower: Fraction
-    upper: Fraction
+    lower: Fraction = field(converter=_bound)
+    upper: Fraction = field(converter=_bound)
     steps: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lower", exact(self.lower, f"the lower bound of {self.column!r}"))
-        object.__setattr__(self, "upper", exact(self.upper, f"the upper bound of {self.column!r}"))
+    def __attrs_post_init__(self) -> None:
         if max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND:
             raise InputError(f"the bounds of {self.column!r} must lie between -1e300 and 1e300")
         if not float(self.lower) < float(self.upper):

@@ -144,7 +144,7 @@ def logistic_regression(
     The parameters are those of `linear_regression`; `prior_sd` is the standard deviation of the prior on every
     coefficient.
     """
-    outcome = Outcome(column, 0, 1, steps=1)  # type: ignore[arg-type]
+    outcome = Outcome(column, 0, 1, steps=1)
     scale = float(positive(prior_sd, "prior_sd"))
     margins = published(factors, design, invariants)
     with open_groups(data, margins, features, adjacency) as groups:

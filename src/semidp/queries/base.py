@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -33,6 +34,18 @@ class MatrixForm:
 
     cells: NDArray[np.intp] = field(repr=False)
     columns_published: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RowsForm:
+    """The cells that can occur, row after row, where only the totals of rows are published and lengths differ.
+
+    Rows of one cell are left out: their total fixes them.
+    """
+
+    cells: NDArray[np.intp] = field(repr=False)
+    lengths: tuple[int, ...]
+    totals: tuple[int, ...]
 
 
 class QuerySpace(ABC):
@@ -148,6 +161,10 @@ class QuerySpace(ABC):
         """Return the query as a matrix of counts between published margins, where it is one; else None."""
         return None
 
+    def rows(self) -> RowsForm | None:
+        """Return the query as rows of counts with published totals, where it is that and no matrix; else None."""
+        return None
+
     def moves(self) -> Iterator[NDArray[Any]]:
         """Iterate over the elements of S without zero; refuse where they are too many to list."""
         raise Refused("the differences of this query are too many to list: use the norms")
@@ -171,6 +188,18 @@ class QuerySpace(ABC):
     def side_by_side(self) -> dict[str, Norms]:
         """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (what is published kept)."""
         return {"S_DP": self.naive, "S_Group": self.naive.scaled(self.adjacency.a), "S_Semi": self.norms}
+
+    @property
+    def reach(self) -> int:
+        """The most records that the query can see change between adjacent datasets."""
+        a, n = self.adjacency.a, self.dataspace.n
+        return a if n is None else min(a, n)
+
+    def under(self, adjacency: Adjacency) -> "QuerySpace":
+        """Return the space of the same query and dataspace under another adjacency; refuse a list of vectors."""
+        if not has(type(self)):
+            raise Refused("the vectors that were given are those of one adjacency: list them again for the other")
+        return evolve(self, adjacency=adjacency)  # type: ignore[misc]
 
     def checked(self, values: ArrayLike) -> NDArray[Any]:
         """Return values as an array; refuse another shape than the query's."""

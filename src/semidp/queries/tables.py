@@ -14,13 +14,15 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import LARGEST_MASK, Counts, Mask, View
-from semidp.queries.base import Floats, MatrixForm, QuerySpace
+from semidp.geometry import LARGEST_MASK, Counts, Mask, Totals, View
+from semidp.queries.base import Floats, MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import ONE_RECORD, Norms
+from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
 from semidp.queries.projection import FixedTable, Projector, projector
 from semidp.spaces import Adjacency, Dataspace
+from semidp.spaces.exchange import Blocks
 from semidp.tables import Schema, Table
 
 
@@ -29,15 +31,16 @@ def sensitivity_space(
 ) -> "TableSpace":
     """Return S_a of the table over the `released` features.
 
-    ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1). The parameter a is the one of all
-    that is published; the shape of S comes from the margins that constrain the released table.
+    ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the exchanges of one
+    person. The parameter a is the one of all that is published; the shape of S comes from the margins that constrain
+    the released table.
 
     Parameters
     ----------
     dataspace
         What is published, and its values.
     adjacency
-        How many records may differ.
+        Which datasets are compared: any a records, or exchanges.
     released
         The features of the released table; all of them if left out.
 
@@ -168,6 +171,8 @@ class TableSpace(QuerySpace):
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, lazily: four-cell moves first, then three-cycles, and so on."""
         question = self._question
+        if self._exchange is not None:
+            return self._exchange.moves()
         if question.lifts and question.structure.decomposable:
             return moves(question.grid, question.visible, self._domain, min(self.adjacency.a, question.structure.n))
         listing = self.listing()
@@ -203,6 +208,22 @@ class TableSpace(QuerySpace):
             return None
         return MatrixForm(cells, len(axes) == 2)
 
+    def rows(self) -> RowsForm | None:
+        """Return the cells of each row where a nested feature leaves rows of different lengths under one margin."""
+        visible, grid = self._question.visible, self._question.grid
+        if len(visible) > 1 or self.is_zero:
+            return None
+        total = visible[0] if visible else Totals(grid.nothing, np.array([self.dataspace.n]))
+        homes, totals = grid.labels(total.view), total.counts.ravel()
+        there = totals[homes] > 0
+        if self._domain is not None and not np.array_equal(self._domain.ravel(), there):
+            return None
+        lengths = np.bincount(homes[there], minlength=len(totals))
+        cells = np.flatnonzero(there & (lengths[homes] > 1))
+        kept = lengths > 1
+        order = np.argsort(homes[cells], kind="stable")
+        return RowsForm(cells[order], tuple(lengths[kept].tolist()), tuple(totals[kept].tolist()))
+
     @property
     def released(self) -> View:
         """The view of the released table in the schema of the dataspace."""
@@ -214,8 +235,19 @@ class TableSpace(QuerySpace):
         return Question.of(self.dataspace, self.released)
 
     @cached_property
+    def _exchange(self) -> ExchangeTable | None:
+        return ExchangeTable(Blocks.of(self.dataspace), self._question) if self.adjacency.is_exchange else None
+
+    @property
+    def reach(self) -> int:
+        """The most records that the table can see change between adjacent datasets."""
+        if self._exchange is not None:
+            return self._exchange.reach
+        return min(self.adjacency.a, self._question.structure.n)
+
+    @cached_property
     def _found(self) -> Found:
-        return find_norms(self._question, self.adjacency.a)
+        return find_norms(self._question, self.adjacency.a) if self._exchange is None else self._exchange.found
 
     @cached_property
     def _domain(self) -> Mask | None:

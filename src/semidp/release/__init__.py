@@ -3,8 +3,9 @@
 `prepare` is the page to read first; `published` and `release` hold what comes out.
 """
 
-from semidp.release.plan import Plan, Reading, adjacency_from
-from semidp.release.prepare import Prepared, calibrate, prepare, run
+from semidp.release.plan import Plan, Reading, adjacency_from, declared
+from semidp.release.prepare import Prepared, calibrate, implied_guarantee, prepare, run
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -15,7 +16,7 @@ from semidp.release.published import (
     PublishedTable,
     table_files,
 )
-from semidp.release.release import Release
+from semidp.release.release import REPORT, Release, release_files
 from semidp.release.requests import (
     GRID,
     GroupRequest,
@@ -31,6 +32,7 @@ from semidp.release.scope import Scope
 
 __all__ = [
     "GRID",
+    "REPORT",
     "FitKind",
     "Fitted",
     "GroupRequest",
@@ -38,8 +40,11 @@ __all__ = [
     "Noise",
     "Plan",
     "Prepared",
+    "ProductRequest",
+    "ProductTable",
     "Published",
     "PublishedGroups",
+    "PublishedProduct",
     "PublishedRegression",
     "PublishedTable",
     "Reading",
@@ -50,10 +55,15 @@ __all__ = [
     "Statistic",
     "TableRequest",
     "adjacency_from",
+    "all_of",
     "calibrate",
+    "declared",
+    "implied_guarantee",
     "outcome_from",
     "prepare",
     "proportion_of",
+    "release_files",
     "run",
     "table_files",
+    "tables_for",
 ]

@@ -1,32 +1,37 @@
 """What a release is: published results, the guarantee, and where it came from. Everything in it may be published.
 
-A release is written to a folder as CSV and JSON and read back from it; its report is drawn from it elsewhere.
+A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
 """
 
 import csv
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
+
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
-from semidp.files import from_json, read_plain, recover
+from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
+from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.scope import Scope, semi_of
+from semidp.release.signing import SIGNATURE, SUMS
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import tradeoff_from_json
 
 SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
+REPORT = "report.html"
 _NO_RELEASE = "{} is not a release: it has no readable release.json with its tables"
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
@@ -58,6 +63,23 @@ class Release:
         return tuple(result for result in self.results if isinstance(result, PublishedTable))
 
     @property
+    def product(self) -> PublishedProduct | None:
+        """The published tables that share a budget, or None."""
+        return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
+
+    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of cells of the tables that share a budget, and its exact standard error.
+
+        Parameters
+        ----------
+        weights
+            For each table, by its name, a weight a cell.
+        """
+        if self.product is None:
+            raise InputError("no tables of this release share a budget: weigh the measurement of each by itself")
+        return self.product.estimate(weights)
+
+    @property
     def groups(self) -> tuple[PublishedGroups, ...]:
         """The published statistics by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedGroups))
@@ -67,8 +89,30 @@ class Release:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
 
-    def save(self, folder: Path) -> None:
-        """Write ``release.json``, two CSV files a table and one for each set of groups into an existing folder."""
+    def save(self, folder: Path | str, *, force: bool = False) -> None:
+        """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
+
+        Parameters
+        ----------
+        folder
+            Where to write: nothing may be there, or an empty folder.
+        force
+            Also replace a release, in a folder that holds no other file.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+        ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
+        ['measurements.csv', 'release.json', 'report.html', 'table.csv']
+        """
+        with new_folder(folder, force=force, ours=release_files) as new:
+            self.write_files(new)
+
+    def write_files(self, folder: Path) -> None:
+        """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = self._files()
         for name, content in files.items():
             (folder / name).write_bytes(content)
@@ -77,6 +121,19 @@ class Release:
         (folder / "release.json").write_text(
             json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
+        (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+
+    def report_html(self, title: str | None = None) -> str:
+        """Return the report as one HTML page that needs nothing else; its title names what is published.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
+        '<!doctype html>'
+        """
+        from semidp.report import html  # the one import of a room above, allowed by name in tests/test_layers.py
+
+        return html(self, title)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -105,7 +162,9 @@ class Release:
             release = cls._from_json(document, files)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        for table in release.tables:
+        every: list[PublishedTable | ProductTable] = [*release.tables]
+        every += release.product.tables if release.product else ()
+        for table in every:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
@@ -133,7 +192,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "groups", "regressions")
+                for key in ("tables", "products", "groups", "regressions")
+                if key != "products" or self.product
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -146,7 +206,7 @@ class Release:
         dataspace = Dataspace.from_json(document["dataspace"])
         if dataspace.schema is None:
             raise ValueError("a release has features")
-        adjacency = Adjacency(document["a"]["used"])
+        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
         plan = Plan.from_json(document["plan"])
         try:
             semi = semi_of(dataspace, plan)
@@ -165,6 +225,11 @@ class Release:
             scope=scope,
             results=(
                 *(PublishedTable.from_json(entry, scope, files) for entry in document["tables"]),
+                *(
+                    PublishedProduct.from_json(entry, plan.product, scope, files)
+                    for entry in document.get("products", ())
+                    if plan.product is not None
+                ),
                 *(
                     PublishedGroups.from_json(entry, request, scope, files)
                     for entry, request in zip(document["groups"], plan.groups, strict=True)
@@ -186,6 +251,19 @@ class Release:
 
     def _files(self) -> dict[str, bytes]:
         return {name: content for result in self.results for name, content in result.files().items()}
+
+
+def release_files(folder: Path) -> Collection[str]:
+    """Return the files of a release folder, by its release.json; none where that is not one of ours.
+
+    >>> release_files(Path("nowhere"))
+    ()
+    """
+    document = document_at(folder / "release.json")
+    listed = document.get("files")
+    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
+        return ()
+    return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
 
 
 def versions() -> dict[str, str]:

@@ -3,15 +3,16 @@
 A `Table` is dense, and its repr never shows a count. Files and databases are read by `engines`.
 """
 
+import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.tables.features import Feature, missing_values
+from semidp.tables.features import Feature, level_text, missing_values
 from semidp.tables.schema import Schema
 
 MAX_CELLS = 2**31  # a dense table beyond this would not fit in memory; 16 GiB of counts
@@ -19,7 +20,25 @@ _LISTED = 100  # columns in a message
 MAX_FEATURES = 63  # numpy indexes no more axes
 
 
-@dataclass(frozen=True, eq=False)
+def _integers(values: ArrayLike) -> NDArray[np.int64]:
+    """Return counts as an array of their own that cannot be written; refuse what is no count."""
+    counts = np.asarray(values)
+    if counts.dtype.kind not in "iu":
+        whole = counts.dtype.kind == "f" and np.isfinite(counts).all() and (counts == np.floor(counts)).all()
+        if not (whole and (np.abs(counts) < 2.0**53).all()):
+            raise DataError("counts must be whole numbers")
+    if counts.dtype.kind == "u" and (counts > np.iinfo(np.int64).max).any():
+        raise DataError("a count does not fit in 63 bits")
+    counts = np.array(counts, dtype=np.int64, order="C")
+    if (counts < 0).any():
+        raise DataError("counts must not be negative")
+    if counts.size and counts.sum(dtype=float) >= 2.0**62:
+        raise DataError("the counts sum to more than 2^62, which exact arithmetic here does not cover")
+    counts.setflags(write=False)
+    return counts
+
+
+@frozen(slots=False, eq=False)
 class Table:
     """Integer counts on a schema. Its repr shows the schema, never a count.
 
@@ -36,31 +55,17 @@ class Table:
     """
 
     schema: Schema
-    counts: NDArray[np.int64] = field(repr=False)
+    counts: NDArray[np.int64] = field(repr=False, converter=_integers)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         refuse_large(self.schema)
-        counts = np.asarray(self.counts)
-        if counts.dtype.kind not in "iu":
-            whole = counts.dtype.kind == "f" and np.isfinite(counts).all() and (counts == np.floor(counts)).all()
-            if not (whole and (np.abs(counts) < 2.0**53).all()):
-                raise DataError("counts must be whole numbers")
-        if counts.dtype.kind == "u" and (counts > np.iinfo(np.int64).max).any():
-            raise DataError("a count does not fit in 63 bits")
-        counts = np.array(counts, dtype=np.int64, order="C")
-        if counts.shape != self.schema.shape:
-            raise InputError(f"the counts have shape {counts.shape}, but the schema has shape {self.schema.shape}")
-        if (counts < 0).any():
-            raise DataError("counts must not be negative")
-        if counts.size and counts.sum(dtype=float) >= 2.0**62:
-            raise DataError("the counts sum to more than 2^62, which exact arithmetic here does not cover")
+        if self.counts.shape != self.schema.shape:
+            raise InputError(f"the counts have shape {self.counts.shape}, but the schema has shape {self.schema.shape}")
         possible = self.schema.possible
-        if possible is not None and counts[~possible].any():
+        if possible is not None and self.counts[~possible].any():
             raise DataError(
                 "a cell declared impossible (a structural zero) has a count: correct the schema or the data"
             )
-        counts.setflags(write=False)
-        object.__setattr__(self, "counts", counts)
 
     @property
     def n(self) -> int:
@@ -117,7 +122,7 @@ class Table:
         array([10, 20])
         """
         refuse_large(schema)
-        columns = [feature.codes(_column(frame, feature.name)) for feature in schema.features]
+        columns = [_positions(frame, feature) for feature in schema.features]
         if len({len(column) for column in columns}) > 1:
             raise InputError("the columns of the data frame have different lengths")
         flat = np.ravel_multi_index(tuple(columns), schema.shape)
@@ -172,6 +177,25 @@ def no_column(name: str, columns: Iterable[str]) -> SchemaError:
 
 def _total(table: Table) -> Table:
     return Table(Schema((Feature("total", ("all",)),)), np.array([table.n]))
+
+
+def _positions(frame: Any, feature: Feature) -> NDArray[np.intp]:
+    """Return the level of each record; that of a nested feature from the columns of its path that are there."""
+    if len(feature.names) == 1:
+        return feature.codes(_column(frame, feature.name))
+    values = {feature.name: np.asarray(_column(frame, feature.name))}
+    for name in feature.names[:-1]:
+        with contextlib.suppress(SchemaError):
+            values[name] = np.asarray(_column(frame, name))
+    if len({len(column) for column in values.values()}) > 1:
+        raise InputError("the columns of the data frame have different lengths")
+    missing = {name: missing_values(column) for name, column in values.items()}
+    return feature.located(
+        {
+            name: [None if gone else level_text(value) for value, gone in zip(column, missing[name], strict=True)]
+            for name, column in values.items()
+        }
+    )
 
 
 def _column(frame: Any, name: str) -> Any:

@@ -6,11 +6,12 @@ A schema declares; it holds no count. Counts are in `counts`, which margins of t
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import SchemaError
@@ -19,7 +20,7 @@ from semidp.geometry import Grid, View
 from semidp.tables.features import Feature, level_text
 
 
-@dataclass(frozen=True)
+@frozen
 class StructuralZero:
     """A combination of levels that cannot occur, such as a married child.
 
@@ -49,7 +50,18 @@ class StructuralZero:
         return {name: list(levels) for name, levels in self.levels}
 
 
-@dataclass(frozen=True)
+def _features(features: Iterable[Feature]) -> tuple[Feature, ...]:
+    found = tuple(features) if isinstance(features, Iterable) else (features,)
+    if not all(isinstance(feature, Feature) for feature in found):
+        raise SchemaError("the features of a schema are a list of Feature")
+    return found
+
+
+def _distinct(zeros: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
+    return tuple(dict.fromkeys(zeros))
+
+
+@frozen(slots=False)
 class Schema:
     """The features of a table and the combinations that cannot occur.
 
@@ -63,12 +75,10 @@ class Schema:
     semidp.errors.SchemaError: there is no feature 'town'; the features are sex, region
     """
 
-    features: tuple[Feature, ...]
-    structural_zeros: tuple[StructuralZero, ...] = ()
+    features: tuple[Feature, ...] = field(converter=_features)
+    structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_distinct)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "features", tuple(self.features))
-        object.__setattr__(self, "structural_zeros", tuple(dict.fromkeys(self.structural_zeros)))
+    def __attrs_post_init__(self) -> None:
         if not self.features:
             raise SchemaError("a schema needs at least one feature")
         if len(set(self.names)) < len(self.names):
@@ -207,8 +217,8 @@ class Schema:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Schema":
-        """Read what `to_json` wrote, or what a TOML file holds.
+    def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Schema":
+        """Read what `to_json` wrote, or what a TOML file in `folder` holds.
 
         >>> schema = Schema([Feature("age", bins=[0, 18], null_level="?")])
         >>> Schema.from_json(schema.to_json()) == schema
@@ -218,7 +228,7 @@ class Schema:
         if unknown:
             raise SchemaError(f"a schema has the parts feature and structural_zero, not {', '.join(sorted(unknown))}")
         try:
-            features = tuple(Feature.from_json(entry) for entry in value.get("feature", ()))
+            features = tuple(Feature.from_json(entry, folder) for entry in value.get("feature", ()))
             zeros = tuple(StructuralZero.of(entry) for entry in value.get("structural_zero", ()))
         except (AttributeError, TypeError, KeyError):
             raise SchemaError(
@@ -239,14 +249,23 @@ class Schema:
         return toml_text({kind: entries for kind, entries in self.to_json().items() if entries})
 
     @classmethod
-    def from_toml(cls, text: str) -> "Schema":
-        """Read a schema from TOML text.
+    def from_toml(cls, text: str, folder: Path | None = None) -> "Schema":
+        """Read a schema from TOML text; lookup files are named as seen from `folder`.
 
         >>> Schema.from_toml('[[feature]]\\nname = "age"\\nbins = [0, 18, 65]').shape
         (3,)
         """
-        try:
-            document = from_toml(text)
-        except ValueError as error:
-            raise SchemaError(f"the schema is not valid TOML: {str(error)[:200]}") from None
-        return cls.from_json(document)
+        return cls.from_json(toml_document(text), folder)
+
+
+def toml_document(text: str) -> dict[str, Any]:
+    """Return what the TOML text of a schema holds.
+
+    >>> toml_document("= 3")
+    Traceback (most recent call last):
+    semidp.errors.SchemaError: the schema is not valid TOML: Invalid statement (at line 1, column 1)
+    """
+    try:
+        return from_toml(text)
+    except ValueError as error:
+        raise SchemaError(f"the schema is not valid TOML: {str(error)[:200]}") from None
