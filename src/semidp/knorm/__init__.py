@@ -4,7 +4,7 @@ A ball is a value with a norm and a sampler: `closed` (one published side, or tw
 `explicit` (any list of vectors); `placing` finds the ball of a sensitivity space. Budgets live in `mechanisms`.
 """
 
-from semidp.knorm.closed import Ball, PairBall, RowsBall, second_moment
+from semidp.knorm.closed import Ball, PairBall, RaggedRowsBall, RowsBall, second_moment
 from semidp.knorm.draw import knorm_noise, noise_moment, published_noise
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.placing import PlacedBall, place_ball
@@ -16,6 +16,7 @@ __all__ = [
     "ExplicitBall",
     "PairBall",
     "PlacedBall",
+    "RaggedRowsBall",
     "RowsBall",
     "TableBall",
     "knorm_noise",
