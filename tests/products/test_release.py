@@ -28,6 +28,7 @@ from semidp.noise import SeededRandomness
 from semidp.progress import silent
 from semidp.queries import product_space
 from semidp.release import FitKind, calibrate, prepare
+from semidp.release.prepare import implied_guarantee
 from semidp.release.products import all_of, fit_product, tables_for
 from semidp.release.recheck import disagreements
 from semidp.report import html
@@ -366,6 +367,36 @@ def test_pure_epsilon_on_the_command_line_splits_it_over_the_tables(command, fil
 
 def test_analyze_looks_at_one_table(command, file):
     assert "one --table" in command("analyze", file, "--table", "sex", "--table", "age", *EXACT, code=2)
+
+
+def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, file, tmp_path):
+    out = tmp_path / "exchange"
+    words = (
+        "release",
+        file,
+        "--table",
+        "sex,age",
+        "--table",
+        "age,region",
+        *EXACT,
+        "--mu",
+        1,
+        "--adjacency",
+        "exchange",
+    )
+    command(*words, "--out", out)
+    done = Release.load(out)
+    ball = run(plan(), people())
+    assert done.guarantee.adjacency.is_exchange
+    assert done.product.table("sex-age").standard_errors.max() < ball.product.table("sex-age").standard_errors.max()
+    implied = implied_guarantee(done)
+    assert not implied.adjacency.is_exchange
+    space = product_space(done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]])
+    worst = sum(space.cost[view] / square for view, square in done.product.mechanism.sigma2.items())
+    assert 2 < implied.tradeoff.mu_squared <= worst * (1 + Fraction(1, 10**6))
+    found = command("audit", out, "--samples", 40_000, "--seed", 1)
+    assert "survives" in found
+    assert float(found.split("mu is at least ")[1].split(",")[0]) > 0.7
 
 
 def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(command, file, tmp_path):
