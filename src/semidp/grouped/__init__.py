@@ -8,7 +8,6 @@ from semidp.grouped.reading import check_binary, moments_of, read_moments, read_
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
 from semidp.grouped.spread import Spread, SquareSum
 from semidp.grouped.sums import Comparison, Estimates, GroupSums, means, proportions, sums
-from semidp.mechanisms import outcome_mechanism
 from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "moment_space",
     "moments_of",
     "outcome_adjacency",
-    "outcome_mechanism",
     "proportions",
     "read_moments",
     "read_sums",

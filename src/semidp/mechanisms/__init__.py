@@ -5,7 +5,7 @@ geometry in `knorm`.
 """
 
 from semidp.knorm import knorm_noise
-from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms.base import CLAIMS, ClaimKind, Measurement, Mechanism, NoNoise, naive_loss
 from semidp.mechanisms.choose import (
     AUTO,
     NAMES,
@@ -31,7 +31,7 @@ __all__ = [
     "AUTO",
     "CLAIMS",
     "NAMES",
-    "Claim",
+    "ClaimKind",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
     "KNormMechanism",

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import Refused
 from semidp.exact import up
 from semidp.knorm import MOST_FREE_CELLS, PlacedBall, TableBall, knorm_noise, noise_moment, place_ball
-from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request, check_scale
+from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, check_scale
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.noise import Randomness, generator
 from semidp.progress import Progress, silent
@@ -60,7 +60,7 @@ class KNormMechanism(Mechanism):
 
     name: ClassVar[str] = "k-norm"
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
-    claim: ClassVar[Claim] = "ideal"
+    claim: ClassVar[ClaimKind] = "ideal"
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
