@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint test-services studies bench clean
+.PHONY: help demo test lint test-services docs studies bench clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,13 @@ test: lint      ## everything that needs no server (under ten minutes on two cor
 
 test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report in real Chromium
 	tests/services/run
+
+$(VENV)/.installed-docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.installed-docs  ## the documentation site, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 studies: $(STAMP)  ## every figure of the paper at full size, into build/studies
 	$(BIN)/semidp reproduce --out build/studies --force
