@@ -1,23 +1,39 @@
-"""The ledger: sums in both orders, refusals, two processes at once, and a kill in the middle."""
+"""The ledger: sums in both orders, refusals, two processes at once, a kill in the middle, hashes and what they show."""
 
 import itertools
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.accounting import fits
+from semidp.accounting import ledger as ledger_module
 from semidp.accounting.ledger import Ledger
+from semidp.engines import Outcome
 from semidp.errors import BudgetExceeded, InputError, Refused
+from semidp.files import locked
 from semidp.guarantees import Guarantee
+from semidp.mechanisms import (
+    DiscreteGaussianMechanism,
+    KNormMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
+    LatticeGaussianMechanism,
+    RoundedGaussianMechanism,
+    recorded,
+)
+from semidp.queries import Design, moment_space, sensitivity_space, sum_space
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.spaces.listing import datasets
 from semidp.tables import Feature, Schema, Table
@@ -280,3 +296,238 @@ def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:
         assert sum(x != y for x, y in zip(*dropped, strict=True)) <= sum(
             x != y for x, y in zip(one, other, strict=True)
         )
+
+
+# --- format 2: hashes, records, the lock and permissions ------------------------------------------------------------
+
+ALL_LAWS = {
+    "rounded gaussian": (RoundedGaussianMechanism, Budget.gdp("1/2")),
+    "discrete gaussian": (DiscreteGaussianMechanism, Budget.zcdp("1/7")),
+    "lattice gaussian": (LatticeGaussianMechanism, Budget.zcdp("1/7")),
+    "laplace": (LaplaceMechanism, Budget.pure("1/3")),
+    "l2": (L2Mechanism, Budget.pure("1/3")),
+}
+
+
+@pytest.mark.parametrize("law", ALL_LAWS)
+def test_a_charge_is_recomputed_from_what_it_records(path: Path, law: str) -> None:
+    kind, budget = ALL_LAWS[law]
+    mechanism = kind.calibrate(sensitivity_space(FIXED, Adjacency(3)), budget)
+    Ledger.create(path, Budget.approximate(50, "1e-6")).charge(mechanism.guarantee, law, [mechanism.record()])
+    charge = Ledger(path).account().charges[0]
+    assert charge.fixed is None
+    assert charge.dataspace is not None
+    assert charge.adjacency is not None
+    again = recorded(charge.measured[0], charge.dataspace, charge.adjacency)
+    assert type(again) is kind
+    assert again.tradeoff == charge.tradeoff
+    half = {**charge.measured[0], "noise": {**charge.measured[0]["noise"]}}
+    name = next(key for key in half["noise"] if key != "law")
+    half["noise"][name] = str(Fraction(half["noise"][name]) / 4)
+    assert recorded(half, charge.dataspace, charge.adjacency).tradeoff != charge.tradeoff
+
+
+def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
+    """By hand: with sex exact, two records can move between four cells of the table, Δ2² = 8, so σ² = 8 at ρ = 1/2.
+
+    With region exact too, the moves that are left have Δ2² = 4: the same noise gives ρ = 1/4.
+    """
+    schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
+    table = Table(schema, [[5, 3], [4, 9]])
+    first, union = Dataspace.of(table, [Margin("sex")]), Dataspace.of(table, [Margin("sex"), Margin("region")])
+    mechanism = DiscreteGaussianMechanism.calibrate(sensitivity_space(first, Adjacency(2)), Budget.zcdp("1/2"))
+    assert mechanism.sigma2 == 8
+    Ledger.create(path, Budget.zcdp(1)).charge(mechanism.guarantee, "first", [mechanism.record()])
+    charge = Ledger(path).account().charges[0]
+    assert charge.dataspace == first
+    assert recorded(charge.measured[0], union, Adjacency(2)).tradeoff == zcdp("1/4")
+
+
+def test_sums_and_moments_are_recomputed(path: Path) -> None:
+    score = Outcome("score", 0, "1/3", steps=7)
+    public = Dataspace.of(TABLE, [Margin("sex"), Margin("region")])
+    design = Design.of(SCHEMA, ["sex", "region"])
+    book = Ledger.create(path, Budget.gdp(5))
+    for space in (
+        sum_space(public, Adjacency(3), score, [Margin("sex"), Margin("region")]),
+        moment_space(public, Adjacency(3), score, design),
+    ):
+        mechanism = RoundedGaussianMechanism.calibrate(space, Budget.gdp("1/2"))
+        book.charge(mechanism.guarantee, "an outcome", [mechanism.record()])
+        charge = Ledger(path).account().charges[-1]
+        again = recorded(charge.measured[0], public, Adjacency(3))
+        assert again.space == space
+        assert again.tradeoff == charge.tradeoff
+
+
+def test_what_cannot_be_recomputed_says_so(path: Path) -> None:
+    book = Ledger.create(path, Budget.approximate(50, "1e-6"))
+    book.charge(semi(zcdp("0.1")), "foreign")
+    charge = book.account().charges[0]
+    assert charge.fixed == "its query was not recorded"
+    ball = KNormMechanism.calibrate(sensitivity_space(FIXED, Adjacency(3)), Budget.pure(1))
+    for record in (ball.record(), {"query": None, "noise": {"law": "laplace", "b": "1"}}, {"query": {}, "noise": {}}):
+        with pytest.raises(Refused):
+            recorded(record, FIXED, Adjacency(3))
+    with pytest.raises(InputError):
+        recorded({"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}, FIXED, Adjacency(3))
+
+
+@pytest.fixture
+def three(path: Path) -> list[dict[str, Any]]:
+    book = Ledger.create(path, Budget.zcdp(1))
+    return [book.charge(semi(zcdp("0.1")), label) for label in ("one", "two", "three")]
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a label": lambda d: d["charges"][1].update(label="another"),
+    "a cost": lambda d: d["charges"][0].update(tradeoff=zcdp("0.001").to_json()),
+    "a group": lambda d: d["charges"][2].update(group=2),
+    "a middle charge gone": lambda d: d["charges"].pop(1),
+    "the order": lambda d: d["charges"].reverse(),
+    "the budget": lambda d: d.update(budget=Budget.zcdp(100).to_json()),
+    "the dataspace": lambda d: next(iter(d["dataspaces"].values())).update(n=22),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_ledger_is_refused(path: Path, three: list[dict[str, Any]], change: str) -> None:
+    before = Ledger(path).account()
+    rewritten(path, CHANGES[change])
+    with pytest.raises(InputError):
+        Ledger(path).account()
+    with pytest.raises(InputError):
+        Ledger(path).charge(semi(zcdp("0.1")), "four")
+    assert len(before.charges) == 3
+
+
+def rechained(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a ledger the way somebody does who knows how the hashes are made."""
+
+    def redo(document: dict[str, Any]) -> None:
+        change(document)
+        head = ledger_module._genesis(document)
+        for entry in document["charges"]:
+            head = entry["head"] = ledger_module._head(head, entry)
+
+    rewritten(path, redo)
+
+
+def test_removed_charges_show_in_the_releases(path: Path, three: list[dict[str, Any]]) -> None:
+    assert [Ledger(path).account().disagreement(entry) for entry in three] == [None] * 3
+    whole = path.read_text()
+    for number in range(3):
+        path.write_text(whole)
+        rechained(path, lambda document, number=number: document["charges"].pop(number))
+        found = [Ledger(path).account().disagreement(entry) for entry in three]
+        assert found[:number] == [None] * number
+        assert all(found[number:]), "every release from the removed charge on notices, the last one too"
+    path.write_text(whole)
+    rewritten(path, lambda document: document["charges"].pop())  # needs no new hash
+    assert Ledger(path).account().disagreement(three[2]) == "its charge is number 3, and the ledger holds 2"
+    Ledger(path).charge(semi(zcdp("0.1")), "three")
+    assert "is not the one that was made" in (Ledger(path).account().disagreement(three[2]) or "")
+
+
+def test_a_release_of_another_ledger_or_of_none_shows(path: Path, three: list[dict[str, Any]]) -> None:
+    other = Ledger.create(path.with_name("other.json"), Budget.zcdp(1))
+    account = Ledger(path).account()
+    assert account.disagreement(other.charge(semi(zcdp("0.1")), "one")) == "it was charged to another ledger"
+    assert account.disagreement(None) == "it was charged to no ledger"
+    for number in (0, -1, "1", True, None, 1.0):
+        assert account.disagreement({**three[0], "number": number})
+
+
+def version_1(path: Path) -> None:
+    charge = {"label": "old", "time": "2025-01-01T00:00:00+00:00", "tradeoff": zcdp("0.1").to_json(), "group": 1}
+    document = {
+        "schema_version": 1,
+        "budget": Budget.zcdp(1).to_json(),
+        "dataspace": FIXED.to_json(),
+        "adjacency": Adjacency(3).to_json(),
+        "charges": [charge, {**charge, "label": "older"}],
+    }
+    path.write_text(json.dumps(document))
+
+
+def test_a_ledger_of_version_1_is_read_and_grows(path: Path) -> None:
+    version_1(path)
+    book = Ledger(path)
+    assert [charge.fixed for charge in book.account().charges] == [
+        "a version of semidp charged it that recorded no query"
+    ] * 2
+    assert json.loads(path.read_text())["schema_version"] == 1, "reading changes nothing"
+    entry = book.charge(semi(zcdp("0.2")), "new")
+    assert json.loads(path.read_text())["schema_version"] == 2
+    account = book.account()
+    assert [charge.label for charge in account.charges] == ["old", "older", "new"]
+    assert account.semi_first() == zcdp("0.4")
+    assert account.disagreement(entry) is None
+    old = {"number": 1, "label": "old", "time": "2025-01-01T00:00:00+00:00"}
+    assert account.disagreement(old) is None
+    assert account.disagreement({**old, "label": "other"})
+    assert [charge.fixed is None for charge in account.charges] == [False, False, False]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_ledger_keeps_its_permissions(path: Path, mode: int) -> None:
+    book = Ledger.create(path, Budget.zcdp(1))
+    path.chmod(mode)
+    book.charge(semi(zcdp("0.1")), "first")
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_who_waits_for_a_ledger_is_told_and_gives_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(ledger_module, "_AT_ONCE", 0.01)
+    said: list[str] = []
+    book = Ledger(Ledger.create(path, Budget.zcdp(1)).path, waiting=said.append)
+    with locked(path.with_name(f".{path.name}.lock")), pytest.raises(InputError, match=r"for 0\.2 seconds: nothing"):
+        book.charge(semi(zcdp("0.1")), "first")
+    assert len(said) == 1
+    assert "waiting for up to 0.2 seconds" in said[0]
+    book.charge(semi(zcdp("0.1")), "first")
+    assert len(said) == 1, "nobody is told where there is nothing to wait for"
+
+
+DAMAGE: list[Any] = [None, [], "text", 0, -1, 1e400, True, {}, {"a": []}, "9" * 5000, [[[]]]]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_damaged_ledger_is_a_sentence(path: Path, version: int) -> None:
+    """Every value of the file, replaced by others of every type: an InputError, or a ledger that can be read."""
+    if version == 1:
+        version_1(path)
+    else:
+        Ledger.create(path, Budget.zcdp(1)).charge(
+            semi(zcdp("0.1")), "one", [{"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}]
+        )
+    whole = json.loads(path.read_text())
+    refused = 0
+    for place, wrong in itertools.product(places(whole), DAMAGE):
+        document = json.loads(json.dumps(whole))
+        *parents, last = place
+        inner = document
+        for key in parents:
+            inner = inner[key]
+        inner[last] = wrong
+        path.write_text(json.dumps(document))
+        try:
+            Ledger(path).account()
+        except (InputError, Refused):
+            refused += 1
+    assert refused > 100
+
+
+def places(value: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to everything inside a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield (key,)
+        yield from ((key, *rest) for rest in places(item))

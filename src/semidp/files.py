@@ -8,11 +8,13 @@ knows what the files hold.
 import contextlib
 import errno
 import functools
+import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +24,8 @@ from semidp.errors import InputError, Occupied
 
 _SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|lock)", re.DOTALL)
 _OLD = ".old"
+_LONGEST_TAG = 200  # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
+_HASHED = "sha256-"
 _SETTLED = 600.0
 """Seconds for which a scrap is left alone even if its lock is free: a lock may not reach every machine of a volume."""
 _PATIENCE = 3.0
@@ -30,6 +34,8 @@ _PATIENCE = 3.0
 
 def replace_file(path: str | Path, content: bytes | str, *, force: bool = True) -> None:
     """Write `content` to `path`, whole or not at all; without `force` only where there is nothing yet.
+
+    A file that is replaced passes its permissions on.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -46,6 +52,7 @@ def replace_file(path: str | Path, content: bytes | str, *, force: bool = True) 
         scrap = _scrap_beside(path)
         try:
             with open(scrap, "xb") as file:
+                _like(path, scrap)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -89,6 +96,7 @@ def new_folder(
             check_place(path, force=force, ours=ours, inputs=inputs)
             scrap = _scrap_beside(path)
             scrap.mkdir()
+            _like(path, scrap)
             try:
                 yield scrap
                 _sync(scrap)
@@ -170,7 +178,7 @@ def recover(path: str | Path) -> None:
     ['release']
     """
     path = Path(path)
-    if os.path.lexists(path) or not any(_scraps(path.parent, path.name, _OLD)):
+    if os.path.lexists(path) or not any(_scraps(path, _OLD)):
         return
     with contextlib.suppress(InputError, OSError), _claimed(path, timeout=_PATIENCE):
         _recover(path)
@@ -250,9 +258,15 @@ def _mappings(values: list[Any]) -> bool:
 
 
 def _toml_pair(key: str, value: object) -> str:
-    # JSON's strings, numbers, truth values and lists are TOML's too.
     bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-    return f"{key if bare else json.dumps(key, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
+    return f"{key if bare else json.dumps(key, ensure_ascii=False)} = {_toml_value(value)}"
+
+
+def _toml_value(value: object) -> str:
+    # JSON's strings, numbers, truth values and lists are TOML's too.
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(_toml_pair(name, item) for name, item in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 @contextlib.contextmanager
@@ -327,7 +341,7 @@ def _move_file(scrap: Path, path: Path) -> None:
 
 def _recover(path: Path) -> None:
     """See `recover`; the lock is held."""
-    for old in _scraps(path.parent, path.name, _OLD):
+    for old in _scraps(path, _OLD):
         if os.path.lexists(path):
             return
         new = old.with_name(old.name.removesuffix(_OLD))
@@ -345,9 +359,9 @@ def _sweep(path: Path) -> None:
         destination = path.with_name(name)
         # Somebody else's scraps: who can neither lock nor remove them leaves them.
         with contextlib.suppress(InputError, OSError):
-            if name == path.name:
-                _clean(destination)
-            else:
+            if name == _tag(path):
+                _clean(path)
+            elif not name.startswith(_HASHED):  # whose destination only a run for it knows
                 with _claimed(destination, timeout=0):  # which also removes a lock that a killed run has left
                     _clean(destination)
 
@@ -355,7 +369,7 @@ def _sweep(path: Path) -> None:
 def _clean(path: Path) -> None:
     """Recover or remove what runs for `path` have left; its lock is held."""
     _recover(path)
-    for scrap in _scraps(path.parent, path.name):
+    for scrap in _scraps(path):
         if _is_settled(scrap):
             _discard(scrap)
 
@@ -380,10 +394,10 @@ def _is_settled(scrap: Path) -> bool:
         return False
 
 
-def _scraps(folder: Path, name: str, suffix: str = "") -> Iterator[Path]:
-    """Yield the scraps of runs for the destination `name`, those with a suffix only if one is given."""
-    pattern = re.compile(re.escape(f".semidp-{name}.") + "[0-9a-f]{8}" + (re.escape(suffix) or rf"(?:{_OLD})?"))
-    return (entry for entry in _entries(folder) if pattern.fullmatch(entry.name))
+def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
+    """Yield the scraps of runs for the destination `path`, those with a suffix only if one is given."""
+    pattern = re.compile(re.escape(f".semidp-{_tag(path)}.") + "[0-9a-f]{8}" + (re.escape(suffix) or rf"(?:{_OLD})?"))
+    return (entry for entry in _entries(path.parent) if pattern.fullmatch(entry.name))
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -394,7 +408,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _scrap_beside(path: Path) -> Path:
-    return path.with_name(f".semidp-{path.name}.{secrets.token_hex(4)}")
+    return path.with_name(f".semidp-{_tag(path)}.{secrets.token_hex(4)}")
 
 
 def _old_of(scrap: Path) -> Path:
@@ -402,7 +416,14 @@ def _old_of(scrap: Path) -> Path:
 
 
 def _lock_beside(path: Path) -> Path:
-    return path.with_name(f".semidp-{path.name}.lock")
+    return path.with_name(f".semidp-{_tag(path)}.lock")
+
+
+def _tag(path: Path) -> str:
+    """Return what scraps for a destination are called after: its name, or a hash where that would get too long."""
+    if len(os.fsencode(path.name)) <= _LONGEST_TAG:
+        return path.name
+    return _HASHED + hashlib.sha256(os.fsencode(path.name)).hexdigest()
 
 
 def _held(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
@@ -420,6 +441,16 @@ def _held(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
             if any(map(same, (place, *place.parents))):
                 return item
     return None
+
+
+def _like(old: Path, new: Path) -> None:
+    """Give a new file or folder the permissions of the one it will replace, and its group where the system lets us."""
+    with contextlib.suppress(OSError):
+        known = old.stat()
+        if hasattr(os, "chown"):
+            with contextlib.suppress(OSError):
+                os.chown(new, -1, known.st_gid)
+        new.chmod(stat.S_IMODE(known.st_mode))
 
 
 def _is_plain_file(path: Path) -> bool:

@@ -159,10 +159,17 @@ class Chain:
 
     def first(self, coarse: int, fine: int) -> NDArray[np.intp]:
         """Return the position at depth `fine` of the first node below each node at depth `coarse`."""
-        if coarse == 0:
-            return np.zeros(1, dtype=np.intp)
-        below, above = (np.asarray(self.starts[depth - 1], dtype=np.intp) for depth in (fine, coarse))
-        return np.searchsorted(below, above)
+        if (coarse, fine) not in self._firsts:
+            below, above = (
+                np.asarray(self.starts[depth - 1] if depth else (0,), dtype=np.intp) for depth in (fine, coarse)
+            )
+            self._firsts[coarse, fine] = np.searchsorted(below, above)
+            self._firsts[coarse, fine].setflags(write=False)
+        return self._firsts[coarse, fine]
+
+    @cached_property
+    def _firsts(self) -> dict[tuple[int, int], NDArray[np.intp]]:
+        return {}
 
     def children(self, coarse: int, fine: int) -> NDArray[np.intp]:
         """Return how many nodes at depth `fine` lie below each node at depth `coarse`."""
@@ -219,8 +226,9 @@ class Grid:
         return math.prod(self.shape_of(view))
 
     def sum(self, values: NDArray[Any], view: View, source: View | None = None) -> NDArray[Any]:
-        """Sum a table, or the margin at `source`, down to a coarser view."""
+        """Sum a table, or the margin at `source`, down to a coarser view; truth values are counted."""
         source = self.full if source is None else source
+        values = values.astype(np.int64) if values.dtype == bool else values
         dropped = tuple(axis for axis, depth in enumerate(view) if depth == 0 and source[axis])
         result = values.sum(axis=dropped, keepdims=True) if dropped else values
         for axis, (depth, fine) in enumerate(zip(view, source, strict=True)):

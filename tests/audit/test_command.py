@@ -168,7 +168,7 @@ def test_a_picture_is_replaced_only_with_force(folder: Path, tmp_path: Path) -> 
     assert isinstance(refused.exception, InputError)
     assert str(refused.exception).endswith("audit.png already exists: choose another --out, or replace it with --force")
     assert picture.read_text() == "mine"
-    assert called(folder, "--samples", 2_000, "--out", picture, "--force").exit_code == 0
+    assert called(folder, "--samples", 2_000, "--out", picture, "--force").exit_code == 3  # too few to decide
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

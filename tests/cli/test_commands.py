@@ -268,10 +268,16 @@ def test_a_ledger_is_charged_and_refuses(here: Semidp, tmp_path: Path) -> None:
     assert "another ledger" in one_sentence(done)
 
 
-def test_a_new_ledger_holds_this_one_budget(here: Semidp) -> None:
-    words = ("release", OCCUPATIONS.path, *BOTH, "--epsilon", "1", "--ledger", "new.json", "--out")
-    good(here(*words, "one"))
-    assert "exceed" in one_sentence(here(*words, "two"))
+def test_a_ledger_that_is_not_there_is_refused(here: Semidp, tmp_path: Path) -> None:
+    """A slip in its name must not open a fresh budget."""
+    words = ("--epsilon", "1", "--ledger", "leger.json")
+    for done in (
+        here("release", OCCUPATIONS.path, *BOTH, *words, "--out", "one"),
+        here("test", TITANIC.path, "--count", "count", "--rows", "sex", "--columns", "survived", *words),
+    ):
+        assert "there is no ledger at leger.json" in one_sentence(done)
+        assert "semidp ledger FILE --rho 1" in done.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_schema_file_bins_null_level_where_and_id(here: Semidp, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def leaves_nothing(folder: Path) -> None:
 def test_the_release_itself_leaks_nothing(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     places = {name: str(tmp_path / "tmp") for name in ("TMPDIR", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME")}
+    assert semidp("ledger", "ledger.json", "--rho", "1").code == 0
     done = semidp("release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release", env=places)
     assert done.code == 0, done.err
     check_no_leak(tmp_path, done.out, done.err)
@@ -207,6 +208,7 @@ def test_a_ledger_on_a_full_disk_stops_the_release(
 def test_a_failure_after_the_charge_is_said(here: Semidp, people: Path, small_disk: Path, tmp_path: Path) -> None:
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
+    assert here("ledger", ledger, "--rho", "1").code == 0
     done = here("release", people, *BOTH, *SPEND, "--ledger", ledger, "--out", small_disk / "release")
     assert "the ledger was charged all the same" in one_sentence(done)
     assert len(here("ledger", ledger, "--format", "json").json["charges"]) == 1
@@ -247,6 +249,7 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
         "    die()\n"
         f"{DEATHS[moment]}\n"
     )
+    assert here("ledger", "ledger.json", "--rho", "1").code == 0
     words = ("release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release")
     done = semidp(*words, env={"PYTHONPATH": str(tmp_path / "site")})
     assert done.code == -signal.SIGKILL
@@ -255,7 +258,6 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
     assert not (tmp_path / "release").exists()
     charges = here("ledger", "ledger.json", "--format", "json").json["charges"]
     assert len(charges) == (0 if moment == "before any noise" else 1)
-    (tmp_path / "ledger.json").unlink()
     settle(tmp_path)
     assert here(*words).code == 0
     Release.load(tmp_path / "release")

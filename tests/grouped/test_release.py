@@ -84,7 +84,7 @@ def test_a_release_reads_back_as_it_was_written(release, tmp_path):
             assert list(mine.rows()) == list(theirs.rows())
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {
-        *("release.json", "table.csv", "measurements.csv", "mean-score.csv"),
+        *("release.json", "report.html", "table.csv", "measurements.csv", "mean-score.csv"),
         *("proportion-passed-by-school.csv", "proportion-passed-by-sex.csv"),
     }
     (tmp_path / "mean-score.csv").write_text("school,count,mean,standard_error,noisy_steps\n")
@@ -121,7 +121,7 @@ def test_the_report_shows_them_together(release):
 def test_the_ledger_is_charged_once_for_all(tmp_path):
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(13))
     done = run(plan(), pupils(), ledger=ledger)
-    assert done.ledger["label"] == "table, mean-score, proportion-passed"
+    assert done.ledger["label"] == "table (school × sex), mean-score (school), proportion-passed (school × sex)"
     assert ledger.total().tradeoff == Budget.gdp(13).tradeoff()
     with pytest.raises(BudgetExceeded):
         run(plan(tables=[]), pupils(), ledger=ledger)

@@ -31,7 +31,7 @@ def test_noise_for_the_papers_list_is_weaker_under_a_3() -> None:
     """Gaussian noise with σ = 2/μ, seen from S_3: √(6/4) μ."""
     table = simulated_table("I", 3, seed=0)
     published = semidp.mechanisms.ContinuousGaussianMechanism.calibrate(space(2, (3, 3)), semidp.Budget.gdp(1))
-    really = math.sqrt(semidp.queries_space(both_margins(table), semidp.Adjacency(3)).l2_squared / published.sigma2)
+    really = math.sqrt(semidp.sensitivity_space(both_margins(table), semidp.Adjacency(3)).l2_squared / published.sigma2)
     assert really == pytest.approx(1.2247, abs=5e-5)
 
 

@@ -1,17 +1,21 @@
 """A ledger: a locked file that adds up what releases of the same data spend, and refuses to go past its budget.
 
 It is charged before noise is drawn. Two processes may use it at once, and a process that is killed leaves the file as
-it was before or after the charge, never between. How curves add up is in tradeoff.
+it was before or after the charge, never between. Every charge carries the hash of all before it, so that one that is
+changed or removed shows. How curves add up is in tradeoff; how a charge is computed anew from what it recorded is in
+mechanisms.
 """
 
 import contextlib
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.errors import BudgetExceeded, InputError, Refused
@@ -29,42 +33,105 @@ from semidp.tradeoff import (
     tradeoff_from_json,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""The version of the file. Version 1 had neither queries nor hashes; such a file is read, and grows into this one."""
+
+PATIENCE = 60.0
+"""Seconds to wait for a ledger that another process holds."""
+
+_AT_ONCE = 0.5  # seconds before anybody is told that there is something to wait for
 
 
 @dataclass(frozen=True)
 class Charge:
     """One entry: what was released, its curve as stated, and how many records that curve still has to be grouped by.
 
+    Parameters
+    ----------
+    label, time
+        What was released, and when.
+    tradeoff
+        The curve, for the pairs of datasets that the guarantee is about.
+    group
+        By how many records it is grouped under the ledger's adjacency.
+    dataspace, adjacency
+        What the guarantee is about; None where an earlier version charged it.
+    measured
+        For each measurement its query, and the law and scale of its noise (`Mechanism.record`): all that is needed to
+        find its curve under other exact statistics.
+    head
+        The hash of this entry and of all before it.
+
+    Examples
+    --------
     >>> from semidp.tradeoff import zcdp
-    >>> Charge("redistricting", "2021-08-12T00:00:00+00:00", zcdp("2.56"), 2).spent
+    >>> charge = Charge("redistricting", "2021-08-12T00:00:00+00:00", zcdp("2.56"), 2)
+    >>> charge.spent
     ZCDP(rho=Fraction(256, 25))
+    >>> charge.fixed
+    'a version of semidp charged it that recorded no query'
     """
 
     label: str
     time: str
     tradeoff: Tradeoff
     group: int
+    dataspace: Dataspace | None = None
+    adjacency: Adjacency | None = None
+    measured: tuple[Mapping[str, Any], ...] = ()
+    head: str = ""
 
     @property
     def spent(self) -> Tradeoff:
         """The curve under the ledger's adjacency."""
         return self.tradeoff.group(self.group)
 
+    @property
+    def fixed(self) -> str | None:
+        """Why the charge cannot be recomputed under other exact statistics; None where it can."""
+        if self.dataspace is None:
+            return "a version of semidp charged it that recorded no query"
+        if not self.measured or any(part.get("query") is None for part in self.measured):
+            return "its query was not recorded"
+        return None
+
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as plain values."""
-        return {"label": self.label, "time": self.time, "tradeoff": self.tradeoff.to_json(), "group": self.group}
+        """Return the entry as plain values; the dataspace by its digest."""
+        return {
+            "label": self.label,
+            "time": self.time,
+            "tradeoff": self.tradeoff.to_json(),
+            "group": self.group,
+            "dataspace": self.dataspace and self.dataspace.digest,
+            "adjacency": self.adjacency and self.adjacency.to_json(),
+            "measured": [dict(part) for part in self.measured],
+            "head": self.head,
+        }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Charge":
-        """Read what `to_json` wrote.
+    def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Dataspace]) -> "Charge":
+        """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an entry of version 1.
 
         >>> from semidp.tradeoff import zcdp
         >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1)
-        >>> Charge.from_json(charge.to_json()) == charge
+        >>> Charge.from_json(charge.to_json(), {}) == charge
         True
         """
-        return cls(value["label"], value["time"], tradeoff_from_json(value["tradeoff"]), value["group"])
+        label, time, group = value["label"], value["time"], value["group"]
+        measured = tuple(value.get("measured") or ())
+        texts = isinstance(label, str) and isinstance(time, str)
+        if not texts or not _is_count(group) or not all(isinstance(part, Mapping) for part in measured):
+            raise TypeError("a charge needs a label, a time, a number of records and its measurements")
+        return cls(
+            label,
+            time,
+            tradeoff_from_json(value["tradeoff"]),
+            group,
+            dataspaces[value["dataspace"]] if value.get("dataspace") else None,
+            Adjacency.from_json(value["adjacency"]) if value.get("adjacency") else None,
+            measured,
+            value.get("head", ""),
+        )
 
 
 @dataclass(frozen=True)
@@ -84,6 +151,7 @@ class Account:
     dataspace: Dataspace | None = None
     adjacency: Adjacency | None = None
     charges: tuple[Charge, ...] = ()
+    id: str = ""
 
     def semi_first(self) -> Tradeoff:
         """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what counts."""
@@ -99,22 +167,55 @@ class Account:
         lifted = [compose(*(charge.tradeoff for charge in stated)).group(stated[0].group)] if stated else []
         return compose(*ready, *lifted)
 
-    def charged(self, guarantee: Guarantee, label: str) -> "Account":
+    def charged(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> "Account":
         """Return the account after one more charge; refuse another dataspace, and more than the budget."""
+        stated = guarantee
         dataspace = self.dataspace or guarantee.dataspace
         joined = dataspace.joined(guarantee.dataspace)
         if joined is not None:
             dataspace, guarantee = joined, Guarantee(joined, guarantee.adjacency, guarantee.tradeoff)
         adjacency = self.adjacency or guarantee.adjacency
-        time = datetime.now(UTC).isoformat(timespec="seconds")
-        charge = Charge(label, time, guarantee.tradeoff, _group_needed(guarantee, dataspace, adjacency))
-        account = Account(self.budget, dataspace, adjacency, (*self.charges, charge))
+        charge = Charge(
+            label,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            guarantee.tradeoff,
+            _group_needed(guarantee, dataspace, adjacency),
+            stated.dataspace,
+            stated.adjacency,
+            tuple(measured),
+        )
+        account = Account(self.budget, dataspace, adjacency, (*self.charges, charge), self.id)
         if not fits(account.semi_first(), self.budget):
             raise BudgetExceeded(
                 f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was released or "
                 "charged; ask for a smaller budget, or open a new ledger if the data are new"
             )
         return account
+
+    def disagreement(self, entry: Mapping[str, Any] | None) -> str | None:
+        """Say how the entry that a release keeps of its charge disagrees with this account; None where it agrees.
+
+        The hash in the entry covers the charge and all before it. So a charge that was removed, changed or put in
+        later shows in every release that was charged after it, and a last one that was removed in its own release.
+
+        >>> Account(Budget.zcdp(1)).disagreement({"number": 1, "head": "0f"})
+        'its charge is number 1, and the ledger holds 0'
+        """
+        if entry is None:
+            return "it was charged to no ledger"
+        if entry.get("ledger", self.id) != self.id:
+            return "it was charged to another ledger"
+        number, count = entry.get("number"), len(self.charges)
+        if not _is_count(number):
+            return "what it says of its charge is damaged"
+        if number > count:
+            return f"its charge is number {number}, and the ledger holds {count}"
+        charge = self.charges[number - 1]
+        if "head" in entry:
+            same = entry["head"] == charge.head
+        else:  # charged by a version without hashes
+            same = (entry.get("label"), entry.get("time")) == (charge.label, charge.time)
+        return None if same else f"charge {number} of the ledger, or one before it, is not the one that was made"
 
 
 class Ledger:
@@ -124,6 +225,8 @@ class Ledger:
     ----------
     path
         A file that `Ledger.create` made.
+    waiting
+        Told, in a sentence, when another process holds the ledger and this one waits.
 
     Examples
     --------
@@ -142,7 +245,8 @@ class Ledger:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, waiting: Callable[[str], None] | None = None) -> None:
+        self.waiting = waiting
         # A link to a ledger is that ledger: it must share its lock, and a charge must not replace the link by a copy.
         self.path = Path(path).resolve()
         if not self.path.exists():
@@ -178,10 +282,10 @@ class Ledger:
         with _locked(path):
             if path.exists():
                 raise InputError(f"{path} already exists: a ledger is never overwritten")
-            _write(path, Account(budget, dataspace, adjacency))
+            _write(path, _opened(path, budget, dataspace, adjacency))
         return cls(path)
 
-    def charge(self, guarantee: Guarantee, label: str) -> dict[str, Any]:
+    def charge(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """Record that a mechanism is about to run; return the entry once it is safely on disk.
 
         Parameters
@@ -191,6 +295,13 @@ class Ledger:
             published exactly, which is then grouped.
         label
             What is released, for whoever reads the ledger.
+        measured
+            The `record` of each mechanism. Without it the charge can never be recomputed.
+
+        Returns
+        -------
+        dict
+            What a release keeps: the number of its charge, its label, and the hash of it and of all before it.
 
         Raises
         ------
@@ -199,14 +310,31 @@ class Ledger:
         Refused
             If the guarantee is about another dataspace.
         """
-        with _locked(self.path):
-            account = _read(self.path).charged(guarantee, label)
-            _write(self.path, account)
-        return {"number": len(account.charges), **account.charges[-1].to_json()}
+        with _locked(self.path, self.waiting):
+            document = _upgraded(_document(self.path), self.path)
+            account = _account(document, self.path).charged(guarantee, label, measured)
+            assert account.dataspace is not None
+            assert account.adjacency is not None
+            charge = account.charges[-1]
+            assert charge.dataspace is not None
+            assert charge.adjacency is not None
+            _under(document, charge.dataspace, charge.adjacency, self.path)
+            under = _under(document, account.dataspace, account.adjacency, self.path)
+            _append(document, {**charge.to_json(), "under": under})
+            _write(self.path, document)
+        kept = ("label", "time", "tradeoff", "group", "head")
+        entry = document["charges"][-1]
+        return {"ledger": document["id"], "number": len(account.charges), **{key: entry[key] for key in kept}}
 
     def account(self) -> Account:
-        """Return what the file holds now. That takes no lock: a charge replaces the whole file at once."""
-        return _read(self.path)
+        """Return what the file holds now. That takes no lock: a charge replaces the whole file at once.
+
+        Raises
+        ------
+        InputError
+            If the file holds no ledger, or charges that do not follow from each other.
+        """
+        return _account(_document(self.path), self.path)
 
     def total(self) -> Guarantee | None:
         """Return the guarantee of everything charged, Semi-DP first; None before the first charge."""
@@ -297,40 +425,125 @@ def _guarantee(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold the ledger's lock. It is a file of its own, because the ledger itself is replaced by every charge.
 
     The file stays: were it removed, two processes could each hold a lock of that name.
     """
+    file = path.with_name(f".{path.name}.lock")
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(locked(path.with_name(f".{path.name}.lock")))
+            try:
+                held.enter_context(locked(file, _AT_ONCE))
+            except TimeoutError:
+                if waiting:
+                    waiting(f"another process holds the ledger {path}: waiting for up to {PATIENCE:g} seconds")
+                held.enter_context(locked(file, PATIENCE))
+        except TimeoutError:
+            raise InputError(
+                f"another process has held the ledger {path} for {PATIENCE:g} seconds: nothing was charged; try again"
+            ) from None
         except OSError as error:
             raise InputError(f"cannot lock {path}: {(error.strerror or 'unknown reason').lower()}") from None
         yield
 
 
-def _write(path: Path, account: Account) -> None:
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "budget": account.budget.to_json(),
-        "dataspace": account.dataspace and space_document(account.dataspace, path),
-        "adjacency": account.adjacency and account.adjacency.to_json(),
-        "charges": [charge.to_json() for charge in account.charges],
-    }
-    replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-
-
-def _read(path: Path) -> Account:
+def _document(path: Path) -> dict[str, Any]:
     document = read_document(path, "a ledger")
-    if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+    if document.get("schema_version", 1) not in (1, SCHEMA_VERSION):
         raise InputError(f"the ledger {path} was written by another version of semidp: read it with that version")
+    return document
+
+
+def _account(document: Mapping[str, Any], path: Path) -> Account:
+    """Return what a file of either version holds; refuse one whose hashes do not fit."""
     try:
+        budget = Budget.from_json(document["budget"])
+        if document.get("schema_version", 1) == 1:
+            space, adjacency = document["dataspace"], document["adjacency"]
+            charges = tuple(Charge.from_json(charge, {}) for charge in document["charges"])
+            return Account(
+                budget,
+                space_from(space, path) if space else None,
+                Adjacency.from_json(adjacency) if adjacency else None,
+                charges,
+            )
+        spaces = {digest: space_from(value, path) for digest, value in document["dataspaces"].items()}
+        if any(space.digest != digest for digest, space in spaces.items()):
+            raise InputError(f"{path} was changed: what it says is published does not fit its digest")
+        heads = [_genesis(document)]
+        for number, entry in enumerate(document["charges"], start=1):
+            heads.append(_head(heads[-1], entry))
+            if entry["head"] != heads[-1]:
+                raise InputError(f"{path} was changed: charge {number} does not follow from what is before it")
+        charges = tuple(Charge.from_json(entry, spaces) for entry in document["charges"])
+        under = document["charges"][-1]["under"] if charges else document["under"]
+        if under is None:
+            return Account(budget, None, None, charges, document["id"])
         return Account(
-            Budget.from_json(document["budget"]),
-            document["dataspace"] and space_from(document["dataspace"], path),
-            document["adjacency"] and Adjacency.from_json(document["adjacency"]),
-            tuple(Charge.from_json(charge) for charge in document["charges"]),
+            budget, spaces[under["dataspace"]], Adjacency.from_json(under["adjacency"]), charges, document["id"]
         )
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
         raise InputError(f"{path} does not hold a ledger") from None
+
+
+def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a file of version 1 in the form of this one: its charges are chained as they are, without a query."""
+    if document.get("schema_version", 1) != 1:
+        return document
+    account = _account(document, path)
+    new = _opened(path, account.budget, account.dataspace, account.adjacency)
+    for charge in account.charges:
+        _append(new, {**charge.to_json(), "under": new["under"]})
+    return new
+
+
+def _opened(path: Path, budget: Budget, dataspace: Dataspace | None, adjacency: Adjacency | None) -> dict[str, Any]:
+    """Return the file of a ledger without charges."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "id": secrets.token_hex(16),
+        "budget": budget.to_json(),
+        "under": None,
+        "charges": [],
+        "dataspaces": {},
+    }
+    if dataspace is not None and adjacency is not None:
+        document["under"] = _under(document, dataspace, adjacency, path)
+    return document
+
+
+def _under(document: dict[str, Any], dataspace: Dataspace, adjacency: Adjacency, path: Path) -> dict[str, Any]:
+    """Return a dataspace, which the document then holds once, and an adjacency as an entry names them."""
+    document["dataspaces"].setdefault(dataspace.digest, space_document(dataspace, path))
+    return {"dataspace": dataspace.digest, "adjacency": adjacency.to_json()}
+
+
+def _append(document: dict[str, Any], entry: dict[str, Any]) -> None:
+    """Add an entry behind all others, which stay as they are. A number that nobody can guess makes it unlike any."""
+    before = document["charges"][-1]["head"] if document["charges"] else _genesis(document)
+    new = {**entry, "nonce": secrets.token_hex(8)}
+    document["charges"].append({**new, "head": _head(before, new)})
+
+
+def _genesis(document: Mapping[str, Any]) -> str:
+    """Return the hash that the first charge follows: what the ledger was opened with."""
+    return _sha256("", {key: document[key] for key in ("schema_version", "id", "budget", "under")})
+
+
+def _head(before: str, entry: Mapping[str, Any]) -> str:
+    return _sha256(before, {key: value for key, value in entry.items() if key != "head"})
+
+
+def _sha256(before: str, value: Any) -> str:
+    """Hash a JSON value in one fixed form, behind another hash."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -11,7 +11,7 @@ import typer
 from attrs import evolve
 
 from semidp.accounting.ledger import Ledger as Book
-from semidp.cli._output import Format, warn
+from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
 from semidp.release import (
@@ -126,8 +126,9 @@ Grid = Annotated[
 ]
 Ledger = Annotated[
     Path | None,
-    typer.Option("--ledger", help="Charge this ledger first; it refuses past its budget. A new one holds this budget."),
+    typer.Option("--ledger", help="Charge this ledger first; it refuses past its budget. `semidp ledger` opens one."),
 ]
+Label = Annotated[str | None, typer.Option("--label", help="What the ledger calls this charge.", metavar="TEXT")]
 Seed = Annotated[
     int | None, typer.Option("--seed", help="Draw repeatable noise. The release is then marked not private.")
 ]
@@ -183,13 +184,11 @@ def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
     return next(iter(found), None)
 
 
-def ledger_of(path: Path | None, budget: Budget | None) -> Book | None:
-    """Open the ledger that an option names; one that is not there yet is made, and holds this one budget."""
+def ledger_of(path: Path | None, quiet: bool) -> Book | None:
+    """Open the ledger that an option names. One that is not there is refused: a slip must not open a fresh budget."""
     if path is None:
         return None
-    if path.exists() or budget is None:
-        return Book(path)
-    return Book.create(path, budget)
+    return Book(path, waiting=None if quiet else notice)
 
 
 def adjacency_of(adjacency: str | None, a: str | None) -> str:
@@ -334,7 +333,6 @@ def plan_of(
         budget = budget.shared(len(groups) + len(regressions) + bool(features))
     requests = (TableRequest(features, budget, mechanism, fit),) if features else ()
     theirs = "auto" if features else mechanism
-    extra = {} if report_delta is None else {"report_delta": report_delta}
     return Plan(
         requests,
         tuple(margins),
@@ -347,7 +345,7 @@ def plan_of(
         levels_from_data=levels_from_data,
         groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
         regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
-        **extra,
+        report_delta=Plan().report_delta if report_delta is None else report_delta,
     )
 
 

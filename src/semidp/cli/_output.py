@@ -61,6 +61,11 @@ def warn(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)
 
 
+def notice(sentence: str) -> None:
+    """Print what is going on on stderr."""
+    typer.echo(f"semidp: {sentence}", err=True)
+
+
 @contextlib.contextmanager
 def naming_options(force: bool) -> Iterator[None]:
     """Say with which options to write elsewhere, where something is in the way."""

@@ -9,16 +9,24 @@ import typer
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, in_place, print_json
+from semidp.errors import InputError
 from semidp.exact import plain, rounded_up
-from semidp.release import Plan
+from semidp.release import Plan, Release
 from semidp.report import name_of
 from semidp.tradeoff import Budget, Tradeoff
 
+Releases = Annotated[
+    list[Path] | None, typer.Argument(help="With --check: folders that `semidp release` wrote.", metavar="[RELEASE]...")
+]
+Check = Annotated[bool, typer.Option("--check", help="Compare the charges with the releases that they were made for.")]
+DISAGREES = 1
 LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="FILE")]
 
 
 def ledger(
     file: LedgerFile,
+    releases: Releases = None,
+    check: Check = False,
     epsilon: o.Epsilon = None,
     rho: o.Rho = None,
     mu: o.Mu = None,
@@ -27,8 +35,17 @@ def ledger(
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
-    """Show what a ledger has spent; with a budget, open a new one."""
+    """Show what a ledger has spent; with a budget, open a new one.
+
+    With --check, say of each release whether its charge, and all before it, are still there as they were made: the exit
+    code is 1 where one is not.
+    """
     target = o.target_of(None, report_delta)
+    if check or releases:
+        if not (check and releases) or any((epsilon, rho, mu, delta)):
+            raise InputError("compare a ledger with releases: semidp ledger FILE --check RELEASE…")
+        _compare(Ledger(file), releases, format)
+        return
     if any((epsilon, rho, mu, delta)):
         budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
         book = Ledger.create(file, budget)
@@ -46,7 +63,8 @@ def _print(book: Ledger, format: Format, target: Fraction | None) -> None:
     typer.echo(f"budget     {book.account().budget}")
     typer.echo(f"under      {document['invariant'] or 'nothing charged yet'}")
     for charge in document["charges"]:
-        typer.echo(f"charged    {charge['time']}  {charge['label']}")
+        fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""
+        typer.echo(f"charged    {charge['time']}  {charge['cost']}  {charge['label']}{fixed}")
     if document["spent"]:
         typer.echo(f"spent      {document['spent']} (had composition come first: {document['composition_first']})")
 
@@ -57,10 +75,27 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
         "budget": account.budget.numbers(),
         "invariant": account.dataspace.summary() if account.dataspace else None,
         "a": account.adjacency.a if account.adjacency else None,
-        "charges": [charge.to_json() for charge in account.charges],
+        "charges": [
+            {**charge.to_json(), "cost": _named(charge.spent, account.budget, target), "fixed": charge.fixed}
+            for charge in account.charges
+        ],
         "spent": _named(total.tradeoff, account.budget, target) if total else None,
         "composition_first": _named(other.tradeoff, account.budget, target) if other else None,
     }
+
+
+def _compare(book: Ledger, releases: list[Path], format: Format) -> None:
+    account, found = book.account(), {}
+    for folder in releases:
+        found[str(folder)] = account.disagreement(Release.load(folder).ledger)
+    if format is Format.json:
+        agree = [{"release": name, "agrees": said is None, "said": said} for name, said in found.items()]
+        print_json({"charges": len(account.charges), "releases": agree})
+    else:
+        for name, said in found.items():
+            typer.echo(f"{'agrees' if said is None else 'disagrees':<10} {name}{f': {said}' if said else ''}")
+    if any(found.values()):
+        raise typer.Exit(DISAGREES)
 
 
 def _named(curve: Tradeoff, budget: Budget, target: Fraction | None = None) -> str:

@@ -90,6 +90,7 @@ def release(
     hive_partitions: o.HivePartitions = False,
     allow_empty: o.AllowEmpty = False,
     ledger: o.Ledger = None,
+    label: o.Label = None,
     seed: o.Seed = None,
     dry_run: DryRun = False,
     force: o.Force = False,
@@ -145,9 +146,9 @@ def release(
             _rehearse(wanted, source, format, quiet)
             return
         assert out is not None
-        book = o.ledger_of(ledger, wanted.requests[0].budget if len(wanted.requests) == 1 else None)
+        book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
-            done = run(wanted, source, randomness=randomness, ledger=book, progress=progress)
+            done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
             done.write_files(folder)
     with in_place(f"the release {out}"):
         _print(done, format, str(out / REPORT), quiet)

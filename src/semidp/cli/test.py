@@ -77,7 +77,7 @@ def odds_ratio(
     budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")
-    book = o.ledger_of(ledger, budget)
+    book = o.ledger_of(ledger, quiet)
     plan = o.plan_of(
         f"{rows},{columns}",
         [rows, columns, *(invariant or ())],

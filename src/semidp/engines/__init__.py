@@ -155,6 +155,26 @@ class Source:
             return TRUTH
         return tuple(sorted(levels, key=_numbers_first))
 
+    def paths(self, names: Sequence[str], null_level: str | None = None) -> list[tuple[str, ...]]:
+        """Return the levels that occur at nested depths, coarse to fine, in order; as many as there are.
+
+        They are data, as levels are, and so is where they lie.
+
+        >>> with open_source({"state": ["b", "a", "b"], "county": ["10", "7", "9"]}) as source:
+        ...     source.paths(["state", "county"])
+        [('a', '7'), ('b', '9'), ('b', '10')]
+        """
+        for name in names:
+            require(self._records.columns, name)
+        *columns, _, _ = self._records.grouped([Key(name) for name in names], Measure(), MAX_GROUPS)
+        texts = [[value_text(value) or null_level for value in column] for column in columns]
+        rows = {row for row in zip(*texts, strict=True) if None not in row}
+        if len(rows) < len(texts[0]) and any(None in column for column in texts):
+            raise DataError(f"feature {names[-1]!r} has missing values: declare a null level for it, or remove them")
+        if not rows:
+            raise DataError(f"column {names[-1]!r} holds no value, so it has no levels: declare them")
+        return sorted(rows, key=lambda row: tuple(map(_numbers_first, row)))
+
     def counts(self, schema: Schema) -> Table:
         """Count the records of each cell of `schema`; other columns are ignored.
 
@@ -227,11 +247,13 @@ class Source:
         for feature in schema.features:
             needs = None if feature.bins is None else "bins need"
             require(self._records.columns, feature.name, number_for=needs)
+            keys += [Key(name) for name in feature.names[:-1] if name in self._records.columns]
             keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
         # More groups than this can only come from undeclared values, one of which is then among those fetched.
         limit = min(math.prod(size + 3 for size in schema.shape) + 1, MAX_GROUPS)
         *values, totals, faults = self._records.grouped(keys, Measure(self.count, outcome), limit)
-        codes = [_codes(feature, column) for feature, column in zip(schema.features, values, strict=True)]
+        read = {key.column: column for key, column in zip(keys, values, strict=True)}
+        codes = [_codes(feature, read) for feature in schema.features]
         _refuse(max(faults, default=0), self.count, outcome)
         if sum(map(int, totals)) >= 2**62:
             raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
@@ -285,8 +307,11 @@ def _no_folders(hive_partitions: bool) -> None:
         raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
 
 
-def _codes(feature: Feature, values: Sequence[Any]) -> NDArray[np.intp]:
+def _codes(feature: Feature, columns: Mapping[str, Sequence[Any]]) -> NDArray[np.intp]:
     """Return each group's position among the feature's levels; refuse missing and undeclared values."""
+    values = columns[feature.name]
+    if len(feature.names) > 1:
+        return _located(feature, {name: columns[name] for name in feature.names if name in columns})
     if feature.bins is None:
         texts = [value_text(value) for value in values]
         distinct = list(dict.fromkeys(texts))
@@ -304,6 +329,18 @@ def _codes(feature: Feature, values: Sequence[Any]) -> NDArray[np.intp]:
         )
     missing = -1 if feature.null_level is None else feature.levels.index(feature.null_level)
     return np.array([missing if value is None else value for value in values], dtype=np.intp)
+
+
+def _located(feature: Feature, columns: Mapping[str, Sequence[Any]]) -> NDArray[np.intp]:
+    """Return the leaf of each group; every path is looked up once."""
+    rows = list(zip(*columns.values(), strict=True))
+    distinct = list(dict.fromkeys(rows))
+    texts = {
+        name: [value_text(value) for value in column]
+        for name, column in zip(columns, zip(*distinct, strict=True), strict=True)
+    }
+    leaf = dict(zip(distinct, feature.located(texts).tolist(), strict=True)) if distinct else {}
+    return np.array([leaf[row] for row in rows], dtype=np.intp)
 
 
 def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:

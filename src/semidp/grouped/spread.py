@@ -136,7 +136,7 @@ def charge(ledger: Ledger | None, label: str, *mechanisms: Mechanism) -> None:
     """
     if ledger is not None:
         first, *others = (mechanism.guarantee for mechanism in mechanisms)
-        ledger.charge(first.compose(*others), label)
+        ledger.charge(first.compose(*others), label, [mechanism.record() for mechanism in mechanisms])
 
 
 def measure_squares(

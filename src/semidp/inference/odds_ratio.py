@@ -205,7 +205,11 @@ def odds_ratio_test(
     bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
     randomness = SystemRandomness() if randomness is None else randomness
     if ledger is not None:
-        ledger.charge(guarantee, label=f"odds ratio of {features[0]} and {features[1]}")
+        record = {
+            "query": {"kind": "cell", "features": list(features), "cell": [0, 0]},
+            "noise": {"law": "canonical", "curve": guarantee.tradeoff.to_json(), "moves": _moves(guarantee, margins)},
+        }
+        ledger.charge(guarantee, f"odds ratio of {features[0]} and {features[1]}", [record])
     steps = (int(table.counts[0, 0]) << bits) + noise.grid_steps(bits, randomness)
     return OddsRatioResult(*features, steps / (1 << bits), bits, guarantee, alternative, randomness.secure)
 
@@ -245,8 +249,13 @@ def _margins(dataspace: Dataspace, rows: str, columns: str) -> TwoByTwo:
     return TwoByTwo(int(row[0]), int(column[0]), int(row.sum()))
 
 
+def _moves(guarantee: Guarantee, margins: TwoByTwo) -> int:
+    """Return by how much x11 can change between adjacent datasets."""
+    return min(guarantee.adjacency.a // 2, margins.high - margins.low)
+
+
 def _noise(guarantee: Guarantee, margins: TwoByTwo) -> CanonicalNoise:
-    moves = min(guarantee.adjacency.a // 2, margins.high - margins.low)
+    moves = _moves(guarantee, margins)
     if moves == 0 and not margins.degenerate:
         raise Refused(
             f"a = {guarantee.adjacency.a} protects nothing here, since no fewer than two records can change with both "

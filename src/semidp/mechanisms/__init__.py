@@ -25,6 +25,7 @@ from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
+from semidp.mechanisms.recorded import recorded
 from semidp.queries import Norms
 
 __all__ = [
@@ -51,4 +52,5 @@ __all__ = [
     "naive_loss",
     "option_name",
     "outcome_mechanism",
+    "recorded",
 ]

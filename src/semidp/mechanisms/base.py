@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.exact import sqrt_up, up
+from semidp.exact import plain, sqrt_up, up
 from semidp.guarantees import Guarantee
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress
@@ -156,6 +156,12 @@ class Mechanism(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return what an analysis lists: name, scale, expected loss and kind of claim."""
         return {"name": self.name, "scale": self.scale, "expected_l2": self.expected_l2, "claim": self.claim}
+
+    def record(self) -> dict[str, Any]:
+        """Return what a ledger keeps: the query, and the law of the noise with its exact scale; see `recorded`."""
+        numbers = {name: value for name, value in vars(self).items() if isinstance(value, Fraction)}
+        noise = {"law": self.name, **{name: plain(value) for name, value in numbers.items()}}
+        return {"query": self.space.query(), "noise": noise}
 
     def reporting(self, progress: Progress) -> Self:
         """Return the mechanism with somebody to tell how far a long draw has come; most draws are over at once."""

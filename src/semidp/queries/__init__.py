@@ -7,7 +7,7 @@
 from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Coding, Column, Design
-from semidp.queries.outcomes import MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
+from semidp.queries.outcomes import MomentSpace, SumSpace, moment_space, outcome_adjacency, query_space, sum_space
 from semidp.queries.tables import TableSpace, sensitivity_space
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "TableSpace",
     "moment_space",
     "outcome_adjacency",
+    "query_space",
     "sensitivity_space",
     "sum_space",
 ]

@@ -107,6 +107,10 @@ class QuerySpace(ABC):
     def worst_move(self) -> NDArray[Any] | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
 
+    def query(self) -> dict[str, Any] | None:
+        """Return the query alone as plain values, which `query_space` reads; None where it has no such form."""
+        return None
+
     @property
     def l1(self) -> int:
         """Δ1, the largest sum of absolute differences."""

@@ -5,10 +5,10 @@ A record is (x, y): features x whose margins may be public, and an outcome y tha
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import frozen
@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError, Refused
+from semidp.exact import exact, plain
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
-from semidp.queries.designs import Design
+from semidp.queries.designs import Column, Design
+from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 
 Counts = NDArray[np.int64]
@@ -62,6 +64,10 @@ class OutcomeSpace(QuerySpace):
         """Return zeros: the published counts say nothing about an outcome."""
         return np.zeros(self.shape)
 
+    def _outcome_json(self) -> dict[str, Any]:
+        bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]
+        return {"column": self.outcome.column, "bounds": bounds, "grid": self.outcome.steps}
+
 
 @frozen(slots=False)
 class SumSpace(OutcomeSpace):
@@ -90,6 +96,10 @@ class SumSpace(OutcomeSpace):
     """
 
     blocks: tuple[Margin, ...]
+
+    def query(self) -> dict[str, Any]:
+        """Return the outcome and the groups."""
+        return {"kind": "sums", **self._outcome_json(), "by": [list(block.names) for block in self.blocks]}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -217,6 +227,14 @@ class MomentSpace(OutcomeSpace):
 
     design: Design
 
+    def query(self) -> dict[str, Any]:
+        """Return the outcome and the columns of the design."""
+        columns = [
+            {"name": column.name, "features": list(column.features), "values": [plain(x) for x in column.values]}
+            for column in self.design.columns
+        ]
+        return {"kind": "moments", **self._outcome_json(), "columns": columns}
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of columns of the design."""
@@ -318,6 +336,40 @@ def moment_space(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, d
     _check(dataspace, adjacency)
     design.check_public(dataspace)
     return MomentSpace(dataspace, adjacency, outcome, design)
+
+
+def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
+    """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and adjacency.
+
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> query_space(space.query(), public, Adjacency(1)).l2
+    100.0
+    >>> query_space({"kind": "opinion"}, public, Adjacency(1))
+    Traceback (most recent call last):
+    semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
+    """
+    kind = query.get("kind")
+    if kind not in ("table", "sums", "moments"):
+        raise Refused(f"this version of semidp knows no query {kind!r}: it cannot be recomputed")
+    try:
+        if kind == "table":
+            return sensitivity_space(dataspace, adjacency, query["features"])
+        lower, upper = map(exact, query["bounds"])
+        outcome = Outcome(query["column"], lower, upper, query["grid"])
+        if kind == "sums":
+            return sum_space(dataspace, adjacency, outcome, [Margin(*names) for names in query["by"]])
+        if dataspace.schema is None:
+            raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
+        columns = (
+            Column(column["name"], tuple(column["features"]), tuple(exact(value) for value in column["values"]))
+            for column in query["columns"]
+        )
+        return moment_space(dataspace, adjacency, outcome, Design(dataspace.schema, tuple(columns)))
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise InputError(f"the record of a query of {kind} is damaged: it cannot be recomputed") from None
 
 
 def _check(dataspace: Dataspace, adjacency: Adjacency) -> None:

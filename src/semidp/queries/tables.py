@@ -7,7 +7,7 @@ method finds the norms is in `norms`, the subspace of the noise in `projection`,
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import frozen
@@ -17,10 +17,12 @@ from semidp.errors import DataError, InputError, Refused
 from semidp.geometry import LARGEST_MASK, Counts, Mask, View
 from semidp.queries.base import Floats, MatrixForm, QuerySpace
 from semidp.queries.bounds import ONE_RECORD, Norms
+from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
 from semidp.queries.projection import FixedTable, Projector, projector
 from semidp.spaces import Adjacency, Dataspace
+from semidp.spaces.exchange import Blocks
 from semidp.tables import Schema, Table
 
 
@@ -29,15 +31,16 @@ def sensitivity_space(
 ) -> "TableSpace":
     """Return S_a of the table over the `released` features.
 
-    ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1). The parameter a is the one of all
-    that is published; the shape of S comes from the margins that constrain the released table.
+    ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the exchanges of one
+    person. The parameter a is the one of all that is published; the shape of S comes from the margins that constrain
+    the released table.
 
     Parameters
     ----------
     dataspace
         What is published, and its values.
     adjacency
-        How many records may differ.
+        Which datasets are compared: any a records, or exchanges.
     released
         The features of the released table; all of them if left out.
 
@@ -89,6 +92,10 @@ class TableSpace(QuerySpace):
     schema: Schema
 
     of_counts: ClassVar[bool] = True
+
+    def query(self) -> dict[str, Any]:
+        """Return the features of the released table."""
+        return {"kind": "table", "features": list(self.schema.names)}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,6 +171,8 @@ class TableSpace(QuerySpace):
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, lazily: four-cell moves first, then three-cycles, and so on."""
         question = self._question
+        if self._exchange is not None:
+            return self._exchange.moves()
         if question.lifts and question.structure.decomposable:
             return moves(question.grid, question.visible, self._domain, min(self.adjacency.a, question.structure.n))
         listing = self.listing()
@@ -210,8 +219,19 @@ class TableSpace(QuerySpace):
         return Question.of(self.dataspace, self.released)
 
     @cached_property
+    def _exchange(self) -> ExchangeTable | None:
+        return ExchangeTable(Blocks.of(self.dataspace), self._question) if self.adjacency.is_exchange else None
+
+    @property
+    def reach(self) -> int:
+        """The most records that the table can see change between adjacent datasets."""
+        if self._exchange is not None:
+            return self._exchange.reach
+        return min(self.adjacency.a, self._question.structure.n)
+
+    @cached_property
     def _found(self) -> Found:
-        return find_norms(self._question, self.adjacency.a)
+        return find_norms(self._question, self.adjacency.a) if self._exchange is None else self._exchange.found
 
     @cached_property
     def _domain(self) -> Mask | None:

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
@@ -17,7 +18,7 @@ from semidp.exact import Number, exact, plain
 from semidp.files import toml_text
 from semidp.release.checks import flag, only_keys, text
 from semidp.spaces import Margin
-from semidp.tables import Feature, Schema, StructuralZero
+from semidp.tables import Feature, Nest, Schema, StructuralZero
 from semidp.tradeoff import Budget
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ def _margins(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, .
 
 def _features(value: Iterable[Feature]) -> tuple[Feature, ...]:
     return _all(value, Feature, "features")
+
+
+def _nests(value: Iterable[Nest]) -> tuple[Nest, ...]:
+    return _all(value, Nest, "nests")
 
 
 def _zeros(value: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
@@ -141,6 +146,9 @@ class Plan:
     groups, regressions
         The statistics of private outcomes by group, and the regressions of private outcomes, to release under the same
         invariants and with budgets of their own.
+    nests
+        Nested features whose levels are read from the data, by the names of their depths: under the same rule as
+        other levels, an invariant publishes them or the report says that they are disclosed.
 
     Examples
     --------
@@ -162,14 +170,23 @@ class Plan:
     report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
     groups: "tuple[GroupRequest, ...]" = field(default=(), converter=_groups)
     regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
+    nests: tuple[Nest, ...] = field(default=(), converter=_nests)
 
     def __attrs_post_init__(self) -> None:
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
+        depths = [name for part in self.declared for name in part.names]
+        if len(set(depths)) < len(depths):
+            raise SchemaError("two features of the plan have the same name, or depths that do: give each its own")
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+
+    @property
+    def declared(self) -> "tuple[Feature | Nest, ...]":
+        """The features with levels and the nests whose levels are read."""
+        return (*self.features, *self.nests)
 
     @property
     def requests(self) -> "tuple[Request, ...]":
@@ -221,19 +238,19 @@ class Plan:
             "table": [table.to_json() for table in self.tables],
             "group": [group.to_json() for group in self.groups],
             "regression": [regression.to_json() for regression in self.regressions],
-            "feature": [feature.to_json() for feature in self.features],
+            "feature": [part.to_json() for part in self.declared],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Plan":
-        """Read what `to_json` wrote."""
+    def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
+        """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
         from semidp.release.requests import GroupRequest, RegressionRequest, TableRequest
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
         only_keys(value, {*alone, "invariants", "table", "group", "regression", "feature", "structural_zero"}, "a plan")
-        features, zeros = _declared({key: value[key] for key in ("feature", "structural_zero") if key in value})
+        features, zeros, nests = declared(value, folder)
         return cls(
             tables=[TableRequest.from_json(entry) for entry in _entries(value, "table")],
             groups=[GroupRequest.from_json(entry) for entry in _entries(value, "group")],
@@ -241,6 +258,7 @@ class Plan:
             invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
             features=features,
             structural_zeros=zeros,
+            nests=nests,
             **{key: value[key] for key in alone if key in value},
         )
 
@@ -249,13 +267,13 @@ class Plan:
         return toml_text(self.to_json())
 
     @classmethod
-    def from_toml(cls, text: str) -> "Plan":
-        """Read a plan from TOML text."""
+    def from_toml(cls, text: str, folder: Path | None = None) -> "Plan":
+        """Read a plan from TOML text; lookup files are named as seen from `folder`."""
         try:
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the plan is not valid TOML: {str(error)[:200]}") from None
-        return cls.from_json(document)
+        return cls.from_json(document, folder)
 
 
 def _entries(value: Mapping[str, Any], key: str) -> list[Any]:
@@ -265,10 +283,27 @@ def _entries(value: Mapping[str, Any], key: str) -> list[Any]:
     return list(entries)
 
 
-def _declared(schema: Mapping[str, Any]) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...]]:
-    if not schema.get("feature"):
-        if schema.get("structural_zero"):
+def declared(
+    value: Mapping[str, Any], folder: Path | None = None
+) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...], tuple[Nest, ...]]:
+    """Return what a plan or a schema file declares: features, structural zeros, and nests without levels.
+
+    >>> declared({"feature": [{"name": "county", "nest": ["state", "county"]}]})
+    ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
+    """
+    entries = _entries(value, "feature")
+    unread = [
+        isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry) for entry in entries
+    ]
+    nests = tuple(Nest.from_json(entry) for entry, is_nest in zip(entries, unread, strict=True) if is_nest)
+    features = [entry for entry, is_nest in zip(entries, unread, strict=True) if not is_nest]
+    if not features:
+        if value.get("structural_zero"):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
-        return (), ()
-    whole = Schema.from_json(schema)
-    return whole.features, whole.structural_zeros
+        return (), (), nests
+    rest = {
+        "feature": features,
+        **({"structural_zero": value["structural_zero"]} if "structural_zero" in value else {}),
+    }
+    whole = Schema.from_json(rest, folder)
+    return whole.features, whole.structural_zeros, nests

@@ -112,6 +112,7 @@ def run(
     randomness: Randomness | None = None,
     *,
     ledger: Ledger | None = None,
+    label: str | None = None,
     progress: Progress = silent,
 ) -> Release:
     """Carry out a plan: prepare, account, measure, publish.
@@ -126,6 +127,8 @@ def run(
         Where random words come from; the operating system unless given. Any other marks the release not private.
     ledger
         Charged with the composed guarantee before any noise is drawn.
+    label
+        What the ledger calls the charge; what is released, unless given.
 
     Returns
     -------
@@ -143,8 +146,10 @@ def run(
     """
     randomness = SystemRandomness() if randomness is None else randomness
     prepared = prepare(plan, data)
-    label = ", ".join(request.name for request in plan.requests)
-    entry = ledger.charge(prepared.guarantee, label=label) if ledger else None
+    entry = None
+    if ledger is not None:
+        records = [mechanism.record() for mechanism in prepared.mechanisms]
+        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, plan.requests)), records)
     results = []
     for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
         measured = mechanism.reporting(progress).measure(values, randomness)
@@ -159,6 +164,11 @@ def run(
         versions=versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _label(request: Request) -> str:
+    """Say what is released, for a ledger."""
+    return f"{request.name} ({' × '.join(dict.fromkeys(request.features))})"
 
 
 def _check(plan: Plan) -> None:

@@ -4,12 +4,13 @@ A `Scope` holds public values only: the schema, the published totals t, a(t), th
 records; what it returns leaves this package only through a mechanism.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
@@ -17,7 +18,7 @@ from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
-from semidp.tables import MAX_FEATURES, Feature, Schema, Table, no_column, refuse_large
+from semidp.tables import MAX_FEATURES, Feature, Nest, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -70,6 +71,14 @@ class Reader:
 
     schema: Schema
     source: Source
+    declared: tuple[Feature, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read for the features."""
+        there = self.source.columns()
+        parts = self._readable(self.schema.names).features
+        return tuple(name for feature in parts for name in feature.names if name in there)
 
     @property
     def joint(self) -> bool:
@@ -79,9 +88,8 @@ class Reader:
 
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
-        if self.joint:
-            return self._whole.margin(features)
-        return self.source.counts(self.schema.restrict(features))
+        names = tuple(features)
+        return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(names)
 
     def check_binary(self, column: str) -> None:
         """Refuse a column that holds anything but zeros and ones."""
@@ -90,12 +98,25 @@ class Reader:
     def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
         """Return the sums of an outcome over some features (over all records if none), in steps of its grid."""
         names = tuple(features)
-        found = self.source.sums(self.schema.restrict(names or self.schema.names[:1]), outcome)
-        return found if names else np.array([found.sum()])
+        schema = self._readable(names or self.schema.names[:1])
+        found = self.source.sums(schema, outcome)
+        if not names:
+            return np.array([found.sum()])
+        return schema.grid.sum(found, schema.view(names)).reshape(self.schema.restrict(names).shape)
 
     @cached_property
     def _whole(self) -> Table:
-        return self.source.counts(self.schema)
+        return self.source.counts(self._readable(self.schema.names)).margin(self.schema.names)
+
+    def _readable(self, names: Iterable[str]) -> Schema:
+        """Return the schema of some features at depths that the data hold: a finer one where a column is missing."""
+        part = self.schema.restrict(names)
+        whole = {name: feature for feature in self.declared for name in feature.names}
+        there = self.source.columns()
+        return Schema(
+            tuple(_at_hand(whole.get(feature.name, feature), feature.name, there) for feature in part.features),
+            part.structural_zeros,
+        )
 
 
 def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
@@ -104,9 +125,10 @@ def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     for names in (*(request.features for request in plan.tables), *(margin.names for margin in plan.invariants)):
         if names:
             refuse_large(schema.restrict(names))
-    reader = Reader(schema, source)
+    reader = Reader(schema, source, plan.features)
     if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
-        source.hold(plan.columns)
+        others = [name for name in plan.columns if name not in plan.names or name in plan.outcomes]
+        source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
     margins = normalised(schema, plan.invariants)
     n = reader.table(schema.names[:1]).n if not margins else None
     dataspace = Dataspace.known(schema, {margin: reader.table(margin.names) for margin in margins}, n)
@@ -123,14 +145,28 @@ def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
 
 
 def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
-    """Return the schema of every feature in use, and what reading levels from the data discloses."""
-    declared = {feature.name: feature for feature in plan.features}
+    """Return the schema of every feature in use, and what reading levels from the data discloses.
+
+    Nested features reach down to the finest depth in use. Their levels, and where those lie, are public where an
+    invariant publishes that depth.
+    """
+    owners: dict[str, Feature | Nest] = {name: part for part in plan.declared for name in part.names}
     public = {name for margin in plan.invariants for name in margin.names}
-    missing = [name for name in plan.names if name not in declared]
+    finest: dict[str, int] = {}  # the position of the finest depth in use, by the name of the feature
     for name in plan.names:
-        if name not in source.columns():
-            raise no_column(name, source.columns())
-    hidden = [name for name in missing if name not in public]
+        own = owners[name].name if name in owners else name
+        finest[own] = max(finest.get(own, 0), owners[name].names.index(name) if name in owners else 0)
+    hidden, features = [], []
+    for own, position in finest.items():
+        owner = owners.get(own)
+        name = own if owner is None else owner.names[position]
+        if isinstance(owner, Feature):
+            _at_hand(owner, name, source.columns())
+            continue
+        for column in (name,) if owner is None else owner.names[: position + 1]:
+            if column not in source.columns():
+                raise no_column(column, source.columns())
+        hidden += [] if public & set((name,) if owner is None else owner.names[position:]) else [name]
     if hidden and not plan.levels_from_data:
         raise SchemaError(
             f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts exactly, or have "
@@ -138,12 +174,34 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
             needs="levels",
             names=tuple(hidden),
         )
-    features = [declared[name] if name in declared else Feature(name, source.levels(name)) for name in plan.names]
-    zeros = [zero for zero in plan.structural_zeros if {name for name, _ in zero.levels} <= set(plan.names)]
+    for own, position in finest.items():
+        owner = owners.get(own)
+        if isinstance(owner, Feature):
+            features.append(owner.at(position + 1))
+        elif owner is None or position == 0:
+            name, null_level = (own, None) if owner is None else (owner.names[0], owner.null_level)
+            features.append(Feature(name, source.levels(name), null_level=null_level))
+        else:
+            cut = evolve(owner, names=owner.names[: position + 1])
+            features.append(cut.feature(source.paths(cut.names, cut.null_level)))
+    known = {name for feature in features for name in feature.names}
+    zeros = [zero for zero in plan.structural_zeros if {name for name, _ in zero.levels} <= known]
+    nested = {feature.name for feature in features if len(feature.names) > 1}
     disclosures = tuple(
-        f"The list of levels of {name} was read from the data and is published without protection." for name in hidden
+        f"The list of levels of {name}{' and where they lie' if name in nested else ''} was read from the data and is "
+        "published without protection."
+        for name in hidden
     )
     return Schema(tuple(features), tuple(zeros)), disclosures
+
+
+def _at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
+    """Return a declared feature cut at the depth of a name, or at the next finer one that the data hold."""
+    first = feature.names.index(name)
+    for depth, finer in enumerate(feature.names[first:], start=first + 1):
+        if finer in columns:
+            return feature.at(depth)
+    raise no_column(name, columns)
 
 
 def _adjacency(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adjacency, tuple[str, ...]]:

@@ -4,8 +4,9 @@ a(t) is how many records must move together so that one of them can be anything 
 exact where a closed form or a listing exists, with a worked witness; a function of the published t, never of the data.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from semidp.errors import AdjacencyUnknown, InputError
 from semidp.geometry import Totals, maximal
 from semidp.spaces.cover import worst_cover
 from semidp.spaces.dataspace import Dataspace, Margin
-from semidp.spaces.listing import cells, fiber
+from semidp.spaces.exchange import Blocks
+from semidp.spaces.listing import cells, datasets, fiber
 from semidp.spaces.structure import Slices, Structure
 from semidp.spaces.witness import Witness, free_witness, slice_witness
 from semidp.tables import Schema
@@ -24,39 +26,121 @@ _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
 
 
-@dataclass(frozen=True)
+class AdjacencyKind(StrEnum):
+    """Which pairs of datasets an adjacency protects.
+
+    ``ball``: all that differ in at most `a` records. ``exchange``: one person and those who hand over the published
+    values that the person takes. Neither is the other: docs/exchange.md.
+    """
+
+    ball = "ball"
+    exchange = "exchange"
+
+
+@dataclass(frozen=True, repr=False)
 class Adjacency:
-    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one).
+    """Which datasets must be hard to tell apart: the ball A_a, or the exchanges of one person.
+
+    A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one). Exchange: one
+    arises from the other when one person takes any possible value and others do no more than hand over the published
+    values for it (`semidp.spaces.exchange`); `a` is then the most records that one exchange changes, and every exchange
+    lies in A_a of the same dataspace.
 
     >>> Adjacency(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
     True
+    >>> from semidp.spaces import Margin
+    >>> from semidp.tables import Feature, Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 1], [0, 1]])
+    >>> public = Dataspace.of(table, [Margin("sex")])
+    >>> exchange = Adjacency.exchange(public)
+    >>> exchange
+    Adjacency(a=2, kind='exchange')
+    >>> one, swapped = [("f", "y"), ("f", "n"), ("m", "n")], [("m", "y"), ("f", "n"), ("f", "n")]
+    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]  # two people change their illness: in A_2, and no exchange
+    >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
+    (True, False)
     """
 
     a: int
+    kind: AdjacencyKind = AdjacencyKind.ball
 
     def __post_init__(self) -> None:
         if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
             raise InputError(f"the adjacency parameter a must be a whole number of at least 0, not {self.a}")
+        if self.kind not in list(AdjacencyKind):
+            raise InputError(f"the kind of an adjacency is ball or exchange, not {str(self.kind)[:40]!r}")
+        object.__setattr__(self, "kind", AdjacencyKind(self.kind))
 
-    def adjacent(self, one: Iterable[object], other: Iterable[object]) -> bool:
-        """Whether two datasets, as lists of labelled records, differ in at most `a` records."""
+    @classmethod
+    def exchange(cls, dataspace: Dataspace) -> "Adjacency":
+        """Return exchange adjacency for a dataspace; refuse one whose margins overlap or whose zeros tie a margin."""
+        return cls(Blocks.of(dataspace).reach, AdjacencyKind.exchange)
+
+    @property
+    def is_exchange(self) -> bool:
+        """Whether exchanges are compared, and not all datasets that differ in at most `a` records."""
+        return self.kind is AdjacencyKind.exchange
+
+    def __repr__(self) -> str:
+        return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
+
+    def __str__(self) -> str:
+        return f"exchange (up to {self.a} records)" if self.is_exchange else f"any {self.a} records"
+
+    def adjacent(
+        self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
+    ) -> bool:
+        """Whether two small datasets, as lists of labelled records, are adjacent; exchange needs their dataspace."""
+        if self.is_exchange:
+            blocks = Blocks.of(_needed(dataspace))
+            return blocks.adjacent(blocks.coded(one), blocks.coded(other))
         try:
             return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
         except ValueError:
             raise InputError("adjacency compares datasets with the same number of records") from None
 
+    def neighbours(
+        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
+    ) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are adjacent to one of them, without itself.
+
+        >>> from semidp.spaces import Margin
+        >>> from semidp.tables import Feature, Table
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
+        >>> public = Dataspace.of(table, [Margin("sex")])
+        >>> records = [("f", "y"), ("m", "n")]
+        >>> len(Adjacency(2).neighbours(records, public)), len(Adjacency.exchange(public).neighbours(records, public))
+        (7, 5)
+        """
+        if self.is_exchange:
+            blocks = Blocks.of(dataspace)
+            records = blocks.coded(dataset)
+            if not blocks.contains(records):
+                raise InputError("the dataset does not have the published totals of the dataspace")
+            return sorted(map(blocks.labelled, blocks.neighbours(records)))
+        mine = tuple(map(tuple, dataset))
+        return [other for other in datasets(dataspace) if other != mine and self.adjacent(mine, other)]
+
     def to_json(self) -> dict[str, Any]:
-        """Return the relation as plain values."""
+        """Return the relation as plain values; a ball is written as before there were two kinds."""
+        if self.is_exchange:
+            return {"kind": "exchange", "a": self.a}
         return {"metric": "hamming", "a": self.a}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Adjacency":
-        """Read what `to_json` wrote.
+        """Read what `to_json` wrote; without a kind it is a ball.
 
-        >>> Adjacency.from_json(Adjacency(3).to_json())
-        Adjacency(a=3)
+        >>> Adjacency.from_json(Adjacency(3).to_json()), Adjacency.from_json({"kind": "exchange", "a": 3})
+        (Adjacency(a=3), Adjacency(a=3, kind='exchange'))
         """
-        return cls(value["a"])
+        return cls(value["a"], value.get("kind", AdjacencyKind.ball))
+
+
+def _needed(dataspace: Dataspace | None) -> Dataspace:
+    if dataspace is None:
+        raise InputError("whether two datasets are exchanges depends on what is published: give their dataspace")
+    return dataspace
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ integer counts on a schema. Files and databases live in `engines`; which margins
 """
 
 from semidp.tables.counts import MAX_CELLS, MAX_FEATURES, Table, no_column, refuse_large
-from semidp.tables.features import TRUTH, Feature, level_text
+from semidp.tables.features import TRUTH, Feature, Nest, level_text
 from semidp.tables.schema import Schema, StructuralZero
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "MAX_FEATURES",
     "TRUTH",
     "Feature",
+    "Nest",
     "Schema",
     "StructuralZero",
     "Table",

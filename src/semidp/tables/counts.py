@@ -3,6 +3,7 @@
 A `Table` is dense, and its repr never shows a count. Files and databases are read by `engines`.
 """
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +12,7 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.tables.features import Feature, missing_values
+from semidp.tables.features import Feature, level_text, missing_values
 from semidp.tables.schema import Schema
 
 MAX_CELLS = 2**31  # a dense table beyond this would not fit in memory; 16 GiB of counts
@@ -121,7 +122,7 @@ class Table:
         array([10, 20])
         """
         refuse_large(schema)
-        columns = [feature.codes(_column(frame, feature.name)) for feature in schema.features]
+        columns = [_positions(frame, feature) for feature in schema.features]
         if len({len(column) for column in columns}) > 1:
             raise InputError("the columns of the data frame have different lengths")
         flat = np.ravel_multi_index(tuple(columns), schema.shape)
@@ -176,6 +177,25 @@ def no_column(name: str, columns: Iterable[str]) -> SchemaError:
 
 def _total(table: Table) -> Table:
     return Table(Schema((Feature("total", ("all",)),)), np.array([table.n]))
+
+
+def _positions(frame: Any, feature: Feature) -> NDArray[np.intp]:
+    """Return the level of each record; that of a nested feature from the columns of its path that are there."""
+    if len(feature.names) == 1:
+        return feature.codes(_column(frame, feature.name))
+    values = {feature.name: np.asarray(_column(frame, feature.name))}
+    for name in feature.names[:-1]:
+        with contextlib.suppress(SchemaError):
+            values[name] = np.asarray(_column(frame, name))
+    if len({len(column) for column in values.values()}) > 1:
+        raise InputError("the columns of the data frame have different lengths")
+    missing = {name: missing_values(column) for name, column in values.items()}
+    return feature.located(
+        {
+            name: [None if gone else level_text(value) for value, gone in zip(column, missing[name], strict=True)]
+            for name, column in values.items()
+        }
+    )
 
 
 def _column(frame: Any, name: str) -> Any:

@@ -1,17 +1,21 @@
 """Features: what a column may hold, and the level that each of its values is.
 
-A `Feature` has levels, or the edges of bins. How features form a table is in `schema`.
+A `Feature` has levels, or the edges of bins, or is a chain of depths: a county lies in a state. A `Nest` names such a
+chain whose levels are still to be read. How features form a table is in `schema`.
 """
 
 import bisect
 import contextlib
+import csv
 import datetime
+import io
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,34 +103,52 @@ class Feature:
         object.__setattr__(self, "levels", levels)
 
     @classmethod
-    def nested(cls, names: Sequence[str], paths: Iterable[Sequence[str]]) -> "Feature":
+    def nested(
+        cls,
+        names: Sequence[str],
+        paths: Iterable[Sequence[str]],
+        *,
+        repeat: bool = False,
+        null_level: str | None = None,
+    ) -> "Feature":
         """Return a chain of depths, coarse to fine, from the path of each leaf: its label at every depth.
 
-        Leaves are ordered so that every node is a range of them: by the order in which nodes first occur.
+        Leaves are ordered so that every node is a range of them: by the order in which nodes first occur. A label lies
+        in one parent, unless names `repeat`: then a level is its path. A `null_level` is one more child of every
+        node, and a missing parent is a path of them.
 
         >>> county = Feature.nested(["state", "county"], [("b", "z"), ("a", "x"), ("b", "y")])
         >>> county.levels, county.path(0), county.chain.size(1)
         (('z', 'y', 'x'), ('b', 'z'), 2)
         """
-        names, rows = tuple(names), [tuple(level_text(label) for label in path) for path in paths]
-        if len(names) < 2 or not all(names) or len(set(names)) < len(names):
-            raise SchemaError("a nested feature needs two or more depths with names of their own, coarse to fine")
+        names, rows = Nest(tuple(names)).names, [tuple(level_text(label) for label in path) for path in paths]
         if not rows:
             raise SchemaError(f"the nested feature {names[-1]!r} has no levels: list them, or give a lookup file")
         if any(len(row) != len(names) for row in rows):
             raise SchemaError(f"every level of {names[-1]!r} needs its label at each depth: {', '.join(names)}")
         if len(set(rows)) < len(rows):
             raise SchemaError(f"the nested feature {names[-1]!r} lists a level twice")
+        if null_level is not None:
+            nodes = dict.fromkeys(row[:depth] for row in rows for depth in range(len(names)))
+            added = dict.fromkeys((*node, *[null_level] * (len(names) - len(node))) for node in nodes)
+            rows = list(dict.fromkeys((*rows, *added)))
         seen: list[dict[tuple[str, ...], int]] = [{} for _ in names]
         for row in rows:
             for depth, order in enumerate(seen):
                 order.setdefault(row[: depth + 1], len(order))
+        for depth, order in enumerate(seen if not repeat else ()):
+            labels = [path[-1] for path in order if path[-1] != null_level]
+            if len(set(labels)) < len(labels):
+                raise SchemaError(
+                    f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}: correct that, "
+                    'or declare names = "repeat" where different ones share a name'
+                )
         rows.sort(key=lambda row: tuple(order[row[: depth + 1]] for depth, order in enumerate(seen)))
         above = []
         for depth, name in enumerate(names[:-1], start=1):
             starts = [i for i, row in enumerate(rows) if i == 0 or row[:depth] != rows[i - 1][:depth]]
             above.append(Depth(name, tuple(rows[i][depth - 1] for i in starts), tuple(starts)))
-        return cls(names[-1], tuple(row[-1] for row in rows), above=tuple(above))
+        return cls(names[-1], tuple(row[-1] for row in rows), null_level=null_level, above=tuple(above))
 
     @cached_property
     def depths(self) -> tuple[Depth, ...]:
@@ -178,7 +200,66 @@ class Feature:
             Depth(d.name, d.labels, tuple(bisect.bisect_left(here.starts, start) for start in d.starts))
             for d in self.above[: depth - 1]
         )
-        return Feature(here.name, here.labels, above=above)
+        return Feature(here.name, here.labels, null_level=self.null_level, above=above)
+
+    def located(self, columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.intp]:
+        """Return the leaf of each record of a nested feature, from the path's columns that are there as texts.
+
+        The parents of a level follow from the declaration; where the data hold them too, they must agree.
+
+        >>> county = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> county.located({"county": ["z", "x"]}), county.located({"state": ["a"], "county": ["y"]})
+        (array([2, 0]), array([1]))
+        >>> county.located({"state": ["b"], "county": ["y"]})
+        Traceback (most recent call last):
+        semidp.errors.DataError: the data put a level of 'county' in another parent than the declaration: correct one
+        """
+        there = tuple(name for name in self.names if name in columns)
+        leaves = self._leaves_of(there)
+        null, rows = self.null_level, list(zip(*(columns[name] for name in there), strict=True))
+        if any(None in row for row in dict.fromkeys(rows)):
+            if null is None:
+                raise DataError(
+                    f"feature {self.name!r} has missing values: declare a null level for it, or remove those records"
+                )
+            rows = [tuple(null if label is None else label for label in row) for row in rows]
+        codes = np.array([leaves.get(row, -1) for row in rows], dtype=np.intp)
+        if (codes < 0).any():
+            known = set(self.levels)
+            if all(row[-1] in known for row in rows):
+                raise DataError(
+                    f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
+                )
+            raise DataError(
+                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the data"
+            )
+        return codes
+
+    def _leaves_of(self, there: tuple[str, ...]) -> dict[tuple[str, ...], int]:
+        """Return the leaf that the labels at some depths mean; a missing label, the one that is missing longest."""
+        depths = [self.names.index(name) for name in there]
+        found: dict[tuple[str, ...], int] = {}
+        unknown: dict[tuple[str, ...], int] = {}
+        for leaf, path in enumerate(self.paths()):
+            key, missing = tuple(path[depth] for depth in depths), path.count(self.null_level or "")
+            if key not in found or (key[-1] == self.null_level and missing > unknown[key]):
+                found[key], unknown[key] = leaf, missing
+            elif key[-1] != self.null_level:
+                others = ", ".join(name for name in self.names if name not in there)
+                raise DataError(f"the levels of {self.name!r} repeat, so the data must hold its parents too: {others}")
+        return found
+
+    def paths(self) -> list[tuple[str, ...]]:
+        """Return the label of every leaf at every depth.
+
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("b", "z")]).paths()
+        [('a', 'x'), ('b', 'z')]
+        """
+        columns = [
+            np.repeat(np.array(depth.labels, dtype=object), np.diff((*depth.starts, len(self.levels)))).tolist()
+            for depth in self.depths
+        ]
+        return list(zip(*columns, strict=True))
 
     def codes(self, values: ArrayLike) -> NDArray[np.intp]:
         """Return the position of each value among the levels; refuse missing and unknown values.
@@ -232,9 +313,16 @@ class Feature:
 
         >>> Feature("sex", ["f", "m"]).to_json()
         {'name': 'sex', 'levels': ['f', 'm']}
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("b", "z")]).to_json()
+        {'name': 'county', 'nest': ['state', 'county'], 'tree': {'a': ['x'], 'b': ['z']}}
         """
         entry: dict[str, Any] = {"name": self.name}
-        if self.bins is not None:
+        if self.above:
+            entry |= {"nest": list(self.names), "tree": _tree(self.paths())}
+            labels = [[label for label in depth.labels if label != self.null_level] for depth in self.depths]
+            if any(len(set(part)) < len(part) for part in labels):
+                entry["names"] = "repeat"
+        elif self.bins is not None:
             entry["bins"] = [plain(edge) if isinstance(edge, Fraction) else str(edge) for edge in self.bins]
         else:
             entry["levels"] = list(self.levels)
@@ -243,19 +331,118 @@ class Feature:
         return entry
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> "Feature":
-        """Read what `to_json` wrote, or one ``[[feature]]`` of a schema file.
+    def from_json(cls, entry: Mapping[str, Any], folder: Path | None = None) -> "Feature":
+        """Read what `to_json` wrote, or one ``[[feature]]`` of a schema file, whose lookup lies in `folder`.
 
         >>> Feature.from_json({"name": "age", "bins": ["0", "18"]}).levels
         ('0 to <18', '18 and over')
         """
-        unknown = set(entry) - {"name", "levels", "bins", "null_level"}
+        unknown = set(entry) - {"name", "levels", "bins", "null_level", *_NEST_KEYS}
         if unknown:
             raise SchemaError(f"a feature has name, levels, bins and null_level, not {', '.join(sorted(unknown))}")
+        if not set(entry).isdisjoint(_NEST_KEYS):
+            nest = Nest.from_json(entry)
+            if "tree" in entry:
+                return nest.feature(_paths(entry["tree"], nest.names))
+            if "lookup" in entry:
+                return nest.feature(_looked_up(Path(folder or ".") / entry["lookup"], nest))
+            raise SchemaError(f"the nested feature {nest.names[-1]!r} needs its levels: give a tree or a lookup file")
         levels = entry.get("levels", ())
         if isinstance(levels, str):
             raise SchemaError(f"the levels of feature {entry['name']!r} must be a list")
         return cls(entry["name"], tuple(levels), entry.get("bins"), entry.get("null_level"))
+
+
+_NEST_KEYS = ("nest", "tree", "lookup", "names")
+
+
+@frozen
+class Nest:
+    """The names of the depths of a nested feature, coarse to fine, whose levels and parents are still to be read.
+
+    >>> Nest(("state", "county")).feature([("a", "x"), ("b", "z")]).levels
+    ('x', 'z')
+    """
+
+    names: tuple[str, ...]
+    repeat: bool = False
+    null_level: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.names))
+        good = all(isinstance(name, str) and name for name in self.names)
+        if len(self.names) < 2 or not good or len(set(self.names)) < len(self.names):
+            raise SchemaError("a nested feature needs two or more depths with names of their own, coarse to fine")
+
+    @property
+    def name(self) -> str:
+        """The name of the finest depth, which is the feature's."""
+        return self.names[-1]
+
+    def feature(self, paths: Iterable[Sequence[str]]) -> Feature:
+        """Return the feature with these levels."""
+        return Feature.nested(self.names, paths, repeat=self.repeat, null_level=self.null_level)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the names as plain values: a feature without levels."""
+        entry: dict[str, Any] = {"name": self.name, "nest": list(self.names)}
+        entry |= {"names": "repeat"} if self.repeat else {}
+        return entry | ({} if self.null_level is None else {"null_level": self.null_level})
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Nest":
+        """Read the names from one ``[[feature]]``.
+
+        >>> Nest.from_json({"name": "county", "nest": ["state", "county"]}).names
+        ('state', 'county')
+        """
+        names, repeat = entry.get("nest"), entry.get("names", "unique")
+        if not isinstance(names, (list, tuple)) or entry.get("name", names[-1:]) not in (names[-1:], *names[-1:]):
+            raise SchemaError('a nested feature has the name of its finest depth, and nest = ["state", "county"]')
+        if repeat not in ("unique", "repeat") or {"levels", "bins"} & set(entry) or {"tree", "lookup"} <= set(entry):
+            raise SchemaError('a nested feature has one of tree and lookup, no levels or bins, and names = "repeat"')
+        return cls(tuple(names), repeat == "repeat", entry.get("null_level"))
+
+
+def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
+    """Return paths as a mapping of mappings, the finest labels as lists."""
+    if len(paths[0]) == 1:
+        return [label for (label,) in paths]
+    nodes = itertools.groupby(paths, key=lambda path: path[0])
+    return {label: _tree([path[1:] for path in below]) for label, below in nodes}
+
+
+def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the paths of what `_tree` wrote; refuse a parent without children."""
+    if isinstance(tree, (Mapping, list, tuple)) and not tree:
+        raise SchemaError(f"the tree has a level without any {names[0]!r} below it: leave it out, or list them")
+    if len(names) == 1 and isinstance(tree, (list, tuple)):
+        return [(level_text(label),) for label in tree]
+    if len(names) == 1 or not isinstance(tree, Mapping):
+        raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
+    return [(level_text(label), *path) for label, below in tree.items() for path in _paths(below, names[1:])]
+
+
+def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
+    """Return the paths that a CSV file lists, a column a depth; other columns are ignored."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(file.read_text(encoding="utf-8-sig")), strict=True) if row]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise SchemaError(f"the lookup file {file} cannot be read as CSV") from None
+    header = [name.strip() for name in rows[0]] if rows else []
+    missing = [name for name in nest.names if header.count(name) != 1]
+    if missing:
+        raise SchemaError(f"the lookup file {file} needs one column for each depth, and for {missing[0]!r} it has none")
+    places = [header.index(name) for name in nest.names]
+    found: dict[tuple[str, ...], None] = {}
+    for row in rows[1:]:
+        path = tuple(row[place].strip() or nest.null_level or "" for place in places) if len(row) == len(header) else ()
+        if not path or not all(path):
+            raise SchemaError(
+                f"the lookup file {file} has a row without a level at each depth: {', '.join(nest.names)}"
+            )
+        found[path] = None
+    return list(found)
 
 
 def level_text(value: object) -> str:

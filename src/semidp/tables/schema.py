@@ -8,6 +8,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,8 +218,8 @@ class Schema:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Schema":
-        """Read what `to_json` wrote, or what a TOML file holds.
+    def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Schema":
+        """Read what `to_json` wrote, or what a TOML file in `folder` holds.
 
         >>> schema = Schema([Feature("age", bins=[0, 18], null_level="?")])
         >>> Schema.from_json(schema.to_json()) == schema
@@ -228,7 +229,7 @@ class Schema:
         if unknown:
             raise SchemaError(f"a schema has the parts feature and structural_zero, not {', '.join(sorted(unknown))}")
         try:
-            features = tuple(Feature.from_json(entry) for entry in value.get("feature", ()))
+            features = tuple(Feature.from_json(entry, folder) for entry in value.get("feature", ()))
             zeros = tuple(StructuralZero.of(entry) for entry in value.get("structural_zero", ()))
         except (AttributeError, TypeError, KeyError):
             raise SchemaError(
@@ -249,13 +250,13 @@ class Schema:
         return toml_text({kind: entries for kind, entries in self.to_json().items() if entries})
 
     @classmethod
-    def from_toml(cls, text: str) -> "Schema":
-        """Read a schema from TOML text.
+    def from_toml(cls, text: str, folder: Path | None = None) -> "Schema":
+        """Read a schema from TOML text; lookup files are named as seen from `folder`.
 
         >>> Schema.from_toml('[[feature]]\\nname = "age"\\nbins = [0, 18, 65]').shape
         (3,)
         """
         try:
-            return cls.from_json(tomllib.loads(text))
+            return cls.from_json(tomllib.loads(text), folder)
         except tomllib.TOMLDecodeError as error:
             raise SchemaError(f"the schema is not valid TOML: {error}") from None

@@ -1,0 +1,416 @@
+"""Norms of a released table under exchange adjacency: closed forms, and exact values by agreement patterns.
+
+An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``: the person, and a carrier for the blocks in which x and y differ.
+Each block, and all unpublished features together, say which of these records agree there; two records are one cell of
+the table where all of them say so. So the search runs over agreements, never over cells.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice, product
+
+import numpy as np
+
+from semidp.errors import Refused
+from semidp.geometry import Counts, variables
+from semidp.queries.bounds import Norms, certified_norms
+from semidp.queries.norms import Found, Question
+from semidp.spaces.exchange import Blocks
+
+_MOST_PATTERNS = 400_000  # combinations of agreements that are looked at: about a second
+_MOST_MOVES = 2_000_000  # combinations of records that are listed
+_MOST_CELLS = 40  # of a joint block that is seen below what is published of it
+
+Value = tuple[int, ...]  # the nodes of a record that the table sees of a block
+Values = tuple[Value, ...]  # of x, y and then each carrier before and after
+Server = int | None  # the carrier of a block, None where x and y agree there
+
+
+@dataclass(frozen=True, eq=False)
+class SeenBlock:
+    """One published block as a released table sees it.
+
+    Parameters
+    ----------
+    counts
+        The published counts of its cells; only cells with records are listed.
+    nodes
+        For each cell the published node of each feature.
+    seen
+        For each cell and feature the nodes of the table below it that can occur: one unless the table is finer.
+    alike
+        Whether the cells may be permuted: a block with one feature, or one that the table sees no finer.
+    """
+
+    counts: tuple[int, ...]
+    nodes: tuple[Value, ...] = field(repr=False)
+    seen: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
+    alike: bool
+
+    def assignments(self, carriers: int, server: Server, *, every: bool) -> Iterator[Values]:
+        """Iterate over what x, y and the carriers can have here, up to renaming unless `every` is asked for.
+
+        t must hold x and all carriers together. The carrier that serves the block has y's cell and takes x's nodes on
+        the features that differ.
+        """
+        for chosen in self._cells(carriers + 1, server, every):
+            x, others = chosen[0], chosen[1:]
+            y = x if server is None else others[server]
+            for kids in self._children((x, y, *others), every):
+                values = [kids[0], kids[1]]
+                for number, (cell, own) in enumerate(zip(others, kids[2:], strict=True)):
+                    after = own
+                    if number == server:
+                        differ = [one != other for one, other in zip(self.nodes[x], self.nodes[cell], strict=True)]
+                        after = tuple(a if d else b for a, b, d in zip(kids[0], own, differ, strict=True))
+                    values += [own, after]
+                yield tuple(values)
+
+    def _cells(self, size: int, server: Server, every: bool) -> Iterator[tuple[int, ...]]:
+        """The cells of x and the carriers: within t, and x elsewhere than the carrier that serves."""
+        kinds = [
+            (min(count, size), tuple(min(len(nodes), size + 1) for nodes in seen))
+            for count, seen in zip(self.counts, self.seen, strict=True)
+        ]
+
+        def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if len(chosen) == size:
+                yield chosen
+                return
+            fresh = set()
+            for cell, count in enumerate(self.counts):
+                used = chosen.count(cell)
+                if used >= count or (server is not None and len(chosen) == server + 1 and cell == chosen[0]):
+                    continue
+                if not used and self.alike and not every:
+                    if kinds[cell] in fresh:
+                        continue
+                    fresh.add(kinds[cell])
+                yield from grow((*chosen, cell))
+
+        yield from grow(())
+
+    def _children(self, cells: Sequence[int], every: bool) -> Iterator[tuple[Value, ...]]:
+        """What the table sees of records in these cells, children of a node up to renaming unless every is asked for."""
+        places = [(record, axis) for record in range(len(cells)) for axis in range(len(self.seen[0]))]
+
+        def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if len(chosen) == len(places):
+                yield chosen
+                return
+            record, axis = places[len(chosen)]
+            options = self.seen[cells[record]][axis]
+            new = False
+            for child in options:
+                known = any(child == other and axis == place[1] for other, place in zip(chosen, places, strict=False))
+                if not known and not every:
+                    if new:
+                        continue
+                    new = True
+                yield from grow((*chosen, child))
+
+        width = len(self.seen[0])
+        for flat in grow(()):
+            yield tuple(flat[start : start + width] for start in range(0, len(flat), width))
+
+
+@dataclass(frozen=True, eq=False)
+class Unpublished:
+    """All features of a table that lie in no block, together: what can occur there."""
+
+    levels: tuple[Value, ...] = field(repr=False)
+
+    def assignments(self, carriers: int, *, every: bool) -> Iterator[Values]:
+        """Iterate over what x, y and the carriers can have; a carrier keeps what it has."""
+
+        def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if len(chosen) == carriers + 2:
+                yield chosen
+                return
+            most = len(self.levels) if every else min(max(chosen, default=-1) + 2, len(self.levels))
+            for level in range(most):
+                yield from grow((*chosen, level))
+
+        for chosen in grow(()):
+            values = [self.levels[level] for level in chosen]
+            yield (values[0], values[1], *(value for value in values[2:] for _ in range(2)))
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeTable:
+    """A released table under exchange adjacency.
+
+    >>> from semidp.spaces import Dataspace, Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
+    >>> public = Dataspace.of(Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")])
+    >>> blocks = Blocks.of(public)
+    >>> [ExchangeTable(blocks, Question.of(public, view)).found.norms.l2_squared for view in ((1, 1, 1), (1, 1, 0))]
+    [8, 4]
+    """
+
+    blocks: Blocks
+    question: Question
+
+    @cached_property
+    def seen(self) -> tuple[SeenBlock, ...]:
+        """The blocks in which the table sees two levels or more."""
+        return tuple(block for _, block in self._seen)
+
+    @cached_property
+    def _seen(self) -> list[tuple[tuple[int, ...], SeenBlock]]:
+        """Each with the features of the table that its values are about."""
+        structure, grid, released = self.blocks.structure, self.blocks.structure.grid, self.question.released
+        found = []
+        for margin in self.blocks.margins:
+            axes = tuple(axis for axis, depth in enumerate(margin.view) if depth and released[axis])
+            if not axes:
+                continue
+            finer = [axis for axis in axes if released[axis] > margin.view[axis]]
+            view = margin.view
+            if all((structure.branches(axis, released[axis], margin.view[axis]) <= 1).all() for axis in finer):
+                view = tuple(map(min, margin.view, released))  # what the table does not see of a block is summed away
+            counts = grid.sum(margin.counts, view, margin.view)
+            cells = [tuple(map(int, cell)) for cell in np.argwhere(counts)]
+            named = tuple(axis for axis, depth in enumerate(view) if depth)
+            nodes = tuple(tuple(cell[axis] for axis in axes) for cell in cells)
+            seen = tuple(tuple(self._below(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
+            if len(cells) > 1:
+                alike = len(named) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
+                found.append((axes, SeenBlock(tuple(int(counts[cell]) for cell in cells), nodes, seen, alike)))
+        return found
+
+    def _below(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
+        """The nodes at the table's depth that can occur below a node (or the one above it)."""
+        chain, wanted = self.blocks.structure.grid.chains[axis], self.question.released[axis]
+        start = int(chain.first(depth, wanted)[node])
+        there = self.blocks.structure.inhabited_nodes(axis, wanted)
+        below = range(start, start + int(chain.children(depth, wanted)[node]))
+        return tuple(child for child in below if there[child])
+
+    @cached_property
+    def _free_axes(self) -> tuple[int, ...]:
+        return tuple(
+            axis for axis, depth in enumerate(self.question.released) if depth and axis not in self.blocks.axes
+        )
+
+    def unpublished(self, most: int | None = None) -> Unpublished:
+        """Return what can occur outside the blocks, the first `most` levels of it."""
+        structure, released = self.blocks.structure, self.question.released
+        view = tuple(depth if axis in self._free_axes else 0 for axis, depth in enumerate(released))
+        touched = any(
+            any(structure.schema.view(name for name, _ in zero.levels)[axis] for axis in self._hidden_free)
+            for zero in structure.schema.structural_zeros
+        )
+        if touched:
+            there = structure.grid.inhabited(structure.schema.possible, structure.margins)
+            assert there is not None
+            cells: Iterator[Value] = (
+                tuple(int(cell[axis]) for axis in self._free_axes)
+                for cell in np.argwhere(structure.grid.sum(there.astype(np.int64), view))
+            )
+        else:
+            cells = product(
+                *(np.flatnonzero(structure.inhabited_nodes(axis, released[axis])).tolist() for axis in self._free_axes)
+            )
+        return Unpublished(tuple(islice(cells, most)))
+
+    @property
+    def _hidden_free(self) -> list[int]:
+        """The features outside the blocks, released or not."""
+        return [axis for axis in range(len(self.question.released)) if axis not in self.blocks.axes]
+
+    @property
+    def reach(self) -> int:
+        """The most records of one exchange that the table can see change."""
+        return min(len(self.seen) + 1, self.blocks.structure.n)
+
+    @cached_property
+    def bound(self) -> Norms:
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for q blocks in sight, and what holds for any q+1 records.
+
+        Two carriers never coincide both before and after, so that at most q(q-1)/2 pairs of records do; y is none of
+        the carriers afterwards, and x none of them before.
+        """
+        q, structure = len(self.seen), self.blocks.structure
+        varying = structure.varying & variables(self.question.released)
+        margins = [variables(margin.view) & varying for margin in self.blocks.margins]
+        any_records = certified_norms(self.reach, varying, margins)
+        return Norms(2 * (q + 1), q * q + q + 2, max(1, q)).least(any_records)
+
+    @cached_property
+    def found(self) -> Found:
+        """The norms, exact where `exact` says so, and a move that attains Δ2."""
+        structure = self.blocks.structure
+        if structure.n == 0 or (not self.seen and len(self.unpublished(2).levels) < 2):
+            return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
+        closed = self._closed_form()
+        if closed is not None:
+            return closed
+        listed = self._by_patterns()
+        return Found(self.bound, False, "bound for exchanges") if listed is None else listed
+
+    def _closed_form(self) -> Found | None:
+        """All carriers alike before: q records of y's published values with another unpublished one.
+
+        Attains the bound if an unpublished feature is in sight and every block has a level with q records.
+        """
+        q, free = len(self.seen), self.unpublished(2).levels
+        if len(free) < 2:
+            return None
+        rich = [max(range(len(block.counts)), key=block.counts.__getitem__) for block in self.seen]
+        if any(block.counts[cell] < q for block, cell in zip(self.seen, rich, strict=True)):
+            return None
+        y = [tuple(nodes[0] for nodes in block.seen[cell]) for block, cell in zip(self.seen, rich, strict=True)]
+        x, nodes_x = [], []
+        for block, cell in zip(self.seen, rich, strict=True):
+            other = next(place for place in range(len(block.counts)) if place != cell)
+            x.append(tuple(nodes[0] for nodes in block.seen[other]))
+            nodes_x.append(other)
+        parts = []
+        for number, block in enumerate(self.seen):
+            differ = [a != b for a, b in zip(block.nodes[nodes_x[number]], block.nodes[rich[number]], strict=True)]
+            taken = tuple(a if d else b for a, b, d in zip(x[number], y[number], differ, strict=True))
+            carriers = [value for j in range(q) for value in (y[number], taken if j == number else y[number])]
+            parts.append((x[number], y[number], *carriers))
+        last = (free[0], free[0], *(free[1] for _ in range(2 * q)))
+        move = self._table([*parts, last])
+        norms = _norms(move)
+        return Found(norms, True, "closed form for exchanges", move) if norms == self._plain else None
+
+    @property
+    def _plain(self) -> Norms:
+        q = len(self.seen)
+        return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+
+    def _by_patterns(self) -> Found | None:
+        """The largest norms over all agreements of the records of an exchange; None where there are too many."""
+        if any(not block.alike and len(block.counts) > _MOST_CELLS for block in self.seen) or len(self.seen) > 6:
+            return None
+        best, widest, work = Norms(0, 0, 0), None, 0
+        for servers in _servings(len(self.seen)):
+            carriers = len({server for server in servers if server is not None})
+            if carriers + 1 > self.blocks.structure.n:
+                continue
+            options = []
+            for block, server in zip(self.seen, servers, strict=True):
+                some = islice(block.assignments(carriers, server, every=False), _MOST_PATTERNS)
+                options.append({_agreement(values): values for values in some})
+            free = self.unpublished(carriers + 2)
+            options.append({_agreement(values): values for values in free.assignments(carriers, every=False)})
+            work += math.prod(map(len, options))
+            if work > _MOST_PATTERNS:
+                return None
+            reached: dict[int, tuple[Values, ...]] = {-1: ()}
+            for option in options:
+                reached = {
+                    known & mask: (*so_far, values)
+                    for known, so_far in reached.items()
+                    for mask, values in option.items()
+                }
+            for agreement, parts in reached.items():
+                norms = _pattern_norms(agreement, 2 * (carriers + 1))
+                if norms.l2_squared > best.l2_squared:
+                    widest = parts
+                best = best.most(norms)
+        return Found(best, True, "agreement patterns of exchanges", None if widest is None else self._table(widest))
+
+    def moves(self) -> Iterator[Counts]:
+        """Iterate over the elements of S without zero, each once; refuse where they are too many to list."""
+        q = len(self.seen)
+        free = self.unpublished(None if q <= 3 else 0)
+        work, seen = 0, set()
+        for servers in _servings(q):
+            carriers = len({server for server in servers if server is not None})
+            if carriers + 1 > self.blocks.structure.n:
+                continue
+            choices = len(free.levels) ** (carriers + 2)
+            for block, server in zip(self.seen, servers, strict=True):
+                width = math.prod(max(len(cell[axis]) for cell in block.seen) for axis in range(len(block.seen[0])))
+                choices *= len(block.counts) ** (carriers + 1) * width ** (carriers + 2)
+            work += choices
+            if work > _MOST_MOVES or q > 3:
+                raise Refused(
+                    "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
+                )
+            parts = [
+                list(block.assignments(carriers, server, every=True))
+                for block, server in zip(self.seen, servers, strict=True)
+            ]
+            for chosen in product(*parts, list(free.assignments(carriers, every=True))):
+                move = self._table(chosen)
+                for signed in (move, -move):
+                    if signed.any() and signed.tobytes() not in seen:
+                        seen.add(signed.tobytes())
+                        yield signed
+
+    def _table(self, parts: Sequence[Values]) -> Counts:
+        """Write records, given part by part, as a difference of tables."""
+        axes = [axis for axis, depth in enumerate(self.question.released) if depth]
+        places = [*(named for named, _ in self._seen), self._free_axes]
+        result = np.zeros(self.question.grid.shape, dtype=np.int64)
+        fixed = {axis: self._only(axis) for axis in axes}
+        for record in range(len(parts[0])):
+            cell = dict(fixed)
+            for named, values in zip(places, parts, strict=True):
+                cell.update(zip(named, values[record], strict=True))
+            result[tuple(cell[axis] for axis in axes)] += 1 if record % 2 else -1
+        return result
+
+    def _only(self, axis: int) -> int:
+        """A node that can occur: the only one, for a block of which the table sees one level."""
+        return int(np.flatnonzero(self.blocks.structure.inhabited_nodes(axis, self.question.released[axis]))[0])
+
+
+def _servings(q: int) -> Iterator[tuple[Server, ...]]:
+    """For each block its carrier, or None where x and y agree: carriers are numbered as they first occur.
+
+    >>> list(_servings(2))
+    [(None, None), (None, 0), (0, None), (0, 0), (0, 1)]
+    """
+
+    def grow(so_far: tuple[Server, ...], used: int) -> Iterator[tuple[Server, ...]]:
+        if len(so_far) == q:
+            yield so_far
+            return
+        for server in (None, *range(used + 1)):
+            yield from grow((*so_far, server), max(used, -1 if server is None else server + 1))
+
+    return grow((), 0)
+
+
+def _agreement(values: Values) -> int:
+    """The pairs of records that agree, as bits."""
+    bits, place = 0, 0
+    for i, one in enumerate(values):
+        for other in values[:i]:
+            bits |= (one == other) << place
+            place += 1
+    return bits
+
+
+def _pattern_norms(agreement: int, records: int) -> Norms:
+    """The norms of a move from the pairs of its records that agree everywhere; even places vanish, odd ones appear."""
+    cells: list[int] = []
+    homes: list[int] = []
+    place = 0
+    for i in range(records):
+        home = None
+        for j in range(i):
+            if agreement >> place & 1 and home is None:
+                home = homes[j]
+            place += 1
+        if home is None:
+            home = len(cells)
+            cells.append(0)
+        homes.append(home)
+        cells[home] += 1 if i % 2 else -1
+    size = [abs(cell) for cell in cells]
+    return Norms(sum(size), sum(cell * cell for cell in size), max(size))
+
+
+def _norms(move: Counts) -> Norms:
+    size = np.abs(move)
+    return Norms(int(size.sum()), int((size**2).sum()), int(size.max()))
