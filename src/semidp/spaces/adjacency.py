@@ -99,9 +99,7 @@ class Adjacency:
         except ValueError:
             raise InputError("adjacency compares datasets with the same number of records") from None
 
-    def neighbours(
-        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
-    ) -> list[tuple[tuple[str, ...], ...]]:
+    def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
         """Return the datasets of a small dataspace that are adjacent to one of them, without itself.
 
         >>> from semidp.spaces import Margin

@@ -118,7 +118,9 @@ class Blocks:
 
     def nodes(self, record: Record, view: View) -> tuple[int, ...]:
         """Return the nodes of a record at the depths of a view, -1 where it names none."""
-        return tuple(self._nodes[axis][depth][leaf] for axis, (depth, leaf) in enumerate(zip(view, record, strict=True)))
+        return tuple(
+            self._nodes[axis][depth][leaf] for axis, (depth, leaf) in enumerate(zip(view, record, strict=True))
+        )
 
     @cached_property
     def _nodes(self) -> list[list[list[int]]]:
