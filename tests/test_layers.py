@@ -1,6 +1,7 @@
 """A module imports only from rows below its own: the picture in docs/how_it_works.md, executed."""
 
 import ast
+import importlib
 import re
 import sys
 from functools import reduce
@@ -84,6 +85,23 @@ def test_the_picture_has_every_room_once() -> None:
     assert [int(number) for number, _ in reversed(LINES)] == list(range(len(LINES)))
     assert {room(path) for path in MODULES} == set().union(*ROWS)
     assert sum(map(len, ROWS)) == len(set().union(*ROWS))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_is_shadowed_by_something_of_its_own_name(path: Path) -> None:
+    names = ["semidp", *path.relative_to(PACKAGE).with_suffix("").parts]
+    names = names[:-1] if names[-1] == "__init__" else names
+    module = importlib.import_module(".".join(names))
+    assert getattr(importlib.import_module(".".join(names[:-1])), names[-1]) is module
+
+
+def test_no_class_has_the_name_of_another() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(PACKAGE)))
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
 
 
 NOUNS = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| `(\w+)` \|$", PAGE, flags=re.MULTILINE)
