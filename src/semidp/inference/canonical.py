@@ -16,8 +16,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.ball_arithmetic import ball, precision
 from semidp.errors import InputError, Refused
-from semidp.noise.balls import LazyUniform, ball, precision
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Randomness, Stream, uniforms
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.ball_arithmetic import RealBall, precision
 from semidp.errors import Refused
-from semidp.noise.balls import Ball, LazyUniform, precision
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Stream
 
 UNDECIDED = -1
@@ -26,7 +27,7 @@ class Law(Protocol):
     def boundaries(self, bits: int) -> tuple[int, int]:
         """Return first and last k such that F lies within 2^-bits of 0 before and of 1 from the last k on."""
 
-    def cdf(self, first: int, last: int) -> Iterator[Ball]:
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return balls of F(first), …, F(last) at the precision in force."""
 
 
@@ -126,7 +127,7 @@ class Inversion:
                 return None
         return high
 
-    def _at(self, k: int) -> Ball:
+    def _at(self, k: int) -> RealBall:
         return next(self.law.cdf(k, k))
 
 
@@ -145,7 +146,7 @@ def _certified_floors(law: Law, first: int, last: int, bits: int) -> NDArray[np.
         working *= 2
 
 
-def _floors(boundary: Ball, largest: int) -> tuple[int, int]:
+def _floors(boundary: RealBall, largest: int) -> tuple[int, int]:
     """Return the floors of both ends of a ball, kept within 0, …, largest."""
     low, high = (int(end.floor().unique_fmpz()) for end in (boundary.lower(), boundary.upper()))
     return max(low, 0), min(high, largest)

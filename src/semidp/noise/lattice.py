@@ -13,10 +13,11 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.ball_arithmetic import RealBall
 from semidp.errors import InputError, Refused
 from semidp.noise import theta
-from semidp.noise.balls import Ball, LazyUniform
 from semidp.noise.distributions import variance_parameter
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
 from semidp.noise.rejection import Floats, Integers, Proposal, attempt, exact_probability, widths
 from semidp.noise.splits import Splits, single, zero_sum
@@ -358,7 +359,7 @@ def _draw(plan: _Plan, pairs: Integers, numerator: Integers, denominator: Intege
     these = these.select(lane // count) if count > 1 else these
     result = np.empty(rest.size, dtype=np.int64)
 
-    def exact(position: int, proposal: Proposal) -> Callable[[], Ball]:
+    def exact(position: int, proposal: Proposal) -> Callable[[], RealBall]:
         at = int(lane[position])
         exact_centre = Fraction(int(rest[at]), int(denominators[at]))
         return exact_probability(proposal, exact_centre, plan.variance(int(i[at // count]), int(j[at // count])))
@@ -406,7 +407,7 @@ def _float_product(plan: _Plan, sums: Integers) -> Floats:
     return result
 
 
-def _ball_product(plan: _Plan, sums: Integers) -> Ball:
+def _ball_product(plan: _Plan, sums: Integers) -> RealBall:
     """Return a ball of the product for one table; pairs with q below 2^-precision enter as a bound."""
     from flint import arb, ctx
 
