@@ -99,3 +99,9 @@ def test_no_name_is_public_twice() -> None:
         for public in getattr(semidp, name).__all__:
             homes.setdefault(public, []).append(name)
     assert not {public: where for public, where in homes.items() if len(where) > 1}
+
+
+def test_it_is_imported_where_nothing_forks() -> None:
+    others = "import os, logging, random, secrets, threading, numpy; del os.register_at_fork"
+    code = f"{others}; import semidp, semidp.ball_arithmetic; print(semidp.Budget.gdp(1).kind)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "gdp\n"

@@ -109,7 +109,7 @@ def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | N
 
 
 @dataclass(frozen=True)
-class _Scope:
+class _RecordsTogether:
     """How many records move together, how that is known, and the datasets it is about."""
 
     records: int
@@ -118,7 +118,7 @@ class _Scope:
     warnings: tuple[str, ...] = ()
 
 
-def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Schema | None) -> _Scope:
+def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Schema | None) -> _RecordsTogether:
     """Return how many records move together: as given, or from what is published exactly."""
     reading = adjacency_from(asked)
     given = reading if isinstance(reading, int) else None
@@ -128,7 +128,7 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
                 "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
                 "for each margin, or --invariant A,B with --schema FILE"
             )
-        return _Scope(given, "given", Dataspace.described("totals published exactly"))
+        return _RecordsTogether(given, "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space else ()
     missing = [margin for margin in margins if not any(margin.within(known) for known in published)]
@@ -143,15 +143,15 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     except AdjacencyUnknown:
         if given is None:
             raise
-        return _Scope(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
+        return _RecordsTogether(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
     enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
     if given is None and reading is Reading.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
-        return _Scope(enough, f"{source} ({found.method})", space)
+        return _RecordsTogether(enough, f"{source} ({found.method})", space)
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
-    return _Scope(given, "given", space, low if given < enough else ())
+    return _RecordsTogether(given, "given", space, low if given < enough else ())
 
 
 def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:

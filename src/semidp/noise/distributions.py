@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
-from semidp.noise.inversion import LARGEST, Inversion, Law
+from semidp.noise.inversion import LARGEST, CertifiedLaw, Inversion
 from semidp.noise.laws import DigitLaw, GaussianLaw, GeometricLaw, LaplaceLaw, RoundedGaussianLaw, gaussian_tails
 from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
@@ -35,7 +35,7 @@ _FROM_HERE_SMOOTH = 4  # σ² from which a discrete Gaussian's sum and variance 
 
 
 @lru_cache(maxsize=64)
-def _table(law: Law) -> Inversion:
+def _table(law: CertifiedLaw) -> Inversion:
     return Inversion(law)
 
 

@@ -21,7 +21,7 @@ LARGEST = 1 << 62
 _LARGEST_TABLE = 30_000  # the guide holds 16-bit indices
 
 
-class Law(Protocol):
+class CertifiedLaw(Protocol):
     """A distribution on the integers, by certified values of its cumulative distribution function."""
 
     def boundaries(self, bits: int) -> tuple[int, int]:
@@ -32,7 +32,7 @@ class Law(Protocol):
 
 
 class Inversion:
-    """Draws from a `Law`, exactly.
+    """Draws from a `CertifiedLaw`, exactly.
 
     For each boundary k the table holds ``floor(2^word_bits F(k))``, certified. A word below it means U < F(k), a word
     above it means U > F(k); a word equal to it, probability 2^-word_bits, leaves the matter open, and only then more
@@ -55,7 +55,7 @@ class Inversion:
     (8,)
     """
 
-    def __init__(self, law: Law, guide_bits: int = 16, word_bits: int = 64) -> None:
+    def __init__(self, law: CertifiedLaw, guide_bits: int = 16, word_bits: int = 64) -> None:
         self.law = law
         self.guide_bits, self.word_bits = guide_bits, word_bits
         first, last = law.boundaries(word_bits)
@@ -131,7 +131,7 @@ class Inversion:
         return next(self.law.cdf(k, k))
 
 
-def _certified_floors(law: Law, first: int, last: int, bits: int) -> NDArray[np.uint64]:
+def _certified_floors(law: CertifiedLaw, first: int, last: int, bits: int) -> NDArray[np.uint64]:
     """Return ``floor(2^bits F(k))`` for k = first, …, last, at whatever precision makes every one certain.
 
     0 < F(k) < 1 at every boundary, so that a ball that touches 0 or 1 still has one floor.

@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Grid:
+class CellGrid:
     """A table of published counts: the features down the side, one feature across (or none), and the lines."""
 
     side: tuple[str, ...]
@@ -41,7 +41,7 @@ class Grid:
     rows: tuple[Row, ...]
 
 
-def grid(table: PublishedTable) -> Grid | None:
+def grid(table: PublishedTable) -> CellGrid | None:
     """Lay out a published table with one feature across and the others down the side; None where it is too large.
 
     The feature across is the one with the most levels that still fit side by side, the last of equals.
@@ -64,8 +64,8 @@ def grid(table: PublishedTable) -> Grid | None:
         for heads, ns, es in lines
     )
     if chosen is None:
-        return Grid(tuple(feature.name for feature in side), None, ("count",), rows)
-    return Grid(tuple(feature.name for feature in side), features[chosen].name, features[chosen].levels, rows)
+        return CellGrid(tuple(feature.name for feature in side), None, ("count",), rows)
+    return CellGrid(tuple(feature.name for feature in side), features[chosen].name, features[chosen].levels, rows)
 
 
 def _across(features: tuple[Feature, ...]) -> int | None:
