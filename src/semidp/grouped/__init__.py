@@ -4,9 +4,9 @@
 """
 
 from semidp.grouped.group_sums import Comparison, Estimates, GroupSums, means, proportions, sums
+from semidp.grouped.inputs import check_binary, moments_of, read_moments, read_sums
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
 from semidp.grouped.outcome_spread import Spread, SquareSum
-from semidp.grouped.reading import check_binary, moments_of, read_moments, read_sums
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
 from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
 
