@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from semidp.errors import InputError, Refused
 from semidp.inference import CanonicalNoise, Normal, Recursive, Tulap, canonical_noise
-from semidp.inference.choice import curve_of, polygon_above
+from semidp.inference.noise_for_tradeoff import curve_of, polygon_above
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.tradeoff import Budget, PiecewiseLinear, Tradeoff, approximate, gaussian, laplace, piecewise, zcdp
 
