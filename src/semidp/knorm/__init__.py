@@ -5,9 +5,9 @@ A ball is a value with a norm and a sampler: `closed` (one published side, or tw
 """
 
 from semidp.knorm.closed import Ball, PairBall, RowsBall, second_moment
-from semidp.knorm.draw import knorm_noise, noise_moment, published_noise
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.placed_balls import PlacedBall, place_ball
+from semidp.knorm.real_noise import knorm_noise, noise_moment, published_noise
 from semidp.knorm.table import MOST_FREE_CELLS, TableBall
 
 __all__ = [
