@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError
 from semidp.knorm import Ball, ExplicitBall, PairBall, RowsBall, TableBall
-from semidp.knorm.facets import KINDS, facets
 from semidp.knorm.linear import Answer, LinearProgram
 from semidp.knorm.polar import TablePolar
+from semidp.knorm.table_constants import KINDS, facets
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]
