@@ -345,7 +345,7 @@ def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
 
 def test_sums_and_moments_are_recomputed(path: Path) -> None:
     score = Outcome("score", 0, "1/3", steps=7)
-    public = Dataspace.of(TABLE, [Margin("sex"), Margin("region")])
+    public = Dataspace.of(TABLE, [Margin("sex", "region")])
     design = Design.of(SCHEMA, ["sex", "region"])
     book = Ledger.create(path, Budget.gdp(5))
     for space in (

@@ -59,7 +59,7 @@ SUBPACKAGES = {
     """,
     "audit": """
         Audit Bound Claim Draws Energy Pair Point affordable_samples audit_mechanism claims_of_plan claims_of_release
-        noise_energy one_by_one worst_pair
+        noise_energy one_by_one pair_for worst_pair
     """,
     "grouped": """
         Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
@@ -70,7 +70,7 @@ SUBPACKAGES = {
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism
         LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NAMES NoNoise Norms RoundedGaussianMechanism
         available calibrated choose knorm_noise mechanism_for naive_loss option_name outcome_mechanism
-        recorded
+        recorded Objective ResidualMechanism
     """,
     "noise": """
         DiscreteGaussian DiscreteLaplace LatticeGaussian OneSidedLatticeGaussian Randomness RoundedGaussian

@@ -24,6 +24,8 @@ from semidp.errors import InputError, Occupied
 
 _SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|lock)", re.DOTALL)
 _OLD = ".old"
+LARGEST = 2**30
+"""Bytes of the largest file that is read whole."""
 _LONGEST_TAG = 200  # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
 _HASHED = "sha256-"
 _SETTLED = 600.0
@@ -221,6 +223,56 @@ def locked(file: Path, timeout: float = -1) -> Iterator[None]:
         lock.release()
 
 
+def read_plain(path: Path, within: Path | None = None) -> bytes:
+    """Return the content of a regular file: no pipe or device, which may never end, and none that is too large.
+
+    Parameters
+    ----------
+    path
+        The file to read.
+    within
+        A folder that it must not lead out of by a link.
+
+    Raises
+    ------
+    InputError
+        If it is no such file.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> read_plain(Path(os.devnull))
+    Traceback (most recent call last):
+    semidp.errors.InputError: /dev/null is not a regular file
+    """
+    if within is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
+        raise InputError(f"{path} is a link that leads out of its folder")
+    # To open a pipe would otherwise wait for somebody who writes to it.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as file:
+        known = os.fstat(handle)
+        if not stat.S_ISREG(known.st_mode):
+            raise InputError(f"{path} is not a regular file")
+        content = file.read(LARGEST + 1) if known.st_size <= LARGEST else b""
+        if max(known.st_size, len(content)) > LARGEST:
+            raise InputError(f"{path} is larger than {LARGEST >> 20} MB, which nothing that semidp writes is")
+        return content
+
+
+def from_json(content: bytes | str) -> Any:
+    """Return the value of a JSON text; a `ValueError` where it is none, also where it is nested too deeply.
+
+    >>> from_json("[" * 100000)
+    Traceback (most recent call last):
+    ValueError: nested too deeply
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def document_at(path: Path) -> Mapping[str, Any]:
     """Return the JSON object that a file holds, and nothing where there is no such file.
 
@@ -228,8 +280,8 @@ def document_at(path: Path) -> Mapping[str, Any]:
     {}
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8")) if _is_plain_file(path) else {}
-    except (OSError, ValueError, RecursionError):
+        document = from_json(read_plain(path)) if _is_plain_file(path) else {}
+    except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, Refused
-from semidp.files import replace_file
+from semidp.files import from_json, read_plain, replace_file
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Gaussian, Order, Tradeoff, tradeoff_from_json
 
@@ -40,7 +40,9 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(D_t, A_a, f): datasets of D_t at most `a` records apart are told apart no better than `f` allows.
+    """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
+
+    Adjacent are datasets at most `a` records apart (A_a), or exchanges of one person: never one for the other.
 
     A number without its dataspace means nothing, so the three stay together (Cho and Awan, Section 3.3).
 
@@ -49,7 +51,7 @@ class Guarantee:
     dataspace
         The datasets that agree with what is published exactly.
     adjacency
-        How many records may differ between two datasets that must be hard to tell apart.
+        Which pairs of datasets must be hard to tell apart.
     tradeoff
         The smallest type II error at every type I error.
 
@@ -73,10 +75,15 @@ class Guarantee:
     tradeoff: Tradeoff
 
     def covers(self, other: "Guarantee") -> bool:
-        """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and Awan, 3.5)."""
+        """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and Awan, 3.5).
+
+        Exchanges lie in A_{q+1} of the same datasets. The other way only what one record does alone is an exchange.
+        """
         reach, theirs = self.adjacency.a, other.adjacency.a
         if other.dataspace.n is not None:  # no two datasets differ in more than n records
             theirs = min(theirs, other.dataspace.n)
+        if self.adjacency.is_exchange and theirs > 1:
+            return other.adjacency.is_exchange and self.dataspace == other.dataspace
         return theirs <= reach and other.dataspace.is_within(self.dataspace)
 
     def __le__(self, other: "Guarantee") -> bool:
@@ -122,7 +129,10 @@ class Guarantee:
         Fraction(1, 1)
         """
         if any((other.dataspace, other.adjacency) != (self.dataspace, self.adjacency) for other in others):
-            raise Refused("guarantees about other datasets or other numbers of records do not compose: use a ledger")
+            raise Refused(
+                "guarantees about other datasets, other numbers of records or another kind of adjacency do not "
+                "compose: use a ledger"
+            )
         if not others:
             return self
         tradeoff = self.tradeoff.compose(*(other.tradeoff for other in others))
@@ -152,6 +162,22 @@ class Guarantee:
         a = adjacency.a
         return Guarantee(dataspace, adjacency, self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
 
+    def for_any_records(self, a: int) -> "Guarantee":
+        """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a, f∘…∘f).
+
+        Datasets of D_t that differ in k records are joined by at most k exchanges: over the records that differ each
+        block has the same published values in both, so carriers can be found among them, and each step mends one.
+
+        >>> from semidp.tradeoff import gaussian
+        >>> exchange = Guarantee(Dataspace.described("state totals"), Adjacency(2, "exchange"), gaussian(1))
+        >>> found = exchange.for_any_records(3)
+        >>> found.adjacency, found.tradeoff.mu
+        (Adjacency(a=3), Fraction(3, 1))
+        """
+        if not self.adjacency.is_exchange:
+            raise InputError("only an exchange guarantee is carried over to any records in this way")
+        return Guarantee(self.dataspace, Adjacency(a), self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
+
     def explain(self) -> "Explanation":
         """Say in plain language what is protected, from whom, how strongly, and what is not.
 
@@ -176,6 +202,8 @@ class Guarantee:
         if self.is_ordinary:
             who = "each person's record" if a == 1 else f"the records of any {a} people together"
             return f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes what is published."
+        if self.adjacency.is_exchange:
+            return self._protected_exchanges()
         together = (
             "one record can change alone"
             if a == 1
@@ -185,6 +213,21 @@ class Guarantee:
             "What is protected: each person's record, as far as the exact statistics leave it open. Datasets that "
             f"agree on every exact statistic ({self.dataspace.summary()}) and differ in at most {a} "
             f"record{'s' if a > 1 else ''} are hard to tell apart. There {together}."
+        )
+
+    def _protected_exchanges(self) -> str:
+        a = self.adjacency.a
+        others = (
+            "nobody else changes"
+            if a == 1
+            else f"at most {a - 1} other record{'s' if a > 2 else ''} do no more than hand over the published values "
+            "that the person takes"
+        )
+        return (
+            "What is protected: each person's record, against every alternative that the exact statistics "
+            f"({self.dataspace.summary()}) allow. Two datasets are hard to tell apart where one person's record "
+            f"differs and {others} (exchange adjacency). This is not a guarantee for any {max(a, 2)} "
+            "records that change at once: such changes are protected less."
         )
 
     def _strength(self) -> str:
@@ -289,12 +332,12 @@ def space_from(document: Mapping[str, Any], path: Path) -> Dataspace:
         return Dataspace.from_json(document)
     beside = path.with_name(Path(document["file"]).name)
     try:
-        content = beside.read_bytes()
+        content = read_plain(beside)
     except OSError:
         raise InputError(f"the published values belong in {beside}, which cannot be read: keep both files") from None
     if hashlib.sha256(content).hexdigest() != document["sha256"]:
         raise InputError(f"{beside} was changed after {path.name} was written: restore it, or write both again")
-    return Dataspace.from_json(json.loads(content))
+    return Dataspace.from_json(from_json(content))
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:
@@ -305,7 +348,7 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     semidp.errors.InputError: cannot read /nowhere/ledger.json, which should hold a ledger
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = from_json(read_plain(path))
     except OSError:
         raise InputError(f"cannot read {path}, which should hold {what}") from None
     except ValueError:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
-from semidp.errors import BudgetExceeded, InputError, Refused
+from semidp.errors import BudgetExceeded, InputError, Refused, SemidpError
 from semidp.files import locked, replace_file
 from semidp.guarantees import Guarantee, read_document, space_document, space_from
 from semidp.spaces import Adjacency, Dataspace
@@ -407,6 +407,12 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
 
 def _group_needed(guarantee: Guarantee, dataspace: Dataspace, adjacency: Adjacency) -> int:
     """Return by how many records a charge must be grouped: 1 where it is stated for the ledger's pairs already."""
+    one_record = guarantee.adjacency.a == 1 and guarantee.is_ordinary
+    if guarantee.adjacency.kind is not adjacency.kind and not one_record:
+        raise Refused(
+            f"this ledger adds up guarantees for {adjacency}, and the new one is for {guarantee.adjacency}: ball and "
+            "exchange are two promises and are not added up; ask for the ledger's adjacency, or use another ledger"
+        )
     if guarantee.covers(Guarantee(dataspace, adjacency, guarantee.tradeoff)):
         return 1
     if guarantee.adjacency.a == 1 and guarantee.is_ordinary and dataspace.is_within(guarantee.dataspace):
@@ -483,6 +489,8 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
         return Account(
             budget, spaces[under["dataspace"]], Adjacency.from_json(under["adjacency"]), charges, document["id"]
         )
+    except SemidpError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):
         raise InputError(f"{path} does not hold a ledger") from None
 

@@ -9,7 +9,7 @@ from semidp.audit.attack import Audit, Draws, affordable_samples, audit_mechanis
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import Energy, noise_energy
 from semidp.audit.evidence import Bound, Point
-from semidp.audit.pairs import Pair, worst_pair
+from semidp.audit.pairs import Pair, pair_for, worst_pair
 
 __all__ = [
     "Audit",
@@ -25,5 +25,6 @@ __all__ = [
     "claims_of_release",
     "noise_energy",
     "one_by_one",
+    "pair_for",
     "worst_pair",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.queries import QuerySpace
 from semidp.spaces import Dataspace
 from semidp.tables import Table
@@ -26,6 +27,8 @@ _SECONDS = 10.0
 class Pair:
     """Two values of a query that a mechanism promises to make hard to tell apart.
 
+    `precision` is one over the variance of the noise in each entry, where entries differ in it.
+
     >>> pair = Pair([[1, 0], [0, 1]], [[0, 1], [1, 0]])
     >>> pair.move.tolist(), pair.records
     ([[-1, 1], [1, -1]], 2)
@@ -33,8 +36,9 @@ class Pair:
 
     first: Counts = field(repr=False)
     second: Counts = field(repr=False)
+    precision: NDArray[np.float64] | None = field(repr=False, default=None)
 
-    def __init__(self, first: ArrayLike, second: ArrayLike) -> None:
+    def __init__(self, first: ArrayLike, second: ArrayLike, precision: NDArray[np.float64] | None = None) -> None:
         one, other = np.array(first), np.array(second)
         if one.shape != other.shape or one.dtype.kind not in "iu" or other.dtype.kind not in "iu" or one.ndim == 0:
             raise InputError("a pair is two arrays of whole numbers of one shape, with at least one axis")
@@ -44,11 +48,18 @@ class Pair:
             value = value.astype(np.int64)
             value.setflags(write=False)
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "precision", precision)
 
     @property
     def move(self) -> Counts:
         """What turns the first into the second."""
         return self.second - self.first
+
+    @property
+    def direction(self) -> NDArray[np.float64]:
+        """The direction in which Gaussian noise tells the two apart best: the move, entries by their precision."""
+        pulled = self.move.ravel() * (1.0 if self.precision is None else self.precision.ravel())
+        return np.asarray(pulled / np.linalg.norm(pulled))
 
     @property
     def records(self) -> int:
@@ -81,6 +92,23 @@ def worst_pair(space: QuerySpace) -> Pair:
         if first is not None:
             return Pair(first, first + move)
     raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
+
+
+def pair_for(mechanism: Mechanism) -> Pair:
+    """Return the pair that an audit of a mechanism compares; for a product the move that costs most of its noise.
+
+    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.tradeoff import Budget
+    >>> pair_for(choose(two_way()[0], Budget.gdp(1))).records
+    2
+    """
+    if not isinstance(mechanism, ResidualMechanism) or mechanism.space.is_zero:
+        return worst_pair(mechanism.space)
+    move = mechanism.space.worst_move(mechanism.sigma2)
+    if move is None:
+        raise Refused("no worst pair of these tables is known: audit the mechanism with a pair of your own")
+    return Pair(np.zeros_like(move), move, 1 / mechanism.variances)
 
 
 def _candidates(space: QuerySpace) -> Iterator[Counts]:

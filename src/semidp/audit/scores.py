@@ -96,7 +96,7 @@ def signed_scores(pair: Pair) -> tuple[Score, ...]:
     >>> [(score.name, score(Batch(pair, np.array([[1, 1]]))).round(3).tolist()) for score in signed_scores(pair)][:2]
     [('projection on the move', [0.707]), ('l1 distances', [2.0])]
     """
-    move = pair.move.ravel() / np.linalg.norm(pair.move)
+    move = pair.direction
 
     def projection(batch: Batch) -> Floats:
         return np.asarray(move @ (batch.differences[0] + batch.differences[1]).reshape(len(move), -1) / 2)

@@ -17,7 +17,7 @@ import typer
 from semidp._version import __version__
 from semidp.cli import analyze, audit, census, guarantee, ledger, release, reproduce
 from semidp.cli._hints import hinted
-from semidp.cli._output import complain, silence_stdout
+from semidp.cli._output import complain, echo, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError
@@ -38,7 +38,7 @@ _interrupts: list[int] = []
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"semidp {__version__}")
+        echo(f"semidp {__version__}")
         raise typer.Exit
 
 
@@ -99,10 +99,12 @@ app.command("odds-ratio", hidden=True)(odds_ratio)
 def main() -> None:
     """Run the command line and leave with its exit code.
 
-    It is 0 once what was asked for is done, 1 where an audit convicts, 2 for what the user can mend, 3 where an audit
+    It is 0 once what was asked for is done, 1 where an audit convicts, or where a release or a ledger contradicts what
+    it should follow from, 2 for what the user can mend, 3 where an audit
     is inconclusive, 70 for an error of the program, 130 after an interrupt, and 141 where the reader of stdout has gone
     and nothing else was asked for.
     """
+    _open_closed_streams()
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
         signal.signal(signal.SIGINT, _interrupt)
     code = run(sys.argv[1:])
@@ -112,6 +114,22 @@ def main() -> None:
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Stand in for streams that were closed before the start: stdout then fails like a full one, stderr takes all.
+
+    Their numbers must not go to files that are opened later, which would receive what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)  # takes the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  (for as long as we run)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  (for as long as we run)
 
 
 def _interrupt(number: int, frame: Any) -> NoReturn:

@@ -1,19 +1,19 @@
 """Options that several commands share, and what turns them into values of the library."""
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from attrs import evolve
+from attrs import evolve, frozen
 
 from semidp.accounting.ledger import Ledger as Book
 from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
+from semidp.files import from_json
 from semidp.release import (
     GRID,
     GroupRequest,
@@ -23,11 +23,15 @@ from semidp.release import (
     Statistic,
     TableRequest,
     adjacency_from,
+    all_of,
+    declared,
     outcome_from,
     proportion_of,
+    tables_for,
 )
 from semidp.spaces import Margin
-from semidp.tables import Feature, Schema
+from semidp.tables import Feature, Nest, Schema, StructuralZero
+from semidp.tables.schema import toml_document
 from semidp.tradeoff import Budget
 
 Data = Annotated[
@@ -38,7 +42,16 @@ Data = Annotated[
     ),
 ]
 TableOption = Annotated[
-    str | None, typer.Option("--table", help="The features of the table, such as sex,region.", metavar="A,B")
+    list[str] | None,
+    typer.Option(
+        "--table",
+        help="The features of a table, such as sex,region; repeat it, and the tables share the budget and add up.",
+        metavar="A,B",
+    ),
+]
+AllPairs = Annotated[
+    str | None,
+    typer.Option("--all-pairs", help="A table for each pair of these features.", metavar="A,B,C"),
 ]
 Invariants = Annotated[
     list[str] | None,
@@ -53,6 +66,12 @@ Bins = Annotated[
 ]
 NullLevels = Annotated[
     list[str] | None, typer.Option("--null-level", help="The level for missing values.", metavar="FEATURE=LEVEL")
+]
+Nests = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--nest", help="Features that lie in each other, coarse to fine: state,county,tract.", metavar="A,B[,C]"
+    ),
 ]
 LevelsFromData = Annotated[
     bool,
@@ -71,7 +90,11 @@ HivePartitions = Annotated[
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Accept files that hold no record.")]
 AdjacencyOption = Annotated[
     str | None,
-    typer.Option("--adjacency", help="worst-case (default), definition, or a number.", metavar="READING|N"),
+    typer.Option(
+        "--adjacency",
+        help="worst-case (default), definition or a number: any so many records; or exchange: one person.",
+        metavar="READING|N",
+    ),
 ]
 AOption = Annotated[
     str | None, typer.Option("--a", help="The same as --adjacency N: how many records move together.", metavar="N")
@@ -136,6 +159,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Print for people
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings on stderr.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
+_LONGEST_TEXT = 2**26  # characters of a plan or schema
 _SUCH_AS = {
     "--levels": "sex=f,m",
     "--bins": "age=0,18,65",
@@ -193,39 +217,82 @@ def ledger_of(path: Path | None, quiet: bool) -> Book | None:
 
 def adjacency_of(adjacency: str | None, a: str | None) -> str:
     """Return the one adjacency that was asked for; worst-case by default."""
+    if adjacency == "exchange" and a is not None:
+        raise InputError(
+            "--adjacency exchange protects the exchanges of one person, not a number of records: leave --a out"
+        )
     if adjacency is not None and a is not None and adjacency != a:
         raise InputError("--adjacency and --a disagree: give one of them")
     return adjacency or a or "worst-case"
 
 
+@frozen
+class Declared:
+    """What the schema file and the options declare: features, structural zeros, nests whose levels are in the data."""
+
+    features: tuple[Feature, ...] = ()
+    structural_zeros: tuple[StructuralZero, ...] = ()
+    nests: tuple[Nest, ...] = ()
+
+    def schema(self) -> Schema | None:
+        """Return the features that have levels as a schema, if there are any."""
+        return Schema(self.features, self.structural_zeros) if self.features else None
+
+
 def declared_features(
-    schema: Path | None, levels: Sequence[str] | None, bins: Sequence[str] | None, null_levels: Sequence[str] | None
-) -> Schema | None:
+    schema: Path | None,
+    levels: Sequence[str] | None,
+    bins: Sequence[str] | None,
+    null_levels: Sequence[str] | None,
+    nests: Sequence[str] | None = None,
+) -> Declared | None:
     """Return what the schema file and the options declare, or None where they declare nothing."""
     parts: dict[str, dict[str, object]] = {}
     for option, key, entries in (("--levels", "levels", levels), ("--bins", "bins", bins)):
         for name, text in _assignments(option, entries).items():
             parts.setdefault(name, {})[key] = names_of(text)
     nulls = _assignments("--null-level", null_levels)
-    known = Schema.from_toml(read_text(schema, "--schema")) if schema else None
-    features = {feature.name: feature for feature in known.features} if known else {}
+    known = _schema_file(schema) if schema else Declared()
+    features = {feature.name: feature for feature in known.features}
+    open_nests = {nest.name: nest for nest in (*known.nests, *(Nest(names_of(text)) for text in nests or ()))}
+    chains: list[Feature | Nest] = [*open_nests.values(), *(feature for feature in known.features if feature.above)]
+    owner = {name: chain.name for chain in chains for name in chain.names}
     for name in {**parts, **nulls}:
-        if name in features and name in parts:
+        own = owner.get(name, name)
+        if name in parts and (own in features or own in open_nests):
             raise SchemaError(f"feature {name!r} is declared by --schema and by an option: keep one")
-        if name in features:
+        if own in open_nests:
+            open_nests[own] = evolve(open_nests[own], null_level=nulls[name])
+        elif own in owner:
+            features[own] = Feature.nested(
+                features[own].names, features[own].paths(), repeat=True, null_level=nulls[name]
+            )
+        elif name in features:
             old = features[name]
             features[name] = Feature(name, () if old.bins else old.levels, old.bins, nulls[name])
         elif name in parts:
             features[name] = Feature(name, null_level=nulls.get(name), **parts[name])  # type: ignore[arg-type]
         else:
             raise SchemaError(f"--null-level needs the levels of {name!r}: declare them with --levels or --bins")
-    return Schema(tuple(features.values()), known.structural_zeros if known else ()) if features else None
+    found = Declared(tuple(features.values()), known.structural_zeros, tuple(open_nests.values()))
+    return found if found.features or found.nests else None
+
+
+def _schema_file(path: Path) -> Declared:
+    document = toml_document(read_text(path, "--schema"))
+    if set(document) - {"feature", "structural_zero"}:
+        Schema.from_json(document)  # which says what a schema may hold
+    return Declared(*declared(document, path.parent))
 
 
 def read_text(path: Path, option: str) -> str:
-    """Read a small text file that an option names."""
+    """Read a small text file, or a pipe, that an option names."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST_TEXT + 1)
+        if len(text) <= _LONGEST_TEXT:
+            return text
+        raise InputError(f"the file {path} that {option} names is too long for one")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"cannot read the file {path} that {option} names") from None
 
@@ -234,14 +301,14 @@ def read_plan(path: Path, option: str) -> Plan:
     """Read a plan from a TOML file, or from a JSON file of what ``Plan.to_json`` returns."""
     text = read_text(path, option)
     if path.suffix != ".json":
-        return Plan.from_toml(text)
+        return Plan.from_toml(text, path.parent)
     try:
-        document = json.loads(text)
+        document = from_json(text)
     except ValueError:
         raise InputError(f"the plan {path} is not valid JSON: mend it, or write it as TOML") from None
     if not isinstance(document, dict):
         raise InputError(f"the plan {path} does not have the form that semidp writes: see docs/tutorial.md")
-    return Plan.from_json(document)
+    return Plan.from_json(document, path.parent)
 
 
 def groups_of(
@@ -302,9 +369,9 @@ def regressions_of(
 
 
 def plan_of(
-    table: str | None,
+    tables: Sequence[str] | None,
     invariants: Sequence[str] | None,
-    declared: Schema | None,
+    declared: Declared | None,
     *,
     adjacency: str,
     count: str | None,
@@ -317,24 +384,26 @@ def plan_of(
     fit: str = "integer",
     groups: Sequence[GroupRequest] = (),
     regressions: Sequence[RegressionRequest] = (),
+    all_pairs: str | None = None,
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
 
     Groups have exact counts, so each set of groups (and the factors of a regression) that no invariant covers is
-    published too. The mechanism is that of
-    the table, and that of the groups where there is no table.
+    published too. The mechanism is that of the table, and that of the groups where there is no table; several tables
+    share one part of the budget.
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
-    features = names_of(table) if table is not None else ()
+    wanted = tables_of(tables, all_pairs, mechanism, fit)
+    product = None
     if budget is not None:
-        budget = budget.shared(len(groups) + len(regressions) + bool(features))
-    requests = (TableRequest(features, budget, mechanism, fit),) if features else ()
-    theirs = "auto" if features else mechanism
+        budget = budget.shared(len(groups) + len(regressions) + bool(wanted))
+        wanted, product = tables_for(wanted, budget)
+    theirs = mechanism if not wanted and product is None else "auto"
     return Plan(
-        requests,
+        wanted,
         tuple(margins),
         declared.features if declared else (),
         declared.structural_zeros if declared else (),
@@ -346,17 +415,34 @@ def plan_of(
         groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
         regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
         report_delta=Plan().report_delta if report_delta is None else report_delta,
+        nests=declared.nests if declared else (),
+        product=product,
     )
+
+
+def tables_of(
+    tables: Sequence[str] | None, all_pairs: str | None, mechanism: str, fit: str
+) -> tuple[TableRequest, ...]:
+    """Return the tables that --table and --all-pairs ask for; refuse one that is asked for twice."""
+    sets = [names_of(text) for text in tables or ()]
+    if all_pairs is not None:
+        sets += [table.features for table in all_of(names_of(all_pairs))]
+    if len({frozenset(names) for names in sets}) < len(sets):
+        raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
+    return tuple(TableRequest(names, None, mechanism, fit) for names in sets)
 
 
 def all_used(plan: Plan, *options: Sequence[str] | None) -> None:
     """Refuse options such as ``--levels`` that declare a feature which the plan does not use: a slip, likely.
 
-    A schema file may hold more features than one plan uses.
+    A schema file may hold more features than one plan uses; a nested feature is used where one of its depths is.
     """
+    used = set(plan.names)
+    for part in plan.chains:
+        used |= set(part.names) if used & set(part.names) else set()
     for entry in itertools.chain.from_iterable(option or () for option in options):
-        name = entry.partition("=")[0].strip()
-        if name not in plan.names:
+        name = entry.partition("=")[0].rpartition(",")[2].strip()
+        if name not in used:
             raise SchemaError(f"{entry!r} declares a feature that nothing uses; in use are {', '.join(plan.names)}")
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
@@ -30,9 +31,29 @@ class Format(StrEnum):
     json = "json"
 
 
+# What a terminal may take for a command, or what changes the order in which it shows other characters.
+_COMMANDS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Return text with every character that a terminal may obey written out, as JSON would write it.
+
+    Levels, names and warnings come from files of strangers.
+
+    >>> print(harmless("\\x1b[2Jsouth"))
+    \\u001b[2Jsouth
+    """
+    return _COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print lines that a terminal shows as they are."""
+    typer.echo(harmless(text), err=err)
+
+
 def print_json(document: dict[str, Any]) -> None:
     """Print a result for machines, with its `schema_version` first."""
-    typer.echo(json.dumps(plain_values({"schema_version": SCHEMA_VERSION, **document}), indent=2, ensure_ascii=False))
+    echo(json.dumps(plain_values({"schema_version": SCHEMA_VERSION, **document}), indent=2, ensure_ascii=False))
 
 
 def plain_values(value: Any) -> Any:
@@ -58,12 +79,12 @@ def plain_values(value: Any) -> Any:
 
 def warn(sentence: str) -> None:
     """Print a warning on stderr."""
-    typer.echo(f"warning: {sentence}", err=True)
+    echo(f"warning: {sentence}", err=True)
 
 
 def notice(sentence: str) -> None:
     """Print what is going on on stderr."""
-    typer.echo(f"semidp: {sentence}", err=True)
+    echo(f"semidp: {sentence}", err=True)
 
 
 @contextlib.contextmanager
@@ -109,7 +130,7 @@ def silence_stdout() -> None:
 def complain(sentence: str) -> None:
     """Print one line on stderr, if it takes one."""
     with contextlib.suppress(OSError):
-        typer.echo(f"semidp: {' '.join(sentence.split())}", err=True)
+        echo(f"semidp: {' '.join(sentence.split())}", err=True)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semidp.cli._options import read_text
+from semidp.cli._options import Declared, read_text
 from semidp.errors import DataError, InputError
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
@@ -19,7 +19,7 @@ from semidp.tables import Feature, Schema, Table
 COUNT = "count"
 
 
-def totals_of(paths: Sequence[Path], declared: Schema | None) -> Dataspace:
+def totals_of(paths: Sequence[Path], declared: Declared | None) -> Dataspace:
     """Return the dataspace that the files of public totals describe; undeclared levels are those that they list."""
     files = {path: _rows(path) for path in paths}
     features = {feature.name: feature for feature in declared.features} if declared else {}

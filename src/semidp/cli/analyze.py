@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import typer
-
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
 from semidp.mechanisms import Mechanism, available, option_name
-from semidp.queries import Norms, sensitivity_space
+from semidp.queries import Norms, TableSpace, sensitivity_space
 from semidp.release import Scope
 from semidp.release.scope import survey
+from semidp.spaces import Adjacency
 from semidp.tradeoff import Budget
 
 REFERENCE = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
@@ -35,6 +34,7 @@ def analyze(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     levels_from_data: o.LevelsFromData = False,
     count: o.Count = None,
     from_table: o.FromTable = None,
@@ -56,17 +56,19 @@ def analyze(
     """
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
+    if len(table or ()) > 1:
+        raise InputError("analyze looks at one --table; for several that share a budget use release with --dry-run")
     plan = o.plan_of(
         table,
         invariant,
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         adjacency=o.adjacency_of(adjacency, a),
         count=count,
         where=where,
         identity=identity,
         levels_from_data=levels_from_data,
     )
-    o.all_used(plan, levels, bins, null_level)
+    o.all_used(plan, levels, bins, null_level, nest)
     with open_source(
         data,
         table=from_table,
@@ -87,7 +89,7 @@ def analyze(
     if format is Format.json:
         print_json(document)
     else:
-        typer.echo("\n".join(lines(document)))
+        echo("\n".join(lines(document)))
 
 
 def analysis(
@@ -99,7 +101,6 @@ def analysis(
     """
     space = sensitivity_space(scope.dataspace, scope.adjacency, features)
     semi = scope.semi_adjacency
-    used = scope.adjacency.a
     unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
     return {
         "n": scope.dataspace.n,
@@ -107,13 +108,9 @@ def analysis(
         "table": list(space.schema.names),
         "invariants": [list(margin.names) for margin in scope.dataspace.margins],
         "a": unknown if semi is None else semi.to_json(),
-        "sensitivity": {
-            "a": used,
-            **_norms(space.side_by_side()["S_Semi"]),
-            "dimension": space.dimension,
-            "exact": space.exact,
-            "method": space.method,
-        },
+        "adjacency": {"kind": str(scope.adjacency.kind), "a": scope.adjacency.a},
+        "sensitivity": _sensitivity(space),
+        "sensitivities": {"ball": _sensitivity(_ball(space, scope)), "exchange": _exchanged(space)},
         "naive": _norms(space.side_by_side()["S_Group"]),
         "published_exactly": space.is_zero,
         "mechanisms": [
@@ -131,6 +128,33 @@ def analysis(
         "witness": None if semi is None or semi.witness is None else semi.witness.to_json(),
         "warnings": list(scope.warnings),
     }
+
+
+def _sensitivity(space: TableSpace) -> dict[str, Any]:
+    return {
+        "a": space.adjacency.a,
+        **_norms(space.norms),
+        "dimension": space.dimension,
+        "exact": space.exact,
+        "method": space.method,
+        "loss": space.l2 * math.sqrt(space.dimension),
+    }
+
+
+def _ball(space: TableSpace, scope: Scope) -> TableSpace:
+    """The space of any a(t) records, where exchanges were asked for."""
+    if not scope.adjacency.is_exchange or scope.semi_adjacency is None:
+        return space
+    return sensitivity_space(space.dataspace, Adjacency(scope.semi_adjacency.bound), space.schema.names)
+
+
+def _exchanged(space: TableSpace) -> dict[str, Any] | None:
+    """What exchanges would need; None where these margins have none."""
+    try:
+        exchange = Adjacency.exchange(space.dataspace)
+    except Refused:
+        return None
+    return _sensitivity(sensitivity_space(space.dataspace, exchange, space.schema.names))
 
 
 def _reported(mechanism: Mechanism, delta: Fraction | None) -> dict[str, Any]:
@@ -154,12 +178,31 @@ def lines(document: dict[str, Any]) -> list[str]:
         found += [("also moves", _change(other["from"], other["to"])) for other in document["witness"]["others"]]
     space = document["sensitivity"]
     kind = "exact" if space["exact"] else "proven upper bounds"
-    found.append(("sensitivity", f"a = {space['a']}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
+    chosen = document["adjacency"]
+    pairs = f"a = {space['a']}" if chosen["kind"] == "ball" else f"exchange, up to {space['a']} records"
+    found.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
+    found += _both(document["sensitivities"])
     found.append(("naive", f"{_norm_text(document['naive'])} (a times one record)"))
     found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     if document["published_exactly"]:
         found.append(("note", "the published statistics fix this table: everything in it is published exactly"))
     return [f"{name:<12} {text}" for name, text in found]
+
+
+def _both(spaces: dict[str, Any]) -> list[tuple[str, str]]:
+    """Both adjacencies side by side, with the loss of Gaussian noise at mu = 1 under each."""
+    ball, exchange = spaces["ball"], spaces["exchange"]
+    records = f"any {ball['a']} records" if ball["a"] != 1 else "any one record"
+    return [
+        ("ball", f"{records} at once: Δ2 = {ball['l2']:.4g}, loss {ball['loss']:.4g} at mu = 1"),
+        (
+            "exchange",
+            "not defined for these margins"
+            if exchange is None
+            else f"one person, others hand over: Δ2 = {exchange['l2']:.4g}, loss {exchange['loss']:.4g} at mu = 1 "
+            "(another promise, not a better one)",
+        ),
+    ]
 
 
 def _adjacency(a: dict[str, Any]) -> str:

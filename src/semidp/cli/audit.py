@@ -20,15 +20,16 @@ from semidp.audit import (
     claims_of_plan,
     claims_of_release,
     noise_energy,
-    worst_pair,
+    pair_for,
 )
 from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
 from semidp.audit.energy import MOST_DRAWS
 from semidp.cli import _options as o
-from semidp.cli._output import Format, naming_options, print_json, progress_bar
+from semidp.cli._output import Format, echo, naming_options, print_json, progress_bar
 from semidp.engines import open_source
 from semidp.errors import InputError, Occupied
 from semidp.files import recover, replace_file
+from semidp.mechanisms import ResidualMechanism
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.progress import Progress
 from semidp.release import Release, prepare
@@ -88,9 +89,9 @@ def audit(
     if format is Format.json:
         print_json(_document(findings, list(pictures.values())))
     else:
-        typer.echo("\n\n".join("\n".join(_lines(finding)) for finding in findings))
+        echo("\n\n".join("\n".join(_lines(finding)) for finding in findings))
         for picture in pictures.values():
-            typer.echo(f"{'picture':<10} {picture}")
+            echo(f"{'picture':<10} {picture}")
     code = EXIT_CODES[_together(findings)]
     if code:
         raise typer.Exit(code)
@@ -137,7 +138,7 @@ def _examine(claim: Claim, samples: int | None, error: float, randomness: Random
     if claim.fixed:
         return _Finding(claim)
     draws = claim.mechanism.measure_many
-    pair = worst_pair(claim.mechanism.space)
+    pair = pair_for(claim.mechanism)
     count = affordable_samples(draws, pair, randomness) if samples is None else samples
     found = audit_mechanism(
         draws, pair, claim.tradeoff, samples=count, error=error / 2, randomness=randomness, progress=progress
@@ -202,7 +203,8 @@ def _lines(finding: _Finding) -> list[str]:
     if found is None:
         lines.append(("attack", "none: the published totals fix this table, which is published exactly"))
     else:
-        lines += _attack(found, not claim.mechanism.space.of_counts)
+        together = isinstance(claim.mechanism, ResidualMechanism)
+        lines += _attack(found, sums=not claim.mechanism.space.of_counts, together=together)
     if energy is not None:
         lines.append(
             (
@@ -216,11 +218,13 @@ def _lines(finding: _Finding) -> list[str]:
     return [f"{name:<10} {text}" for name, text in lines]
 
 
-def _attack(found: Audit, sums: bool) -> list[tuple[str, str]]:
+def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
     bound, confidence = found.bound, 1 - found.error
     cells = int((found.pair.move != 0).sum())
     difference = f"{found.pair.records} records ({cells} cells)"
-    if sums:  # the pair is one of sums, counted in steps of the outcome's grid
+    if together:
+        difference = f"{cells} measured entries of all tables together"
+    elif sums:  # the pair is one of sums, counted in steps of the outcome's grid
         difference = f"{found.pair.records} steps of the grid ({cells} sum{'s' if cells > 1 else ''})"
     return [
         (

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from semidp.cli._options import Force, FormatOption, Quiet
-from semidp.cli._output import Format, in_place, output_folder, print_json
+from semidp.cli._output import Format, echo, in_place, output_folder, print_json
 from semidp.cli.reproduce import study_files, write_study
 from semidp.guarantees import Guarantee
 from semidp.reproduction import Tidy
@@ -54,7 +54,7 @@ def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -
     else:
         _print(table, str(effective.explain()), study.NOTES)
         if out is not None:
-            typer.echo(f"\n{out / 'census.csv'}\n{out / 'census.png'}")
+            echo(f"\n{out / 'census.csv'}\n{out / 'census.png'}")
 
 
 def _plainly(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from semidp.accounting import approximate_group, zcdp_epsilon_paper
 from semidp.cli import _options as o
 from semidp.cli._output import Format, print_json
 from semidp.cli._totals import totals_of
-from semidp.errors import AdjacencyUnknown, InputError
+from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import exact, plain, rounded_up
 from semidp.guarantees import Guarantee
 from semidp.release import Reading, adjacency_from
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
+from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
 from semidp.tables import Schema
 from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
@@ -75,10 +75,12 @@ def guarantee(
     alias = delta if epsilon is None else None
     target = o.target_of(alias, report_delta) or _grown(stated, records) or DEFAULT_TARGET
     space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
-    real = Guarantee(space, Adjacency(records), stated.group(records))
+    real = Guarantee(space, scope.adjacency, stated.group(records))
     document: dict[str, Any] = {
         "a": records,
         "a_from": scope.source,
+        "adjacency": {"kind": str(scope.kind), "a": records},
+        "also_for": None if scope.other is None else {"kind": str(scope.other.kind), "a": scope.other.a},
         "invariant": space.summary(),
         "rho": _rho(real.tradeoff),
         "mu": _mu(real.tradeoff),
@@ -109,26 +111,34 @@ def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | N
 
 
 @dataclass(frozen=True)
-class _RecordsTogether:
+class _Together:
     """How many records move together, how that is known, and the datasets it is about."""
 
     records: int
     source: str
     dataspace: Dataspace
     warnings: tuple[str, ...] = ()
+    kind: AdjacencyKind = AdjacencyKind.ball
+    other: Adjacency | None = None  # what the same grouped guarantee holds for besides
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency(self.records, self.kind)
 
 
-def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Schema | None) -> _RecordsTogether:
+def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
     """Return how many records move together: as given, or from what is published exactly."""
     reading = adjacency_from(asked)
     given = reading if isinstance(reading, int) else None
+    if reading is Reading.exchange:
+        return _exchange_scope(margins, totals, declared)
     if not margins and not totals:
         if given is None:
             raise InputError(
                 "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
                 "for each margin, or --invariant A,B with --schema FILE"
             )
-        return _RecordsTogether(given, "given", Dataspace.described("totals published exactly"))
+        return _Together(given, "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space else ()
     missing = [margin for margin in margins if not any(margin.within(known) for known in published)]
@@ -136,22 +146,41 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
         if space is not None and not missing:
             found, source = semi_adjacency(space), "the published totals"
         else:
-            schema = space.schema if space is not None else declared
+            schema = space.schema if space is not None else declared.schema() if declared is not None else None
             found = semi_adjacency_bound(_all_declared(schema, margins), [*margins, *published])
             source = "a bound for any published totals"
             space = Dataspace.described("exact totals of " + ", ".join(map(str, dict.fromkeys([*margins, *published]))))
     except AdjacencyUnknown:
         if given is None:
             raise
-        return _RecordsTogether(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
+        return _Together(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
     enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
     if given is None and reading is Reading.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
-        return _RecordsTogether(enough, f"{source} ({found.method})", space)
+        return _Together(enough, f"{source} ({found.method})", space, other=_exchanges_within(space, enough))
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
-    return _RecordsTogether(given, "given", space, low if given < enough else ())
+    return _Together(given, "given", space, low if given < enough else ())
+
+
+def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
+    """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
+    space = totals_of(totals, declared) if totals else None
+    if space is None or any(not space.publishes(margin) for margin in margins):
+        raise InputError("exchanges are known from the exact totals themselves: give --totals FILE for each margin")
+    records = max(Adjacency.exchange(space).a, 1)
+    source = "one person and those who hand over published values"
+    return _Together(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
+
+
+def _exchanges_within(space: Dataspace, a: int) -> Adjacency | None:
+    """Return exchange adjacency where any `a` records include every exchange."""
+    try:
+        found = Adjacency.exchange(space) if space.schema is not None else None
+    except Refused:
+        return None
+    return found if found is not None and found.a <= a else None
 
 
 def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:
@@ -183,7 +212,8 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     table = Table(box=None, pad_edge=False, header_style="")
     table.add_column("")
     table.add_column("as stated", justify="right")
-    table.add_column(f"with a = {a}", justify="right")
+    pairs = f"for exchanges of up to {a} records" if real.adjacency.is_exchange else f"with a = {a}"
+    table.add_column(pairs, justify="right")
     for name, number in (("rho", _rho), ("mu", _mu)):
         before, after = number(stated), number(real.tradeoff)
         if before is not None and after is not None:
@@ -196,6 +226,10 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
+    if document["also_for"] is not None:
+        other = document["also_for"]
+        pairs = "exchanges of one person" if other["kind"] == "exchange" else f"any {other['a']} records at once"
+        console.print(f"The same numbers hold for {pairs}: the stated guarantee was grouped by {a}.\n", markup=False)
     console.print(str(real.explain()), markup=False)
 
 

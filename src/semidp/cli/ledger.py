@@ -8,7 +8,8 @@ import typer
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, in_place, print_json
+from semidp.cli._output import Format, echo, in_place, print_json
+from semidp.cli.release import DISAGREES
 from semidp.errors import InputError
 from semidp.exact import plain, rounded_up
 from semidp.release import Plan, Release
@@ -19,7 +20,6 @@ Releases = Annotated[
     list[Path] | None, typer.Argument(help="With --check: folders that `semidp release` wrote.", metavar="[RELEASE]...")
 ]
 Check = Annotated[bool, typer.Option("--check", help="Compare the charges with the releases that they were made for.")]
-DISAGREES = 1
 LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="FILE")]
 
 
@@ -60,13 +60,15 @@ def _print(book: Ledger, format: Format, target: Fraction | None) -> None:
     if format is Format.json:
         print_json(document)
         return
-    typer.echo(f"budget     {book.account().budget}")
-    typer.echo(f"under      {document['invariant'] or 'nothing charged yet'}")
+    echo(f"budget     {book.account().budget}")
+    pairs = book.account().adjacency
+    kind = f", {pairs}" if pairs is not None and pairs.is_exchange else ""
+    echo(f"under      {document['invariant'] or 'nothing charged yet'}{kind}")
     for charge in document["charges"]:
         fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""
-        typer.echo(f"charged    {charge['time']}  {charge['cost']}  {charge['label']}{fixed}")
+        echo(f"charged    {charge['time']}  {charge['cost']}  {charge['label']}{fixed}")
     if document["spent"]:
-        typer.echo(f"spent      {document['spent']} (had composition come first: {document['composition_first']})")
+        echo(f"spent      {document['spent']} (had composition come first: {document['composition_first']})")
 
 
 def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
         "budget": account.budget.numbers(),
         "invariant": account.dataspace.summary() if account.dataspace else None,
         "a": account.adjacency.a if account.adjacency else None,
+        "adjacency": {"kind": str(account.adjacency.kind), "a": account.adjacency.a} if account.adjacency else None,
         "charges": [
             {**charge.to_json(), "cost": _named(charge.spent, account.budget, target), "fixed": charge.fixed}
             for charge in account.charges
@@ -93,7 +96,7 @@ def _compare(book: Ledger, releases: list[Path], format: Format) -> None:
         print_json({"charges": len(account.charges), "releases": agree})
     else:
         for name, said in found.items():
-            typer.echo(f"{'agrees' if said is None else 'disagrees':<10} {name}{f': {said}' if said else ''}")
+            echo(f"{'agrees' if said is None else 'disagrees':<10} {name}{f': {said}' if said else ''}")
     if any(found.values()):
         raise typer.Exit(DISAGREES)
 

@@ -1,10 +1,13 @@
 """``semidp release``, ``semidp show`` and ``semidp demo``: the main job, its result again, and a first look at it."""
 
 import contextlib
+import os
 import shlex
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -12,11 +15,11 @@ from attrs import evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, echo, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
-from semidp.files import check_place
-from semidp.mechanisms import NAMES
+from semidp.files import check_place, document_at
+from semidp.mechanisms import NAMES, Mechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
     REPORT,
@@ -24,6 +27,7 @@ from semidp.release import (
     Model,
     Plan,
     Prepared,
+    ProductRequest,
     RegressionRequest,
     Release,
     Statistic,
@@ -31,7 +35,13 @@ from semidp.release import (
     release_files,
     run,
 )
-from semidp.report import strength, summary, together_text
+from semidp.release.recheck import disagreements
+from semidp.release.signing import Signer
+from semidp.release.signing import verify as verify_signature
+from semidp.report import product_errors, product_lines, strength, summary, together_text
+
+DISAGREES = 1
+"""The exit code where a release or a ledger contradicts what it should follow from."""
 
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
 MechanismOption = Annotated[
@@ -49,6 +59,14 @@ FitOption = Annotated[
 PlanOption = Annotated[
     Path | None, typer.Option("--plan", help="A plan (TOML or JSON), instead of --table and --invariant.")
 ]
+Sign = Annotated[
+    Path | None,
+    typer.Option("--sign", help="Sign every file with this secret key of minisign (extra: sign).", metavar="KEY"),
+]
+Verify = Annotated[
+    Path | None,
+    typer.Option("--verify", help="First verify the signature with this public key of minisign.", metavar="KEY.pub"),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be released and with what noise; draw and write nothing.")
 ]
@@ -63,6 +81,7 @@ def release(
     mean: o.Means = None,
     sum: o.Sums = None,
     proportion: o.Proportions = None,
+    all_pairs: o.AllPairs = None,
     regress: o.Regress = None,
     logistic: o.Logistic = None,
     on: o.On = None,
@@ -82,6 +101,7 @@ def release(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     levels_from_data: o.LevelsFromData = False,
     count: o.Count = None,
     from_table: o.FromTable = None,
@@ -92,6 +112,7 @@ def release(
     ledger: o.Ledger = None,
     label: o.Label = None,
     seed: o.Seed = None,
+    sign: Sign = None,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -106,7 +127,7 @@ def release(
         plan,
         table,
         invariant,
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         budget=(epsilon, rho, mu, delta, report_delta),
         mechanism=mechanism,
         fit=fit,
@@ -121,15 +142,17 @@ def release(
             others=[*(regress or ()), *(logistic or ())],
         ),
         regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        all_pairs=all_pairs,
     )
-    o.all_used(wanted, levels, bins, null_level)
+    o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
-    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger) if item is not None]
+    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger, sign) if item is not None]
     if out is not None and not dry_run:
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+    signer = Signer(sign, _password) if sign is not None else None
     with (
         progress_bar(quiet) as progress,
         open_source(
@@ -150,6 +173,8 @@ def release(
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
             done.write_files(folder)
+            if signer is not None:
+                signer.sign(folder)
     with in_place(f"the release {out}"):
         _print(done, format, str(out / REPORT), quiet)
 
@@ -157,10 +182,25 @@ def release(
 def show(
     folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
     format: o.FormatOption = Format.text,
+    verify: Verify = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Print what a release holds and guarantees."""
-    _print(Release.load(folder), format, str(folder / REPORT), quiet)
+    """Print what a release holds and guarantees.
+
+    All that it states is computed again from its plan, its exact totals and its noisy values; where something does not
+    follow, that is said, and the exit code is 1.
+    """
+    if verify is not None:
+        verify_signature(folder, verify)
+    done = Release.load(folder)
+    said = disagreements(done, document_at(folder / "release.json"))
+    _print(done, format, str(folder / REPORT), quiet, {"disagreements": list(said), "verified": verify is not None})
+    if verify is not None and format is Format.text:
+        echo(f"signed     every file, by the key {verify}")
+    if said:
+        for sentence in said if format is Format.text else ():
+            echo(f"disagrees  {sentence}")
+        raise typer.Exit(DISAGREES)
 
 
 def demo(
@@ -178,10 +218,10 @@ def demo(
     ]
     people = format is Format.text
     if people:
-        typer.echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
+        echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
     release(
         data,
-        table="origin,destination",
+        table=["origin,destination"],
         invariant=["origin", "destination"],
         count="count",
         mu="1",
@@ -192,7 +232,17 @@ def demo(
     )
     if people:
         with in_place(f"the release {out}"):
-            typer.echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
+            echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
+
+
+def _password() -> str:
+    """Return the password of a secret key: from SEMIDP_SIGN_PASSWORD, or from who sits at the terminal."""
+    known = os.environ.get("SEMIDP_SIGN_PASSWORD")
+    if known is not None:
+        return known
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InputError("the secret key is encrypted: give its password in SEMIDP_SIGN_PASSWORD, or at a terminal")
+    return str(typer.prompt("password of the secret key", hide_input=True, err=True))
 
 
 @contextlib.contextmanager
@@ -209,7 +259,7 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
 
 def _plan(
     path: Path | None,
-    table: str | None,
+    table: list[str] | None,
     invariant: list[str] | None,
     declared: Any,
     *,
@@ -221,9 +271,10 @@ def _plan(
     levels_from_data: bool,
     groups: tuple[GroupRequest, ...],
     regressions: tuple[RegressionRequest, ...],
+    all_pairs: str | None,
 ) -> Plan:
     if path is not None:
-        others = (table, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
+        others = (table, all_pairs, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
@@ -235,7 +286,7 @@ def _plan(
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if table is None and not groups and not regressions:
+    if not table and all_pairs is None and not groups and not regressions:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
     spend, report_delta = o.budget_of(*budget)
     count, where, identity = reading
@@ -254,6 +305,7 @@ def _plan(
         fit=fit,
         groups=groups,
         regressions=regressions,
+        all_pairs=all_pairs,
     )
 
 
@@ -264,20 +316,29 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
-    typer.echo(f"exact      {scope.dataspace.summary()}")
+    echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
+        if isinstance(request, ProductRequest):
+            _echo_product(request, mechanism)
+            continue
         unit = float(mechanism.space.unit)
         loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
         what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
         each = "" if mechanism.space.of_counts else " in each"
-        typer.echo(
+        echo(
             f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
             f"{mechanism.claim} claim"
         )
-    typer.echo(f"adjacency  {together_text(scope)}")
+    echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(curve, plan.report_delta):
-        typer.echo(f"strength   {sentence}")
-    typer.echo("nothing was drawn or written")
+        echo(f"strength   {sentence}")
+    echo("nothing was drawn or written")
+
+
+def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
+    """Print the standard error of every table that shares the budget."""
+    for line in product_lines(request, mechanism):
+        typer.echo(f"would use  {line}")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
@@ -305,6 +366,13 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "report_delta": plan.report_delta,
         "budget": plan.budget and plan.budget.numbers(),
         "tables": measured("table"),
+        "products": [
+            {**part, "tables": product_errors(request, mechanism)}
+            for part, (request, mechanism) in zip(
+                measured("product"), [pair for pair in prepared.parts if pair[0].key == "product"], strict=True
+            )
+            if isinstance(request, ProductRequest)
+        ],
         "groups": measured("group"),
         "regressions": measured("regression"),
         "disclosures": scope.disclosures,
@@ -312,9 +380,11 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _print(done: Release, format: Format, where: str, quiet: bool) -> None:
+def _print(
+    done: Release, format: Format, where: str, quiet: bool, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
     if format is Format.json:
-        print_json({**done.to_json(), "report": where})
+        print_json({**done.to_json(), "report": where, **more})
     else:
-        typer.echo(summary(done, where))
+        echo(summary(done, where))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from semidp.cli._options import Force, FormatOption, Quiet
-from semidp.cli._output import Format, in_place, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, echo, in_place, output_folder, print_json, progress_bar
 from semidp.files import document_at
 from semidp.plots import png
 from semidp.reproduction import STUDIES, Settings, Study, Tidy, study
@@ -51,7 +51,7 @@ def reproduce(
         if format is Format.json:
             print_json({"out": str(out), "replicates": replicates, "seed": seed, "files": files})
         else:
-            typer.echo("\n".join(str(out / file) for file in files))
+            echo("\n".join(str(out / file) for file in files))
 
 
 def write_study(folder: Path, name: str, module: Study, table: Tidy) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from semidp.cli import _options as o
-from semidp.cli._output import Format, print_json
+from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.exact import exact, plain
@@ -56,6 +56,7 @@ def odds_ratio(
     levels: o.Levels = None,
     bins: o.Bins = None,
     null_level: o.NullLevels = None,
+    nest: o.Nests = None,
     count: o.Count = None,
     from_table: o.FromTable = None,
     where: o.Where = None,
@@ -79,9 +80,9 @@ def odds_ratio(
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, quiet)
     plan = o.plan_of(
-        f"{rows},{columns}",
+        [f"{rows},{columns}"],
         [rows, columns, *(invariant or ())],
-        o.declared_features(schema, levels, bins, null_level),
+        o.declared_features(schema, levels, bins, null_level, nest),
         adjacency=o.adjacency_of(adjacency, a),
         count=count,
         where=where,
@@ -90,7 +91,7 @@ def odds_ratio(
         budget=budget,
         report_delta=target,
     )
-    o.all_used(plan, levels, bins, null_level)
+    o.all_used(plan, levels, bins, null_level, nest)
     with open_source(
         data,
         table=from_table,
@@ -145,13 +146,18 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
         ("p-value", f"{result.p_value:.4g} ({_asked(result.alternative)}{best})"),
         ("interval", f"{span} for the odds ratio, at level {plain(exact(interval.level))}"),
-        ("budget", f"{budget}, adjacency a = {result.guarantee.adjacency.a}"),
+        ("budget", f"{budget}, adjacency {_pairs(result)}"),
         *(("note", note) for note in notes),
     ]
     for name, text in lines:
-        typer.echo(f"{name:<10} {text}")
-    typer.echo()
-    typer.echo(str(result.guarantee.explain()))
+        echo(f"{name:<10} {text}")
+    echo()
+    echo(str(result.guarantee.explain()))
+
+
+def _pairs(result: OddsRatioResult) -> str:
+    adjacency = result.guarantee.adjacency
+    return str(adjacency) if adjacency.is_exchange else f"a = {adjacency.a}"
 
 
 def _asked(alternative: Alternative) -> str:

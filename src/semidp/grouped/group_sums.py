@@ -195,6 +195,13 @@ class GroupSums:
         rounding = np.full(len(values), float(self.outcome.width) / 2)
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
 
+    def columns(self, block: Margin) -> tuple[str, ...]:
+        """Return the names of what a group's levels are: the block's features, a nested one with its whole path."""
+        schema = self.space.dataspace.schema
+        assert schema is not None
+        own = {name: schema.feature(name).names for name in block.names}
+        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+
     def within_sd(self, block: Margin | None = None) -> Spread:
         """Return the pooled standard deviation within groups, from the measured sum of squares.
 
@@ -320,9 +327,12 @@ class GroupSums:
         if not block.names:
             return (("all",),)
         part = schema.restrict(block.names)
+        paths = [feature.paths() for feature in part.features]
         # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
-        axes = [(part.axis(name), part.feature(name).levels) for name in block.names]
-        return tuple(tuple(levels[index[axis]] for axis, levels in axes) for index in np.ndindex(*part.shape))
+        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
+        return tuple(
+            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
+        )
 
 
 def sums(

@@ -18,6 +18,7 @@ from semidp.inference.hypergeometric import TwoByTwo
 from semidp.inference.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.inference.umpu import Alternative, Interval, UmpuTest, check_level
 from semidp.noise import Randomness, SystemRandomness
+from semidp.queries import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
 from semidp.tables import Table
 from semidp.tradeoff import Budget, Tradeoff
@@ -46,7 +47,7 @@ class OddsRatioResult:
         The grid of U. It depends on public numbers only.
     guarantee
         (D_t, A_a, f). The noise is canonical for f, stretched by what x11 can move between adjacent datasets:
-        floor(a/2), or less where the margins leave less room.
+        floor(a/2), or less where the margins leave less room; under exchange what one exchange moves.
     alternative
         What the p-value and the default interval look for.
     private
@@ -84,7 +85,8 @@ class OddsRatioResult:
     @cached_property
     def test(self) -> UmpuTest:
         """The test as a function of u, on the grid."""
-        return UmpuTest(self.margins, _noise(self.guarantee, self.margins), 2.0**-self.grid_bits)
+        noise = _noise(self.guarantee, self.margins, (self.rows, self.columns))
+        return UmpuTest(self.margins, noise, 2.0**-self.grid_bits)
 
     @property
     def x11(self) -> tuple[str, str]:
@@ -200,14 +202,18 @@ def odds_ratio_test(
     adjacency = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
     guarantee = Guarantee(dataspace, adjacency, curve_of(privacy))
     margins = _margins(dataspace, *features)
-    noise = UmpuTest(margins, _noise(guarantee, margins)).noise
+    noise = UmpuTest(margins, _noise(guarantee, margins, features)).noise
     reach = table.n + math.ceil(64 * noise.standard_deviation)
     bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
     randomness = SystemRandomness() if randomness is None else randomness
     if ledger is not None:
         record = {
             "query": {"kind": "cell", "features": list(features), "cell": [0, 0]},
-            "noise": {"law": "canonical", "curve": guarantee.tradeoff.to_json(), "moves": _moves(guarantee, margins)},
+            "noise": {
+                "law": "canonical",
+                "curve": guarantee.tradeoff.to_json(),
+                "moves": _moves(guarantee, margins, features),
+            },
         }
         ledger.charge(guarantee, f"odds ratio of {features[0]} and {features[1]}", [record])
     steps = (int(table.counts[0, 0]) << bits) + noise.grid_steps(bits, randomness)
@@ -249,13 +255,15 @@ def _margins(dataspace: Dataspace, rows: str, columns: str) -> TwoByTwo:
     return TwoByTwo(int(row[0]), int(column[0]), int(row.sum()))
 
 
-def _moves(guarantee: Guarantee, margins: TwoByTwo) -> int:
-    """Return by how much x11 can change between adjacent datasets."""
+def _moves(guarantee: Guarantee, margins: TwoByTwo, names: tuple[str, str]) -> int:
+    """Return by how much x11 can change between adjacent datasets: half of any a records, or what one exchange does."""
+    if guarantee.adjacency.is_exchange:
+        return sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
     return min(guarantee.adjacency.a // 2, margins.high - margins.low)
 
 
-def _noise(guarantee: Guarantee, margins: TwoByTwo) -> CanonicalNoise:
-    moves = _moves(guarantee, margins)
+def _noise(guarantee: Guarantee, margins: TwoByTwo, names: tuple[str, str]) -> CanonicalNoise:
+    moves = _moves(guarantee, margins, names)
     if moves == 0 and not margins.degenerate:
         raise Refused(
             f"a = {guarantee.adjacency.a} protects nothing here, since no fewer than two records can change with both "

@@ -119,7 +119,7 @@ class PlacedList(PlacedBall):
 
 
 def place_ball(space: QuerySpace) -> PlacedBall:
-    """Return the ball K of a space, hull(S_a) or the smallest known ball that contains it.
+    """Return the ball K of a space, hull(S) or the smallest known ball that contains it.
 
     One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
     Everything else by listing S_a where that is small. Levels without records take no part.
@@ -134,8 +134,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> place_ball(sensitivity_space(public, Adjacency(3))).ball
     PairBall(columns=2, reach=1)
     """
-    n = space.dataspace.n
-    a = space.adjacency.a if n is None else min(space.adjacency.a, n)
+    a = space.reach
     form = space.matrix()
     if form is None or (form.columns_published and min(form.cells.shape) > 2 and a > 3):
         return _listed(space)

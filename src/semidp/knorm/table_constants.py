@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-# One facet of each kind of the 4 x 4 balls: the upper left 3 x 3 cells of six times its normal, whose last row and column
-# are zero. Permutations of rows and columns, transposition and sign turn these few into all 866 (a = 2) and 3818 (a = 3);
-# a test proves that none is missing. Larger balls have too many.
+# One facet of each kind of the 4 x 4 balls: the upper left 3 x 3 cells of six times its normal, whose last row and
+# column are zero. Permutations of rows and columns, transposition and sign turn these few into all 866 (a = 2) and
+# 3818 (a = 3); a test proves that none is missing. Larger balls have too many.
 KINDS = {
     2: (
         ((6, 0, 0), (0, 0, 0), (0, 0, 0)),
@@ -36,8 +36,8 @@ KINDS = {
     ),
 }
 
-# A smooth fit to Monte Carlo runs like those of `benchmarks/knorm.py`, at 29 sizes (a = 2: up to 12 x 12 and 3 x 61) and
-# 28 sizes (a = 3: up to 12 x 12 and 3 x 31):
+# A smooth fit to Monte Carlo runs like those of `benchmarks/knorm.py`, at 29 sizes (a = 2: up to 12 x 12 and 3 x 61)
+# and 28 sizes (a = 3: up to 12 x 12 and 3 x 31):
 # log(E||v||² / s) in powers of x = 1/rows and y = 1/columns: 1, x+y, xy, x²+y², xy(x+y), x³+y³, x²y²
 _COEFFICIENTS = {
     2: (3.5831, -2.3072, -7.5619, 2.9663, 21.2484, -3.9712, -55.236),

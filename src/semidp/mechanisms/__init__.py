@@ -16,6 +16,7 @@ from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
+from semidp.mechanisms.products import Objective, ResidualMechanism
 from semidp.mechanisms.selection import (
     AUTO,
     NAMES,
@@ -43,6 +44,8 @@ __all__ = [
     "Mechanism",
     "NoNoise",
     "Norms",
+    "Objective",
+    "ResidualMechanism",
     "RoundedGaussianMechanism",
     "available",
     "calibrated",

@@ -7,7 +7,7 @@ distributions live in `noise`, the sensitivity in `sensitivity`; making tables n
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -20,6 +20,7 @@ from semidp.guarantees import Guarantee
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress
 from semidp.queries import QuerySpace
+from semidp.spaces import Adjacency
 from semidp.tables import Table
 from semidp.tradeoff import Budget, Gaussian, Tradeoff
 
@@ -139,6 +140,19 @@ class Mechanism(ABC):
     def guarantee(self) -> Guarantee:
         """The guarantee (D_t, A_a, f) that the measurement satisfies."""
         return Guarantee(self.space.dataspace, self.space.adjacency, self.tradeoff)
+
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return what the same noise guarantees under another adjacency of the same dataspace: ``μ' = Δ2(S')/σ``.
+
+        >>> from semidp.mechanisms import RoundedGaussianMechanism
+        >>> from semidp.mechanisms.examples import two_way
+        >>> space, table = two_way()
+        >>> exchanges = space.under(Adjacency.exchange(space.dataspace))
+        >>> mechanism = RoundedGaussianMechanism.calibrate(exchanges, Budget.gdp(1))
+        >>> mechanism.under(Adjacency(4)).tradeoff.mu
+        Fraction(2, 1)
+        """
+        return replace(self, space=self.space.under(adjacency)).guarantee
 
     @property
     def expected_l2(self) -> float:

@@ -15,12 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
 from semidp.exact import up
+from semidp.guarantees import Guarantee
 from semidp.knorm import MOST_FREE_CELLS, PlacedBall, TableBall, knorm_noise, noise_moment, place_ball
 from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, check_scale
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.noise import Randomness, generator
 from semidp.progress import Progress, silent
 from semidp.queries import QuerySpace
+from semidp.spaces import Adjacency
 from semidp.tradeoff import Budget, Tradeoff, approximate
 
 _ROUNDING = 1 / 12  # the variance of a rounding error; less where the noise itself is small
@@ -107,6 +109,15 @@ class KNormMechanism(Mechanism):
     def tradeoff(self) -> Tradeoff:
         """Pure ε, in ideal arithmetic."""
         return approximate(self.epsilon)
+
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return what follows from the pairs alone: for any a records f∘…∘f, and for fewer pairs the same f."""
+        mine = self.guarantee
+        if adjacency == mine.adjacency or mine.covers(Guarantee(mine.dataspace, adjacency, mine.tradeoff)):
+            return Guarantee(mine.dataspace, adjacency, mine.tradeoff)
+        if adjacency.is_exchange or not mine.adjacency.is_exchange:
+            raise Refused("what k-norm noise guarantees for more pairs is not known: calibrate it for them")
+        return mine.for_any_records(adjacency.a)
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell."""

@@ -65,7 +65,7 @@ def proposal_spread(index: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Family:
+class _ProposalTables:
     """The tables of all proposal classes, one row of `guide` for each table."""
 
     variances: Floats
@@ -78,11 +78,11 @@ class _Family:
 
 
 @lru_cache(maxsize=1)
-def _family() -> _Family:
+def _family() -> _ProposalTables:
     narrow = len(_STEPS) * _NARROW_OCTAVES
     classes = np.arange(_CLASSES)
     tables = tuple(Inversion(GaussianLaw(proposal_variance(index))) for index in range(narrow))
-    return _Family(
+    return _ProposalTables(
         variances=np.array([float(proposal_variance(index)) for index in range(_CLASSES)]),
         spreads=np.array([proposal_spread(index) for index in range(_CLASSES)]),
         table=np.where(classes < narrow, classes, narrow - len(_STEPS) + classes % len(_STEPS)),

@@ -1,13 +1,24 @@
 """Query spaces: how far two values of a query can be apart while everything published stays.
 
 `base` is the page to read first, `tables` the space of count tables; `norms` chooses among `patterns`, `moves` and
-`bounds`, `projection` is the subspace of the noise. `outcomes` has sums and moments of a private outcome.
+`bounds`, `exchange` has the norms of the other adjacency, `projection` is the subspace of the noise. `outcomes` has
+sums and moments of a private outcome, `products` several tables measured together as `residuals`, whose prices are in
+`costs`.
 """
 
 from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Coding, Column, Design
-from semidp.queries.outcomes import MomentSpace, SumSpace, moment_space, outcome_adjacency, query_space, sum_space
+from semidp.queries.outcomes import (
+    MomentSpace,
+    SumSpace,
+    moment_space,
+    outcome_adjacency,
+    outcome_exchange,
+    query_space,
+    sum_space,
+)
+from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.tables import TableSpace, sensitivity_space
 
 __all__ = [
@@ -18,11 +29,14 @@ __all__ = [
     "MatrixForm",
     "MomentSpace",
     "Norms",
+    "ProductSpace",
     "QuerySpace",
     "SumSpace",
     "TableSpace",
     "moment_space",
     "outcome_adjacency",
+    "outcome_exchange",
+    "product_space",
     "query_space",
     "sensitivity_space",
     "sum_space",

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -171,6 +172,18 @@ class QuerySpace(ABC):
     def side_by_side(self) -> dict[str, Norms]:
         """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (what is published kept)."""
         return {"S_DP": self.naive, "S_Group": self.naive.scaled(self.adjacency.a), "S_Semi": self.norms}
+
+    @property
+    def reach(self) -> int:
+        """The most records that the query can see change between adjacent datasets."""
+        a, n = self.adjacency.a, self.dataspace.n
+        return a if n is None else min(a, n)
+
+    def under(self, adjacency: Adjacency) -> "QuerySpace":
+        """Return the space of the same query and dataspace under another adjacency; refuse a list of vectors."""
+        if not has(type(self)):
+            raise Refused("the vectors that were given are those of one adjacency: list them again for the other")
+        return evolve(self, adjacency=adjacency)  # type: ignore[misc]
 
     def checked(self, values: ArrayLike) -> NDArray[Any]:
         """Return values as an array; refuse another shape than the query's."""

@@ -1,8 +1,8 @@
 """Norms of a released table under exchange adjacency: closed forms, and exact values by agreement patterns.
 
-An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``: the person, and a carrier for the blocks in which x and y differ.
-Each block, and all unpublished features together, say which of these records agree there; two records are one cell of
-the table where all of them say so. So the search runs over agreements, never over cells.
+An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``: the person, and a carrier for the blocks in which x and y
+differ. Each block, and all unpublished features together, say which of these records agree there; two records are one
+cell of the table where all of them say so. So the search runs over agreements, never over cells.
 """
 
 import math
@@ -93,7 +93,7 @@ class SeenBlock:
         yield from grow(())
 
     def _children(self, cells: Sequence[int], every: bool) -> Iterator[tuple[Value, ...]]:
-        """What the table sees of records in these cells, children of a node up to renaming unless every is asked for."""
+        """What the table sees of records in these cells; children of a node up to renaming, unless `every`."""
         places = [(record, axis) for record in range(len(cells)) for axis in range(len(self.seen[0]))]
 
         def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -327,7 +327,7 @@ class ExchangeTable:
             if carriers + 1 > self.blocks.structure.n:
                 continue
             choices = len(free.levels) ** (carriers + 2)
-            for block, server in zip(self.seen, servers, strict=True):
+            for block in self.seen:
                 width = math.prod(max(len(cell[axis]) for cell in block.seen) for axis in range(len(block.seen[0])))
                 choices *= len(block.counts) ** (carriers + 1) * width ** (carriers + 2)
             work += choices

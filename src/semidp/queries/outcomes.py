@@ -15,15 +15,18 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.engines import Outcome
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError, Refused, SemidpError
 from semidp.exact import exact, plain
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Column, Design
 from semidp.queries.tables import sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency
+from semidp.spaces.exchange import Blocks
 
 Counts = NDArray[np.int64]
+
+_MOST_ROWS = 512  # of a design, for which all pairs are compared
 
 
 def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
@@ -38,6 +41,17 @@ def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
     Adjacency(a=1)
     """
     return Adjacency(max(semi_adjacency(dataspace).bound, 1 if dataspace.n else 0))
+
+
+def outcome_exchange(dataspace: Dataspace) -> Adjacency:
+    """Return exchange adjacency for records that carry an unpublished outcome: y can change alone.
+
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [5, 4])
+    >>> outcome_exchange(Dataspace.of(wards, [Margin("ward")]))
+    Adjacency(a=2, kind='exchange')
+    """
+    return Adjacency(max(Adjacency.exchange(dataspace).a, 1 if dataspace.n else 0), AdjacencyKind.exchange)
 
 
 @frozen(slots=False)
@@ -85,6 +99,10 @@ class SumSpace(OutcomeSpace):
     *p blocks.* Each obeys the above, so the norms add: ``Δ1 = a p B`` and ``Δ2 = a B √p`` where every block has a cell
     of a records. Attained where the blocks are disjoint, since records can then be paired at will.
 
+    *Exchanges.* The person leaves cell x with outcome v and enters cell y with v', the carrier takes its w from y to x:
+    cell y changes by ``v' - w`` and cell x by ``w - v``, the only cell of a block with one by ``v' - v``. So with p
+    blocks of several cells and p' of one, ``Δ1 = B max(2p, p + p')``, ``Δ2² = B² max(2p, p + p')`` and ``Δ∞ = B``.
+
     Examples
     --------
     >>> from semidp.tables import Feature, Schema, Table
@@ -126,12 +144,22 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid."""
+        if self.adjacency.is_exchange:
+            steps, moved_cells = self.outcome.steps, self._exchanged
+            return Norms(steps * moved_cells, steps**2 * moved_cells, steps * min(moved_cells, 1))
         steps, moved = self.outcome.steps, [_largest_first(counts, self.movable) for counts in self.counts]
         return Norms(
             steps * sum(sum(part) for part in moved),
             steps**2 * sum(k * k for part in moved for k in part),
             steps * max(max(part, default=0) for part in moved),
         )
+
+    @cached_property
+    def _exchanged(self) -> int:
+        """How many sums one exchange changes at most, each by the width of the outcome."""
+        several = sum(int((counts > 0).sum()) > 1 for counts in self.counts)
+        alone = sum(int((counts > 0).sum()) == 1 for counts in self.counts)
+        return max(2 * several, several + alone)
 
     @property
     def exact(self) -> bool:
@@ -190,6 +218,13 @@ class SumSpace(OutcomeSpace):
         if not self.exact:
             return None
         move = np.zeros(self.shape, dtype=np.int64)
+        if self.adjacency.is_exchange:
+            swaps = 2 * sum(int((counts > 0).sum()) > 1 for counts in self.counts) == self._exchanged
+            for part, counts in zip(self.slices, self.counts, strict=True):
+                cells = np.flatnonzero(counts)[:2]
+                if len(cells) == 2 or not swaps:  # carriers bring the upper bound along, or one outcome changes alone
+                    move[part][cells[:2] if swaps else cells[:1]] = [1, -1] if swaps else [1]
+            return move * self.outcome.steps
         for part, counts in zip(self.slices, self.counts, strict=True):
             order = np.argsort(-counts.ravel(), kind="stable")
             filled = _largest_first(counts, self.movable)
@@ -213,6 +248,10 @@ class MomentSpace(OutcomeSpace):
     B/2) - z_i (y_i - B/2)``, and no term is longer than ``‖z_i'‖ B/2 + ‖z_i‖ B/2``. Hence ``Δ <= a B max‖z‖`` in any
     norm, attained by a records of the longest row whose outcomes go from 0 to B. Without a public Σz the difference can
     be twice as long, so such designs are refused.
+
+    *Exchanges.* Public X'X under blocks without a common feature makes z a function of one block. The person and the
+    carrier then change X'y by ``z_y (v' - w) + z_x (w - v)``: ``Δ = B max(max‖z‖, max‖z_x - z_y‖)``, which is what one
+    record does where nothing is public.
 
     Examples
     --------
@@ -245,7 +284,7 @@ class MomentSpace(OutcomeSpace):
         """The norms for one record where no count is public: its row and its outcome change at once."""
         rows, steps = self._rows, self.outcome.steps
         l1, l2, linf = (int(np.max(norm, initial=0)) for norm in _row_norms(rows))
-        apart = [rows - row for row in rows] if len(rows) <= 512 else []
+        apart = [rows - row for row in rows] if len(rows) <= _MOST_ROWS else []
         if apart:
             pairs = [tuple(int(np.max(norm)) for norm in _row_norms(part)) for part in apart]
             l1, l2, linf = (max(one, *(pair[i] for pair in pairs)) for i, one in enumerate((l1, l2, linf)))
@@ -256,13 +295,15 @@ class MomentSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
+        if self.adjacency.is_exchange:
+            return self.naive
         l1, l2, linf = (int(np.max(norm, initial=0)) for norm in _row_norms(self._rows))
         return Norms(l1, l2, linf).scaled(self.movable * self.outcome.steps)
 
     @property
     def exact(self) -> bool:
-        """False: whether a records of the longest row can exist together is not looked into."""
-        return False
+        """Whether the rows were compared, under exchange; else whether a longest rows exist is not looked into."""
+        return self.adjacency.is_exchange and len(self._rows) <= _MOST_ROWS
 
     @property
     def method(self) -> str:
@@ -283,8 +324,13 @@ class MomentSpace(OutcomeSpace):
         return np.ones(self.shape)
 
     def worst_move(self) -> Counts | None:
-        """Return None."""
-        return None
+        """Return None, and under exchange the longest row or the longest difference of two."""
+        if not self.exact or not len(self._rows):
+            return None
+        rows = self._rows
+        moves = np.concatenate([rows, *(rows - row for row in rows)])
+        longest = moves[int(_row_norms(moves)[1].argmax())]
+        return np.array([int(value) * self.outcome.steps for value in longest], dtype=np.int64)
 
     @cached_property
     def _rows(self) -> NDArray[np.object_]:
@@ -368,6 +414,8 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
             for column in query["columns"]
         )
         return moment_space(dataspace, adjacency, outcome, Design(dataspace.schema, tuple(columns)))
+    except SemidpError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError):
         raise InputError(f"the record of a query of {kind} is damaged: it cannot be recomputed") from None
 
@@ -375,6 +423,8 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
 def _check(dataspace: Dataspace, adjacency: Adjacency) -> None:
     if dataspace.schema is None:
         raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
+    if adjacency.is_exchange:
+        Blocks.of(dataspace)
     if dataspace.n and adjacency.a == 0:
         raise Refused(
             "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"

@@ -3,8 +3,9 @@
 `pipeline` is the page to read first; `published` and `release` hold what comes out.
 """
 
-from semidp.release.pipeline import Prepared, calibrate, prepare, run
-from semidp.release.plan import Plan, Reading, adjacency_from
+from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
+from semidp.release.plan import Plan, Reading, adjacency_from, declared
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -39,8 +40,11 @@ __all__ = [
     "Noise",
     "Plan",
     "Prepared",
+    "ProductRequest",
+    "ProductTable",
     "Published",
     "PublishedGroups",
+    "PublishedProduct",
     "PublishedRegression",
     "PublishedTable",
     "Reading",
@@ -51,11 +55,15 @@ __all__ = [
     "Statistic",
     "TableRequest",
     "adjacency_from",
+    "all_of",
     "calibrate",
+    "declared",
+    "implied_guarantee",
     "outcome_from",
     "prepare",
     "proportion_of",
     "release_files",
     "run",
     "table_files",
+    "tables_for",
 ]

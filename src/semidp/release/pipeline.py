@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Source, open_source
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import Mechanism, mechanism_for
+from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
+from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan
 from semidp.release.release import Release, versions
 from semidp.release.requests import Request
 from semidp.release.scope import Scope, survey
+from semidp.spaces import Adjacency
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +103,37 @@ def calibrate(plan: Plan, scope: Scope) -> Prepared:
     for request in plan.requests:
         if request.budget is None:
             raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
-        mechanisms.append(mechanism_for(request.space(scope), request.budget, request.mechanism))
+        mechanisms.append(request.calibrate(request.space(scope)))
     first, *others = (mechanism.guarantee for mechanism in mechanisms)
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
+
+
+def implied_guarantee(release: Release) -> Guarantee | None:
+    """Return what the noise of a release guarantees under the other adjacency, from public values alone.
+
+    An exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f where the
+    noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1))], ["sex"], adjacency="exchange",
+    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+    >>> found = implied_guarantee(release)
+    >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
+    (Adjacency(a=2), Fraction(2, 1))
+    """
+    scope = release.scope
+    try:
+        if not scope.adjacency.is_exchange:
+            other = outcome_exchange(scope.dataspace) if release.plan.outcomes else Adjacency.exchange(scope.dataspace)
+        elif scope.semi_adjacency is not None:
+            other = Adjacency(scope.semi_adjacency.bound)
+        else:
+            return None
+        first, *others = (mechanism.under(other) for mechanism in calibrate(release.plan, scope).mechanisms)
+        return first.compose(*others)
+    except Refused:
+        return None
 
 
 def run(

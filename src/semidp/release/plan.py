@@ -22,11 +22,12 @@ from semidp.tables import Feature, Nest, Schema, StructuralZero
 from semidp.tradeoff import Budget
 
 if TYPE_CHECKING:
+    from semidp.release.products import ProductRequest
     from semidp.release.requests import GroupRequest, RegressionRequest, Request, TableRequest
 
 
 class Reading(StrEnum):
-    """Which reading of the semi-adjacent parameter a(t) sets the adjacency.
+    """Which pairs of datasets are protected: any a(t) records, in either reading, or the exchanges of one person.
 
     >>> Plan(adjacency=Reading.definition).adjacency
     <Reading.definition: 'definition'>
@@ -34,10 +35,11 @@ class Reading(StrEnum):
 
     worst_case = "worst-case"
     definition = "definition"
+    exchange = "exchange"
 
 
 def adjacency_from(choice: Reading | int | str) -> Reading | int:
-    """Read an adjacency: ``worst-case``, ``definition``, or a number of records of at least 1.
+    """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at least 1.
 
     >>> adjacency_from("3"), adjacency_from("worst-case")
     (3, <Reading.worst_case: 'worst-case'>)
@@ -48,7 +50,7 @@ def adjacency_from(choice: Reading | int | str) -> Reading | int:
     if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
         return int(written)
     raise InputError(
-        f"the adjacency must be worst-case, definition or a whole number of at least 1, not {written[:40]!r}"
+        f"the adjacency must be worst-case, definition, exchange or a whole number of at least 1, not {written[:40]!r}"
     )
 
 
@@ -97,6 +99,14 @@ def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
     return _all(value, KINDS[key], f"{key}s")
 
 
+def _product(value: "ProductRequest | None") -> "ProductRequest | None":
+    from semidp.release.products import ProductRequest
+
+    if value is not None and not isinstance(value, ProductRequest):
+        raise InputError(f"the product of a plan is a ProductRequest, not {value!r}")
+    return value
+
+
 def _count(value: str | None) -> str | None:
     return None if value is None else text(value, "the count column")
 
@@ -136,7 +146,7 @@ class Plan:
     structural_zeros
         Combinations of levels that cannot occur.
     adjacency
-        Which reading of a(t) to use, or a number of records.
+        Which reading of a(t) to use, a number of records, or exchanges.
     count, where, id
         The column of counts, the condition on records, and the column that identifies a person.
     levels_from_data
@@ -149,6 +159,8 @@ class Plan:
     nests
         Nested features whose levels are read from the data, by the names of their depths: under the same rule as
         other levels, an invariant publishes them or the report says that they are disclosed.
+    product
+        Tables that share one budget and agree with each other.
 
     Examples
     --------
@@ -171,12 +183,13 @@ class Plan:
     groups: "tuple[GroupRequest, ...]" = field(default=(), converter=_groups)
     regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
     nests: tuple[Nest, ...] = field(default=(), converter=_nests)
+    product: "ProductRequest | None" = field(default=None, converter=_product)
 
     def __attrs_post_init__(self) -> None:
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
-        depths = [name for part in self.declared for name in part.names]
+        depths = [name for part in self.chains for name in part.names]
         if len(set(depths)) < len(depths):
             raise SchemaError("two features of the plan have the same name, or depths that do: give each its own")
         names = [file.casefold() for request in self.requests for file in request.files]
@@ -184,14 +197,20 @@ class Plan:
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
 
     @property
-    def declared(self) -> "tuple[Feature | Nest, ...]":
-        """The features with levels and the nests whose levels are read."""
+    def chains(self) -> tuple[Feature | Nest, ...]:
+        """Every feature that is declared, with its levels or by the names of its depths."""
         return (*self.features, *self.nests)
 
     @property
     def requests(self) -> "tuple[Request, ...]":
-        """Everything that is released with noise: tables, then groups, then regressions."""
-        return (*self.tables, *self.groups, *self.regressions)
+        """Everything that is released with noise: tables, those that share a budget, groups, regressions."""
+        together = () if self.product is None else (self.product,)
+        return (*self.tables, *together, *self.groups, *self.regressions)
+
+    @property
+    def all_tables(self) -> "tuple[TableRequest, ...]":
+        """Every table, with a budget of its own or a shared one."""
+        return (*self.tables, *(self.product.tables if self.product else ()))
 
     @property
     def outcomes(self) -> tuple[str, ...]:
@@ -218,12 +237,23 @@ class Plan:
         return Budget.together([request.budget for request in self.requests])
 
     def with_budget(self, budget: Budget) -> "Plan":
-        """Return the plan with this budget for every request that has none of its own."""
+        """Return the plan with this budget for every request that has none of its own; tables share it."""
+        from semidp.release.products import tables_for
 
         def given(requests: Any) -> tuple[Any, ...]:
             return tuple(request if request.budget else request.with_budget(budget) for request in requests)
 
-        return evolve(self, tables=given(self.tables), groups=given(self.groups), regressions=given(self.regressions))
+        own = tuple(table for table in self.tables if table.budget)
+        alone, product = tables_for([table for table in self.tables if not table.budget], budget)
+        if product is not None and self.product is not None:
+            raise InputError("some tables of the plan share a budget already: give the others budgets of their own")
+        return evolve(
+            self,
+            tables=(*own, *alone),
+            product=product or self.product,
+            groups=given(self.groups),
+            regressions=given(self.regressions),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
@@ -235,10 +265,11 @@ class Plan:
             "id": self.id,
             "levels_from_data": self.levels_from_data,
             "report_delta": plain(self.report_delta),
-            "table": [table.to_json() for table in self.tables],
+            **({} if self.product is None else self.product.to_json()),
+            "table": [table.to_json() for table in self.all_tables],
             "group": [group.to_json() for group in self.groups],
             "regression": [regression.to_json() for regression in self.regressions],
-            "feature": [part.to_json() for part in self.declared],
+            "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
@@ -246,13 +277,17 @@ class Plan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
-        from semidp.release.requests import GroupRequest, RegressionRequest, TableRequest
+        from semidp.release.requests import GroupRequest, RegressionRequest
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
-        only_keys(value, {*alone, "invariants", "table", "group", "regression", "feature", "structural_zero"}, "a plan")
+        shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}
+        lists = {"invariants", "table", "group", "regression", "feature", "structural_zero"}
+        only_keys(value, {*alone, *shared, *lists}, "a plan")
+        tables, product = _shared(value)
         features, zeros, nests = declared(value, folder)
         return cls(
-            tables=[TableRequest.from_json(entry) for entry in _entries(value, "table")],
+            tables=tables,
+            product=product,
             groups=[GroupRequest.from_json(entry) for entry in _entries(value, "group")],
             regressions=[RegressionRequest.from_json(entry) for entry in _entries(value, "regression")],
             invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
@@ -274,6 +309,30 @@ class Plan:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the plan is not valid TOML: {str(error)[:200]}") from None
         return cls.from_json(document, folder)
+
+
+def _shared(value: Mapping[str, Any]) -> "tuple[tuple[TableRequest, ...], ProductRequest | None]":
+    """Read the tables of a plan: those with budgets of their own, and those that share the one at the top."""
+    from semidp.release.products import all_of, tables_for
+    from semidp.release.requests import TableRequest
+
+    tables = [TableRequest.from_json(entry) for entry in _entries(value, "table")]
+    tables += all_of(_entries(value, "all_of"), value.get("order"))
+    budget = Budget.stated(value)
+    objective = value.get("objective")
+    if budget is None:
+        if objective is not None:
+            raise InputError("an objective is for tables that share a budget: give epsilon, rho or mu beside it")
+        return tuple(tables), None
+    without = [table for table in tables if not table.budget]
+    if not without:
+        raise InputError("the plan has a budget for tables that share it, but each has its own: leave one of them out")
+    alone, product = tables_for(without, budget)
+    if objective is not None:
+        if product is None:
+            raise InputError("an objective is for several tables that share a budget other than pure epsilon")
+        product = evolve(product, objective=objective)
+    return (*(table for table in tables if table.budget), *alone), product
 
 
 def _entries(value: Mapping[str, Any], key: str) -> list[Any]:

@@ -121,7 +121,7 @@ def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
     }
 
 
-def _read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
     return {
         "name": entry["name"],
@@ -244,7 +244,7 @@ class PublishedTable(Published):
             projected=projected.astype(float),
             standard_errors=errors.astype(float),
             fitted=Fitted(**entry["fit"]),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
     def _csv(self, **columns: NDArray[Any]) -> bytes:
@@ -309,6 +309,8 @@ class PublishedGroups(Published):
         The statistic of each set of groups, with exact counts and the standard errors of the noise.
     comparisons
         Whether the means of each set differ by more than sampling and noise explain.
+    columns
+        The features of each set of groups; a nested one with its whole path.
     noisy
         The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
 
@@ -327,6 +329,7 @@ class PublishedGroups(Published):
     request: "GroupRequest"
     estimates: tuple[Estimates, ...]
     comparisons: tuple[Comparison, ...]
+    columns: tuple[tuple[str, ...], ...]
     noisy: NDArray[np.int64] = field(repr=False)
 
     @property
@@ -337,13 +340,13 @@ class PublishedGroups(Published):
     def files(self) -> dict[str, bytes]:
         """Return a CSV file for each set of groups: levels, exact count, estimate, standard error, noisy steps."""
         found, start = {}, 0
-        for file, group, part in zip(self.request.files, self.request.by, self.estimates, strict=True):
+        for file, names, part in zip(self.request.files, self.columns, self.estimates, strict=True):
             steps = self.noisy[start : start + len(part.groups)].tolist()
             rows = (
                 [*levels, *("" if math.isnan(number) else number for number in numbers), step]
                 for (levels, *numbers), step in zip(part.rows(), steps, strict=True)
             )
-            header = [*group.names, "count", str(self.request.statistic), "standard_error", "noisy_steps"]
+            header = [*names, "count", str(self.request.statistic), "standard_error", "noisy_steps"]
             found[file], start = _csv(header, rows), start + len(part.groups)
         return found
 
@@ -361,18 +364,17 @@ class PublishedGroups(Published):
         cls, entry: Mapping[str, Any], request: "GroupRequest", scope: Scope, files: Mapping[str, bytes]
     ) -> "PublishedGroups":
         """Read what `to_json` and `files` wrote."""
-        parts = [
-            _read_groups(files[file], len(group.names)) for file, group in zip(request.files, request.by, strict=True)
-        ]
+        parts = [_read_groups(files[file]) for file in request.files]
         return cls(
             request=request,
-            estimates=tuple(_with_rounding(estimates, request) for estimates, _ in parts),
+            estimates=tuple(_with_rounding(estimates, request) for _, estimates, _ in parts),
+            columns=tuple(names for names, _, _ in parts),
             comparisons=tuple(
                 Comparison(c["statistic"], c["degrees"], c["pooled"], c.get("sampling_sd"), c.get("widened"))
                 for c in entry["comparisons"]
             ),
-            noisy=np.concatenate([steps for _, steps in parts]),
-            **_read_back(entry, scope),
+            noisy=np.concatenate([steps for _, _, steps in parts]),
+            **read_back(entry, scope),
         )
 
 
@@ -383,6 +385,7 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         request=request,
         estimates=tuple(_with_rounding(statistic(block), request) for block in request.by),
         comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
+        columns=tuple(map(found.columns, request.by)),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
         **_measured(request.name, found.mechanism, found.private),
     )
@@ -461,7 +464,7 @@ class PublishedRegression(Published):
             coefficients=np.array([float(row[1]) for row in rows]),
             standard_errors=np.array([float(row[2]) for row in rows]),
             noisy=np.array([int(row[3]) for row in rows], dtype=np.int64),
-            **_read_back(entry, scope),
+            **read_back(entry, scope),
         )
 
 
@@ -483,9 +486,9 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
 
 def _csv(header: Sequence[str], rows: Any) -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in (header, *rows):  # a carriage return is not quoted by itself, and ends the line for a reader
+        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
     return text.getvalue().encode()
 
 
@@ -502,10 +505,12 @@ def _read_cells(content: bytes, schema: Schema) -> list[NDArray[Any]]:
     ]
 
 
-def _read_groups(content: bytes, features: int) -> tuple[Estimates, NDArray[np.int64]]:
-    rows = list(csv.reader(io.StringIO(content.decode())))[1:]
+def _read_groups(content: bytes) -> tuple[tuple[str, ...], Estimates, NDArray[np.int64]]:
+    header, *rows = list(csv.reader(io.StringIO(content.decode())))
+    features = len(header) - 4
     numbers = [[float(cell) if cell else math.nan for cell in row[features:]] for row in rows]
     columns = np.array(numbers, dtype=np.float64).reshape(len(rows), 4)
     counts = np.array([int(row[features]) for row in rows], dtype=np.int64)
     steps = np.array([int(row[-1]) for row in rows], dtype=np.int64)
-    return Estimates(tuple(tuple(row[:features]) for row in rows), counts, columns[:, 1], columns[:, 2]), steps
+    estimates = Estimates(tuple(tuple(row[:features]) for row in rows), counts, columns[:, 1], columns[:, 2])
+    return tuple(header[:features]), estimates, steps

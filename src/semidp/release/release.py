@@ -3,6 +3,7 @@
 A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
 """
 
+import csv
 import hashlib
 import json
 import math
@@ -12,14 +13,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
+
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
-from semidp.files import document_at, new_folder, recover
+from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
+from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.scope import Scope, semi_of
+from semidp.release.signing import SIGNATURE, SUMS
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import tradeoff_from_json
 
@@ -27,7 +32,7 @@ SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
 REPORT = "report.html"
-
+_NO_RELEASE = "{} is not a release: it has no readable release.json with its tables"
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
@@ -56,6 +61,23 @@ class Release:
     def tables(self) -> tuple[PublishedTable, ...]:
         """The published tables."""
         return tuple(result for result in self.results if isinstance(result, PublishedTable))
+
+    @property
+    def product(self) -> PublishedProduct | None:
+        """The published tables that share a budget, or None."""
+        return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
+
+    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of cells of the tables that share a budget, and its exact standard error.
+
+        Parameters
+        ----------
+        weights
+            For each table, by its name, a weight a cell.
+        """
+        if self.product is None:
+            raise InputError("no tables of this release share a budget: weigh the measurement of each by itself")
+        return self.product.estimate(weights)
 
     @property
     def groups(self) -> tuple[PublishedGroups, ...]:
@@ -119,11 +141,18 @@ class Release:
         folder = Path(folder)
         recover(folder)
         try:
-            document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+            content = read_plain(folder / "release.json", folder)
+        except OSError:
+            raise InputError(_NO_RELEASE.format(folder)) from None
+        try:
+            document = from_json(content)
             digests = {Path(name).name: digest for name, digest in document["files"].items()}
-            files = {name: (folder / name).read_bytes() for name in digests}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(_NO_RELEASE.format(folder)) from None
+        try:
+            files = {name: read_plain(folder / name, folder) for name in digests}
+        except (OSError, UnicodeEncodeError):
+            raise InputError(_NO_RELEASE.format(folder)) from None
         if document.get("schema_version") != SCHEMA_VERSION:
             raise InputError(f"{folder} was written by another version of semidp: read it with that version")
         for name, digest in digests.items():
@@ -131,9 +160,11 @@ class Release:
                 raise InputError(f"{folder / name} was changed after the release was written")
         try:
             release = cls._from_json(document, files)
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        for table in release.tables:
+        every: list[PublishedTable | ProductTable] = [*release.tables]
+        every += release.product.tables if release.product else ()
+        for table in every:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
@@ -161,7 +192,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "groups", "regressions")
+                for key in ("tables", "products", "groups", "regressions")
+                if key != "products" or self.product
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -172,7 +204,7 @@ class Release:
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
         dataspace = Dataspace.from_json(document["dataspace"])
-        adjacency = Adjacency(document["a"]["used"])
+        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
         plan = Plan.from_json(document["plan"])
         try:
             semi = semi_of(dataspace, plan)
@@ -185,6 +217,11 @@ class Release:
             scope=scope,
             results=(
                 *(PublishedTable.from_json(entry, scope, files) for entry in document["tables"]),
+                *(
+                    PublishedProduct.from_json(entry, plan.product, scope, files)
+                    for entry in document.get("products", ())
+                    if plan.product is not None
+                ),
                 *(
                     PublishedGroups.from_json(entry, request, scope, files)
                     for entry, request in zip(document["groups"], plan.groups, strict=True)
@@ -215,7 +252,7 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    return {"release.json", REPORT, *listed}
+    return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
 
 
 def versions() -> dict[str, str]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError
-from semidp.exact import exact, plain
+from semidp.exact import Number, exact, plain, positive
 from semidp.grouped import GroupSums, LinearFit, LogisticFit, Moments, joint_counts, moments_of
-from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism
+from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism, mechanism_for
 from semidp.progress import Progress
 from semidp.queries import Coding, Design, QuerySpace, moment_space, sensitivity_space, sum_space
 from semidp.release.checks import only_keys, text, texts
@@ -72,6 +72,9 @@ class Request(Protocol):
     def space(self, scope: Scope) -> QuerySpace:
         """Return its query space, from public values alone."""
 
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that measures it within its budget."""
+
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential values of its query."""
 
@@ -108,6 +111,13 @@ class Model(StrEnum):
     logistic = "logistic"
 
 
+def calibrated(request: Request, space: QuerySpace) -> Mechanism:
+    """Return the mechanism of a request's name for its space and its budget."""
+    if request.budget is None:
+        raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
+    return mechanism_for(space, request.budget, request.mechanism)
+
+
 def _budget(value: Budget | None) -> Budget | None:
     if value is not None and not isinstance(value, Budget):
         raise InputError(f"a budget is Budget.zcdp(rho), Budget.gdp(mu) or Budget.pure(epsilon), not {value!r}")
@@ -134,6 +144,10 @@ def _statistic_name(request: "GroupRequest") -> str:
 
 def _regression_name(request: "RegressionRequest") -> str:
     return f"regression-{request.outcome.column}"
+
+
+def _weight(value: Number) -> Fraction:
+    return positive(value, "the weight of a table")
 
 
 def _table_features(value: Iterable[str]) -> tuple[str, ...]:
@@ -190,12 +204,15 @@ class TableRequest:
     mechanism: str = field(default=AUTO, converter=_mechanism)
     fit: FitKind = field(default=FitKind.integer, converter=_fit)
     name: str = field(default="table", converter=_file_name)
+    weight: Fraction = field(default=Fraction(1), converter=_weight)
 
     def __attrs_post_init__(self) -> None:
         if not self.features:
             raise InputError("a table to release needs at least one feature", needs="table")
         if len(set(self.features)) < len(self.features):
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
+        if self.budget is not None and self.weight != 1:
+            raise InputError(f"the table {self.name!r} has a budget of its own: a weight is for tables that share one")
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -205,6 +222,10 @@ class TableRequest:
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table."""
         return sensitivity_space(scope.dataspace, scope.adjacency, self.features)
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the counts of the table."""
@@ -226,12 +247,13 @@ class TableRequest:
             **(self.budget.keys() if self.budget else {}),
             "mechanism": self.mechanism,
             "fit": str(self.fit),
+            **({} if self.weight == 1 else {"weight": plain(self.weight)}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TableRequest":
         """Read what `to_json` wrote, or one ``[[table]]`` of a plan file."""
-        only_keys(value, {"name", "features", "mechanism", "fit", *_BUDGET_KEYS}, "a table of a plan")
+        only_keys(value, {"name", "features", "mechanism", "fit", "weight", *_BUDGET_KEYS}, "a table of a plan")
         if "features" not in value:
             raise InputError('a table of a plan needs features = ["…", …]')
         return cls(
@@ -240,6 +262,7 @@ class TableRequest:
             value.get("mechanism", AUTO),
             value.get("fit", FitKind.integer),
             value.get("name", "table"),
+            value.get("weight", 1),
         )
 
 
@@ -300,6 +323,10 @@ class GroupRequest:
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
         return sum_space(scope.dataspace, scope.adjacency, self.outcome, self.by)
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""
@@ -416,6 +443,10 @@ class RegressionRequest:
         space = moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
         design.gram(scope.dataspace)
         return space
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential X'y, in steps of the grid times the design's multiplier."""

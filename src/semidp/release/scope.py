@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary
+from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
 from semidp.tables import MAX_FEATURES, Feature, Nest, Schema, Table, no_column, refuse_large
@@ -59,7 +60,8 @@ class Scope:
         """Return the adjacency used beside both readings of a(t), as plain values."""
         semi = self.semi_adjacency
         unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
-        return {"used": self.adjacency.a, **(semi.to_json() if semi else unknown)}
+        kind = {"kind": str(self.adjacency.kind)} if self.adjacency.is_exchange else {}
+        return {"used": self.adjacency.a, **kind, **(semi.to_json() if semi else unknown)}
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Reader:
 def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
     schema, disclosures = _schema(plan, source)
-    for names in (*(request.features for request in plan.tables), *(margin.names for margin in plan.invariants)):
+    for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:
             refuse_large(schema.restrict(names))
     reader = Reader(schema, source, plan.features)
@@ -132,8 +134,8 @@ def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     margins = normalised(schema, plan.invariants)
     n = reader.table(schema.names[:1]).n if not margins else None
     dataspace = Dataspace.known(schema, {margin: reader.table(margin.names) for margin in margins}, n)
-    semi, adjacency, warnings = _adjacency(plan, dataspace)
-    return Scope(dataspace, semi, adjacency, disclosures, warnings), reader
+    semi, adjacency, warnings = settled(plan, dataspace)
+    return Scope(dataspace, semi, adjacency, disclosures, (*warnings, *formulas(schema))), reader
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
@@ -150,7 +152,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     Nested features reach down to the finest depth in use. Their levels, and where those lie, are public where an
     invariant publishes that depth.
     """
-    owners: dict[str, Feature | Nest] = {name: part for part in plan.declared for name in part.names}
+    owners: dict[str, Feature | Nest] = {name: part for part in plan.chains for name in part.names}
     public = {name for margin in plan.invariants for name in margin.names}
     finest: dict[str, int] = {}  # the position of the finest depth in use, by the name of the feature
     for name in plan.names:
@@ -204,8 +206,39 @@ def _at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
     raise no_column(name, columns)
 
 
-def _adjacency(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adjacency, tuple[str, ...]]:
+def formulas(schema: Schema) -> tuple[str, ...]:
+    """Warn of levels and names that a spreadsheet would take for a formula when it opens a published CSV file.
+
+    >>> formulas(Schema([Feature("sex", ["f", "m"]), Feature("change", ["-1", "+1"])]))
+    ()
+    >>> print(*formulas(Schema([Feature("sex", ["=1+1", "m"])])))
+    A spreadsheet may take '=1+1' in the published CSV files for a formula: import them as text, or rename the level.
+    """
+    words = [word for feature in schema.features for word in (feature.name, *feature.levels)]
+    found = [word for word in words if word.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(word)]
+    if not found:
+        return ()
+    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"A spreadsheet may take {found[0][:40]!r}{others} in the published CSV files for a formula: import them as "
+        "text, or rename the level.",
+    )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def settled(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adjacency, tuple[str, ...]]:
+    """Return a(t) where it is known, the adjacency that a plan protects, and what a reader must know about it."""
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    if plan.adjacency is Reading.exchange:
+        adjacency = outcome_exchange(dataspace) if plan.outcomes else Adjacency.exchange(dataspace)
+        return semi_of(dataspace, plan), adjacency, ()
     try:
         semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:

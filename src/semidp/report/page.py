@@ -9,13 +9,14 @@ import numpy as np
 
 from semidp.exact import plain
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
-from semidp.release import PublishedGroups, PublishedRegression, PublishedTable, Release, table_files
+from semidp.release import PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release, table_files
 from semidp.report import sentences
 from semidp.report.cells import error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
 _SHOWN_TOTALS = 40
+_NAMED_TABLES = 4
 _SHOWN_MOVES = 12
 
 
@@ -49,11 +50,12 @@ def html(release: Release, title: str | None = None) -> str:
         advertised=advertised is not None,
         advertised_name=sentences.name_of(advertised) if advertised else None,
         adjacency_heading=sentences.why_heading(scope),
-        adjacency=sentences.why_together(scope),
+        adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
         moves=moves[:_SHOWN_MOVES],
         more_moves=max(len(moves) - _SHOWN_MOVES, 0),
         tables=[_table(table) for table in release.tables],
         sections=[
+            *([] if release.product is None else [_product(release.product)]),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
         ],
@@ -72,6 +74,9 @@ def _picture(figure: Any) -> Any:
 
 def _listed(release: Release) -> str:
     names = [" by ".join(table.schema.names) for table in release.tables]
+    if release.product is not None:
+        several = [" by ".join(table.schema.names) for table in release.product.tables]
+        names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
     regressions = [sentences.regressed(regression) for regression in release.regressions]
     text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions])
     return text[:1].upper() + text[1:]
@@ -87,15 +92,14 @@ def _advertised(release: Release) -> Tradeoff | None:
 
 
 def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff]:
-    a = release.scope.adjacency.a
-    curves = {f"this release (a = {a})": release.guarantee.tradeoff}
+    curves = {f"this release ({_used(release)})": release.guarantee.tradeoff}
     return curves if advertised is None else {**curves, "if the totals were forgotten": advertised}
 
 
 def _moves(release: Release) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
     semi = release.scope.semi_adjacency
-    if semi is None or semi.witness is None or not semi.witness.others:
+    if release.scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
         return []
     witness = semi.witness
     moves = [(witness.record, witness.wants), *witness.others]
@@ -159,6 +163,27 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
     return sections
 
 
+def _product(product: PublishedProduct) -> dict[str, Any]:
+    errors = sentences.product_errors(product.request, product.mechanism)
+    return {
+        "heading": "Published tables from one budget",
+        "paragraphs": sentences.product_paragraphs(product),
+        "figure": None,
+        "caption": "",
+        "columns": ("table", "cells", "standard error", "largest", "whole numbers by"),
+        "rows": [
+            (
+                part["name"],
+                f"{part['cells']:,}",
+                sentences.number(part["rms_standard_error"]),
+                sentences.number(part["largest_standard_error"]),
+                table.fitted.method,
+            )
+            for part, table in zip(errors[:_SHOWN_TOTALS], product.tables, strict=False)
+        ],
+    }
+
+
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     terms, values, errors = zip(*regression.rows(), strict=True)
     picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
@@ -183,10 +208,15 @@ def _loss(table: PublishedTable) -> Any:
     return _picture(loss_plot(losses))
 
 
+def _used(release: Release) -> str:
+    adjacency = release.scope.adjacency
+    return str(adjacency) if adjacency.is_exchange else f"a = {adjacency.a}"
+
+
 def _details(release: Release) -> list[tuple[str, str]]:
     scope = release.scope
     semi = scope.semi_adjacency
-    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", f"a = {scope.adjacency.a}")]
+    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", _used(release))]
     if semi is not None:
         worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))
@@ -199,6 +229,13 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Kind of claim", sentences.claim(table)),
             ("Guarantee", sentences.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
+        ]
+    if release.product is not None:
+        product = release.product
+        rows += [
+            ("Mechanism of the tables that share a budget", f"{product.noise.mechanism}, exact noise on each residual"),
+            ("Kind of claim", sentences.CLAIMS[product.noise.claim]),
+            ("Guarantee", sentences.strength(product.guarantee.tradeoff, release.plan.report_delta)[-1]),
         ]
     for group in release.groups:
         rows += [

@@ -2,10 +2,22 @@
 
 import math
 from fractions import Fraction
+from typing import Any
 
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
-from semidp.release import PublishedGroups, PublishedRegression, PublishedTable, Release, Scope, table_files
+from semidp.mechanisms import Mechanism, ResidualMechanism
+from semidp.release import (
+    ProductRequest,
+    PublishedGroups,
+    PublishedProduct,
+    PublishedRegression,
+    PublishedTable,
+    Release,
+    Scope,
+    implied_guarantee,
+    table_files,
+)
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -36,6 +48,11 @@ def noisy_part(release: Release) -> list[str]:
         else f"nothing of {' by '.join(table.schema.names)}: the exact totals fix the whole table"
         for table in release.tables
     ]
+    if release.product is not None:
+        tables += [
+            f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells, together with the other tables"
+            for table in release.product.tables
+        ]
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
     return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
@@ -81,6 +98,8 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
+    if scope.adjacency.is_exchange:
+        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -91,6 +110,8 @@ def why_heading(scope: Scope) -> str:
     a, semi = scope.adjacency.a, scope.semi_adjacency
     if semi is not None and semi.bound == 0:
         return "Why nothing is left to protect"
+    if scope.adjacency.is_exchange and scope.dataspace.margins:
+        return "Who changes with one person"
     if not scope.dataspace.margins:
         return "Why one record changes alone" if a == 1 else f"Why {a} records change together"
     return "Why records move together" if a == 1 else f"Why {a} records move together"
@@ -109,6 +130,8 @@ def why_together(scope: Scope) -> list[str]:
         return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
     if semi.bound == 0:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
+    if scope.adjacency.is_exchange:
+        return [first, *_exchanged(scope)]
     known = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
     second = (
         f"In the worst case {known} records have to change together, whoever the person is and whatever else they "
@@ -116,6 +139,32 @@ def why_together(scope: Scope) -> list[str]:
         "agree on every published total."
     )
     return [first, second]
+
+
+def _exchanged(scope: Scope) -> list[str]:
+    a = scope.adjacency.a
+    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    return [
+        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
+        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
+        "have been everybody that the published totals allow.",
+        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
+        "stated apart.",
+    ]
+
+
+def implied(release: Release) -> list[str]:
+    """Say what the same noise guarantees under the other adjacency, where that is known."""
+    other = implied_guarantee(release)
+    if other is None:
+        return []
+    numbers = strength(other.tradeoff, release.plan.report_delta)[-1]
+    if other.adjacency.is_exchange:
+        return [
+            f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
+            f"values) the same noise gives: {numbers}"
+        ]
+    return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
 
 
 def table_summary(table: PublishedTable) -> str:
@@ -161,12 +210,79 @@ def files(release: Release) -> list[tuple[str, str]]:
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
+    if release.product is not None:
+        for part in release.product.tables:
+            what = " by ".join(part.schema.names)
+            found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
+        found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         for file, by in zip(group.request.files, group.request.by, strict=True):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
     found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
+
+
+def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[str, Any]]:
+    """Return for each table that shares a budget its name, its features and the standard errors of its estimates."""
+    assert isinstance(mechanism, ResidualMechanism)
+    found = []
+    for number, table in enumerate(request.tables):
+        errors = mechanism.table_errors(number)
+        noisy = errors[errors > 0]
+        found.append(
+            {
+                "name": table.name,
+                "features": list(table.features),
+                "cells": int(errors.size),
+                "smallest_standard_error": float(noisy.min(initial=math.inf)) if noisy.size else 0.0,
+                "largest_standard_error": float(errors.max(initial=0.0)),
+                "rms_standard_error": math.sqrt(float((errors**2).mean())),
+            }
+        )
+    return found
+
+
+def product_lines(request: ProductRequest, mechanism: Mechanism) -> list[str]:
+    """Say how large the errors of each table that shares a budget are, and what the joint sensitivity saved."""
+    assert isinstance(mechanism, ResidualMechanism)
+    if not mechanism.sigma2:
+        return ["no noise: the exact totals fix every table"]
+    lines = [f"{mechanism.name} for {len(request.tables)} tables from one budget, {mechanism.claim} claim"]
+    if mechanism.saved:
+        lines[0] += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
+    for part in product_errors(request, mechanism):
+        low, high = number(part["smallest_standard_error"]), number(part["largest_standard_error"])
+        span = high if low == high else f"{low} to {high}"
+        lines.append(f"{part['name']}: standard error {span} a cell, {part['cells']:,} cells")
+    return lines
+
+
+def product_paragraphs(product: PublishedProduct) -> list[str]:
+    """Say how the tables hang together and how far they may be off."""
+    noise, mechanism = product.noise, product.mechanism
+    if noise.absent:
+        return ["The exact totals fix every table: no noise was needed."]
+    paragraphs = [
+        f"{len(product.tables)} tables share one budget. What they have in common was measured once: "
+        f"{len(mechanism.sigma2)} residuals with noise, those that the exact totals fix without. So every number that "
+        "occurs in two tables is the same number. Estimates are unbiased; their standard errors are those of the noise "
+        "alone. The counts are whole numbers fitted to the estimates, from the coarsest table to the finest, and may "
+        "lie outside the intervals, which belong to the estimates.",
+    ]
+    if noise.naive_l2:
+        paragraphs.append(
+            f"Over all cells the expected distance from the truth is {number(noise.expected_l2)}; ordinary "
+            "differential privacy, with the same tables at the same guarantee by group privacy, needs "
+            f"{number(noise.naive_l2)}."
+        )
+    if mechanism.saved:
+        paragraphs.append(
+            f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the noise's variance against "
+            "adding up their costs one by one."
+        )
+    missed = [f"{table.name}: {table.fitted.note}" for table in product.tables if not table.fitted.optimal]
+    return [*paragraphs, *missed]
 
 
 def titled(group: PublishedGroups) -> str:
@@ -319,6 +435,8 @@ def summary(release: Release, where: str | None = None) -> str:
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
         lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
+    if release.product is not None:
+        lines += [f"mechanism  {line}" for line in product_lines(release.product.request, release.product.mechanism)]
     for group in release.groups:
         lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
@@ -330,11 +448,14 @@ def summary(release: Release, where: str | None = None) -> str:
             for n, (term, value, error) in enumerate(regression.rows())
         ]
     noisy = [table for table in release.tables if not table.noise.absent]
-    others = [result.noise.claim for result in (*release.groups, *release.regressions)]
+    together = () if release.product is None or release.product.noise.absent else (release.product,)
+    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions)]
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
     lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    if scope.adjacency.is_exchange:
+        lines += [f"otherwise  {item}" for item in implied(release)]
     if where:
         lines.append(f"written    {where}")
     return "\n".join(lines)

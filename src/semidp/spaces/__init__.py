@@ -1,7 +1,8 @@
 """What is published exactly, the datasets that are left, and how many records must move together there.
 
 `dataspace` holds Margin and Dataspace, `structure` how margins hang together, `adjacency` which datasets are compared
-and a(t), `exchange` the second kind of adjacency; `cover`, `listing` and `witness` count and show. Norms of differences are in `queries`.
+and a(t), `exchange` the second kind of adjacency; `cover`, `listing` and `witness` count and show. Norms of differences
+are in `queries`.
 """
 
 from semidp.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency, semi_adjacency, semi_adjacency_bound

@@ -303,6 +303,8 @@ class Dataspace:
         """
         document = self.to_json()
         if self.schema is not None:
+            for feature in document["schema"]["feature"]:  # the order of leaves is that of the counts
+                feature |= {"tree": json.dumps(feature["tree"])} if "tree" in feature else {}
             document["schema"] = {part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()}
             document["margins"] = self._values
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

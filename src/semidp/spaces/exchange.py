@@ -37,7 +37,8 @@ class Blocks:
     --------
     >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("ill", "yn")]), np.full((2, 2, 2), 1))
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("ill", "yn")])
+    >>> table = Table(schema, np.full((2, 2, 2), 1))
     >>> blocks = Blocks.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
     >>> blocks.count, blocks.reach
     (2, 3)

@@ -231,7 +231,8 @@ class Feature:
                     f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
                 )
             raise DataError(
-                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the data"
+                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the "
+                "data"
             )
         return codes
 
@@ -415,7 +416,7 @@ def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
 
 def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the paths of what `_tree` wrote; refuse a parent without children."""
-    if isinstance(tree, (Mapping, list, tuple)) and not tree:
+    if not tree and isinstance(tree, (Mapping, list, tuple)):
         raise SchemaError(f"the tree has a level without any {names[0]!r} below it: leave it out, or list them")
     if len(names) == 1 and isinstance(tree, (list, tuple)):
         return [(level_text(label),) for label in tree]

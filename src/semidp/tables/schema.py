@@ -256,7 +256,17 @@ class Schema:
         >>> Schema.from_toml('[[feature]]\\nname = "age"\\nbins = [0, 18, 65]').shape
         (3,)
         """
-        try:
-            return cls.from_json(tomllib.loads(text), folder)
-        except tomllib.TOMLDecodeError as error:
-            raise SchemaError(f"the schema is not valid TOML: {error}") from None
+        return cls.from_json(toml_document(text), folder)
+
+
+def toml_document(text: str) -> dict[str, Any]:
+    """Return what the TOML text of a schema holds.
+
+    >>> toml_document("= 3")
+    Traceback (most recent call last):
+    semidp.errors.SchemaError: the schema is not valid TOML: Invalid statement (at line 1, column 1)
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SchemaError(f"the schema is not valid TOML: {error}") from None

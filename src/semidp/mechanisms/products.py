@@ -1,0 +1,325 @@
+"""The mechanism of a product of tables: noise on residuals, as much on each as serves the tables best.
+
+The allocation is a closed form of costs and gains, then tightened by the exact joint sensitivity where the moves can
+be enumerated. The measurement is one vector with one guarantee.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.exact import up
+from semidp.geometry import View, within
+from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
+from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
+from semidp.queries import ProductSpace, QuerySpace
+from semidp.queries.costs import BallCosts
+from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
+
+_BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+_ROUNDS = 400
+_CLOSE = 1e-3
+
+
+class Objective(StrEnum):
+    """What the noise of a product is placed for.
+
+    >>> [str(objective) for objective in Objective]
+    ['total', 'largest']
+    """
+
+    total = "total"
+    largest = "largest"
+
+
+def allocate(costs: Sequence[float], gains: Sequence[float], precision: float) -> list[float]:
+    """Return the σ² that minimise ``Σ v σ²`` among those with ``Σ k/σ² <= precision`` (μ² for GDP, 2ρ for zCDP).
+
+    ``σ_d² = sqrt(k_d/v_d) Σ sqrt(v k) / precision``, by the inequality of Cauchy and Schwarz; the minimum is
+    ``(Σ sqrt(v k))² / precision``. With the costs of add/remove adjacency it is the allocation of ResidualPlanner
+    (xiao2023optimal).
+
+    >>> [round(x, 9) for x in allocate([2.0, 8.0], [1.0, 1.0], 1.0)]
+    [6.0, 12.0]
+    """
+    total = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
+    return [math.sqrt(k / v) * total / precision for k, v in zip(costs, gains, strict=True)]
+
+
+def allocate_largest(costs: Sequence[float], gains: NDArray[np.float64], precision: float) -> list[float]:
+    """Return σ² whose largest ``Σ_d V_wd σ_d²`` over the tables w is within a thousandth of the least possible.
+
+    The dual weighs the tables: for each weighting the best noise is `allocate`; weights grow where the error is largest
+    until the largest error and the weighted one agree.
+
+    >>> [round(x, 2) for x in allocate_largest([2.0, 2.0], np.array([[1.0, 0.0], [0.0, 1.0]]), 1.0)]
+    [4.0, 4.0]
+    """
+    weights = np.full(len(gains), 1 / len(gains))
+    best, found = math.inf, [0.0] * len(costs)
+    for _ in range(_ROUNDS):
+        pulled = np.maximum(weights @ gains, 1e-12 * gains.max())
+        sigma2 = allocate(costs, pulled.tolist(), precision)
+        errors = gains @ np.array(sigma2)
+        if errors.max() < best:
+            best, found = float(errors.max()), sigma2
+        if best <= (1 + _CLOSE) * float(weights @ errors):
+            break
+        weights = weights * errors
+        weights = weights / weights.sum()
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualMechanism(Mechanism):
+    """Gaussian noise on the residuals of a product of tables: discrete for zCDP, rounded for GDP and (ε, δ).
+
+    A move m costs ``Σ_d |H_d M_d m|²/σ_d²``, which is at most μ² (GDP) or 2ρ (zCDP) for every move between adjacent
+    datasets. Residuals are measured times their scale, in whole numbers, so that the noise in an entry has variance
+    scale²·σ_d².
+
+    Parameters
+    ----------
+    space
+        The residuals.
+    sigma2
+        σ² of each measured residual, exact.
+    precision
+        What the cost of every move is at most.
+    law
+        ``discrete`` or ``rounded``.
+    saved
+        The share of the noise's variance that the joint sensitivity saved against residual by residual; 0 where the
+        moves could not be enumerated.
+
+    Examples
+    --------
+    >>> from semidp.queries import product_space
+    >>> from semidp.mechanisms.examples import two_way
+    >>> both, table = two_way()
+    >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+    >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
+    >>> {view: round(float(square), 4) for view, square in mechanism.sigma2.items()}, mechanism.tradeoff
+    ({(1, 1): 4.0}, Gaussian(mu_squared=Fraction(1, 1)))
+    """
+
+    name: ClassVar[str] = "residuals"
+    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
+
+    space: ProductSpace
+    sigma2: Mapping[View, Fraction]
+    precision: Fraction
+    law: str
+    saved: float = field(default=0.0)
+
+    @classmethod
+    def calibrate(
+        cls,
+        space: QuerySpace,
+        budget: Budget,
+        weights: Sequence[float] | None = None,
+        objective: Objective = Objective.total,
+        joint: bool = True,
+    ) -> Self:
+        """Return the mechanism whose tables have the least total variance, or the least largest standard error.
+
+        Parameters
+        ----------
+        space
+            The residuals of the product.
+        budget
+            zCDP, GDP or (ε, δ).
+        weights
+            How much the variance of each table counts; all alike unless given.
+        objective
+            What is minimised.
+        joint
+            Whether the exact joint sensitivity is used where it can be found.
+        """
+        if not isinstance(space, ProductSpace):
+            raise InputError("residuals are those of a product of tables: build it with product_space")
+        if budget.kind not in cls.kinds:
+            raise Refused(
+                "tables are measured together for a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each "
+                "table a budget of its own"
+            )
+        law = "discrete" if budget.kind == "zcdp" else "rounded"
+        precision = 2 * rho_within(budget) if law == "discrete" else mu_within(budget) ** 2
+        wanted = _noise(space, float(precision), _checked(weights, space), objective)
+        sigma2 = _within_precision(space, wanted, precision)
+        saved = 0.0
+        found = space.costs.joint(sigma2) if joint and sigma2 else None
+        if found is not None and found < (1 - 1e-5) * float(precision):
+            factor = Fraction(found) * (1 + Fraction(1, 2**20)) / precision
+            sigma2 = {view: _coarse(square * factor) for view, square in sigma2.items()}
+            saved = max(0.0, 1 - float(factor))
+        for view, square in sigma2.items():
+            check_scale(square * int(space.residuals.scale(view).max()) ** 2)
+        return cls(space, sigma2, precision, law, saved)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """What every pair of adjacent datasets satisfies: μ-GDP or ρ-zCDP; perfect secrecy where nothing is drawn."""
+        if not self.sigma2:
+            return Gaussian(Fraction(0))
+        return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
+
+    @property
+    def scale(self) -> float:
+        """The largest σ of a residual, rounded up."""
+        return max((root_up(square) for square in self.sigma2.values()), default=0.0)
+
+    @property
+    def variance(self) -> float:
+        """The mean variance of a direction; residuals have different ones."""
+        return self.expected_l2**2 / max(1, self.space.dimension)
+
+    @property
+    def expected_l2(self) -> float:
+        """The root of the expected sum of squared errors over the cells of all tables."""
+        return math.sqrt(sum(float(self.cell_variances(table).sum()) for table in range(len(self.space.views))))
+
+    @property
+    def naive_l2(self) -> float:
+        """The same root for ordinary differential privacy on the same residuals, at this guarantee by group privacy."""
+        free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
+        needed = [view for view in self.space.needed if any(view)]
+        costs = [float(free.cost(view)) * a**2 for view in needed]
+        tables = self.space.views
+        gain = self.space.residuals.gain
+        gains = [sum(gain(view, table) for table in tables if within(view, table)) for view in needed]
+        return sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True)) / math.sqrt(self.precision)
+
+    @property
+    def forgotten(self) -> Fraction:
+        """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were forgotten."""
+        free = BallCosts(self.space.residuals, (), 1)
+        spent = sum(math.ceil(free.cost(view) / square * 2**40) for view, square in self.sigma2.items())
+        return Fraction(spent, 2**40)
+
+    @cached_property
+    def samplers(self) -> list[tuple[Sampler, NDArray[np.intp]]]:
+        """The distributions of the noise, each with the entries of the vector that it serves."""
+        places: dict[Fraction, list[NDArray[np.intp]]] = {}
+        for view, part in self.space.parts.items():
+            scales = self.space.scales[part]
+            for scale in np.unique(scales).tolist():
+                where = part.start + np.flatnonzero(scales == scale)
+                places.setdefault(self.sigma2[view] * scale**2, []).append(where)
+        law = DiscreteGaussian if self.law == "discrete" else RoundedGaussian
+        return [(law(square), np.concatenate(where)) for square, where in places.items()]
+
+    @cached_property
+    def variances(self) -> NDArray[np.float64]:
+        """The variance of the noise in each entry of the vector, rounding included."""
+        result = np.zeros(self.space.shape)
+        for sampler, where in self.samplers:
+            result[where] = sampler.variance
+        return result
+
+    def cell_variances(self, table: int) -> NDArray[np.float64]:
+        """Return the variance of each cell of one table's estimate."""
+        return self.space.cell_variances(self.variances, table)
+
+    def table_errors(self, table: int) -> NDArray[np.float64]:
+        """Return the standard error of each cell of one table's estimate."""
+        return np.sqrt(self.cell_variances(table))
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each entry of the projected vector."""
+        found = [np.zeros(0)]
+        for view, part in self.space.parts.items():
+            own = self.variances[part] / self.space.scales[part].astype(float) ** 2
+            shape = self.space.residuals.shape(view)
+            found.append(np.sqrt(self.space.residuals.centred_variance(view, own.reshape(shape))).ravel())
+        return np.concatenate(found) * self.space.scales
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of entries of the projected vector."""
+        pulled = self.space.project(cell_weights(weights, self.space) * self.space.scales.astype(float) ** 2)
+        return math.sqrt(float(((pulled / self.space.scales.astype(float) ** 2) ** 2 * self.variances).sum()))
+
+    def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
+        """Return the standard error of a weighted sum of cells of the estimates, by the number of the table.
+
+        >>> from semidp.queries import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).combination_error({0: [[1, 1, 1], [0, 0, 0]]})
+        0.0
+        """
+        pulled = self.space.combination(weights)
+        pulled[np.abs(pulled) * self.space.scales < 1e-12] = 0.0
+        return math.sqrt(float((pulled**2 * self.variances).sum()))
+
+    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw one number an entry, entries of equal scale together."""
+        return self.noises(1, randomness).reshape(self.space.shape)
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw for many measurements at once."""
+        result = np.zeros((count, *self.space.shape), dtype=np.int64)
+        for sampler, where in self.samplers:
+            result[:, where] = sampler.sample((count, len(where)), randomness)
+        return result
+
+
+def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:
+    given = [1.0] * len(space.views) if weights is None else [float(weight) for weight in weights]
+    if len(given) != len(space.views) or not all(math.isfinite(weight) and weight > 0 for weight in given):
+        raise InputError("every table of a product has one weight, a positive number")
+    return given
+
+
+def _noise(space: ProductSpace, precision: float, weights: list[float], objective: Objective) -> dict[View, float]:
+    """Return the σ² of every residual, before they are rounded."""
+    tables = list(zip(space.views, weights, strict=True))
+    costs = [float(space.cost[view]) for view in space.measured]
+    if not costs:
+        return {}
+    gain = space.residuals.gain
+    if objective is Objective.total:
+        gains = [
+            sum(weight * gain(view, table) for table, weight in tables if within(view, table))
+            for view in space.measured
+        ]
+        return dict(zip(space.measured, allocate(costs, gains, precision), strict=True))
+    unit = {view: np.ones(part.stop - part.start) * space.scales[part] ** 2 for view, part in space.parts.items()}
+    rows = []
+    for number, (table, weight) in enumerate(tables):
+        row = []
+        for view, part in space.parts.items():
+            alone = np.zeros(space.shape)
+            alone[part] = unit[view]
+            row.append(weight * float(space.cell_variances(alone, number).max()) if within(view, table) else 0.0)
+        rows.append(row)
+    seen = [row for row in rows if any(row)]
+    return dict(zip(space.measured, allocate_largest(costs, np.array(seen), precision), strict=True))
+
+
+def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precision: Fraction) -> dict[View, Fraction]:
+    """Return exact σ² with ``Σ k/σ² <= precision``: rounded up, and a little more where that is not enough."""
+    factor = Fraction(1)
+    while True:
+        sigma2 = {view: _coarse(Fraction(square) * factor) for view, square in wanted.items()}
+        spent = sum(math.ceil(space.cost[view] / square * 2**80) for view, square in sigma2.items())
+        if Fraction(spent, 2**80) <= precision:
+            return sigma2
+        factor *= 1 + Fraction(1, 2**22)
+
+
+def _coarse(square: Fraction) -> Fraction:
+    """Round σ² up to few significant bits."""
+    exponent = math.frexp(up(square))[1]
+    step = Fraction(2) ** (exponent - _BITS)
+    return math.ceil(square / step) * step

@@ -1,0 +1,353 @@
+"""What residuals cost: how far adjacent datasets can move one residual, and all of them together.
+
+``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency. Small dataspaces are listed; otherwise a move is a pattern:
+which of its records agree on which features. `Family` holds patterns whatever the adjacency they come from; `BallCosts`
+is the adjacency A_a. Beyond patterns there are certified closed forms.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.geometry import View, meet, variables
+from semidp.queries.bounds import certified_norms
+from semidp.queries.residuals import Floats, Residuals, named
+
+MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
+_MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
+_MOST_WORK = 400_000_000  # entries of products of kernels: some seconds
+_MOST_OPTIONS = 20_000
+_EXACT_DENOMINATOR = 10**8  # kernels are multiples of one over this, if not more: then floats are rounded to them
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One feature at the depth at which a residual names it.
+
+    Parameters
+    ----------
+    counts
+        The distinct numbers of siblings at that depth, in order.
+    parents
+        How many nodes there are one depth above.
+    held
+        2 where moves keep the count of every node, 1 where that of every parent, 0 where neither.
+    """
+
+    counts: tuple[int, ...]
+    parents: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which records of a move are siblings and which are the same node along one feature, as a kernel.
+
+    The kernel has ``1[same parent] (1[same node] - 1/c)`` for records x and y with c siblings; patterns that differ by
+    an exchange of records with the same sign have the same `kind`.
+    """
+
+    kind: tuple[object, ...]
+    kernel: Floats = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Moves of records that appear (+1) and vanish (-1), with the patterns that each feature may have.
+
+    ``|H_d M_d m|² = s' (∘_i K_i) s``: the entrywise product of the kernels of the features that d names.
+    """
+
+    signs: NDArray[np.int64] = field(repr=False)
+    patterns: tuple[tuple[Pattern, ...], ...] = field(repr=False)
+
+    def largest(self) -> float | None:
+        """Return the largest value over all combinations of patterns, or None where they are too many."""
+        if any(not options for options in self.patterns):
+            return 0.0
+        ordered = sorted(self.patterns, key=lambda options: len(_kinds(options)) / len(options))
+        first, *others = [_kinds(ordered[0]), *ordered[1:]]
+        if math.prod(map(len, (first, *others))) * len(self.signs) ** 2 > _MOST_WORK:
+            return None
+        current = np.stack([pattern.kernel for pattern in first]).reshape(len(first), -1)
+        current = current * np.outer(self.signs, self.signs).ravel()
+        for options in others:
+            kernels = np.stack([pattern.kernel for pattern in options]).reshape(len(options), -1)
+            if options is others[-1]:
+                return float(max((chunk @ kernels.T).max() for chunk in _chunks(current, len(options))))
+            current = (current[:, None] * kernels[None]).reshape(-1, current.shape[1])
+        return float(current.sum(axis=1).max())
+
+
+def _kinds(options: Sequence[Pattern]) -> tuple[Pattern, ...]:
+    return tuple({pattern.kind: pattern for pattern in options}.values())
+
+
+def _chunks(rows: Floats, width: int) -> Iterator[Floats]:
+    step = max(1, 2**22 // width)
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step]
+
+
+@cache
+def ball_patterns(slot: Slot, a: int) -> tuple[Pattern, ...] | None:
+    """Return the patterns of a records that become a others along one feature; None where they are too many.
+
+    The value is affine in each 1/c, so that of all numbers of siblings only the smallest that fits and the largest
+    matter.
+
+    >>> len(ball_patterns(Slot((5,), 1, 0), 1)), len(ball_patterns(Slot((5,), 1, 2), 2))
+    (2, 3)
+    """
+    records = 2 * a
+    if records > _MOST_RECORDS:
+        return None
+    signs, largest = [1] * a + [-1] * a, slot.counts[-1]
+    found: dict[bytes, Pattern] = {}
+
+    def grow(places: list[tuple[int, int]], nodes: list[int]) -> bool:
+        if len(places) == records:
+            return finish(places, nodes)
+        for parent in range(min(len(nodes) + 1, slot.parents)):
+            there = nodes[parent] if parent < len(nodes) else 0
+            for node in range(min(there + 1, largest)):
+                grown = [*nodes, 0] if parent == len(nodes) else list(nodes)
+                grown[parent] = max(there, node + 1)
+                if not grow([*places, (parent, node)], grown):
+                    return False
+        return True
+
+    def finish(places: list[tuple[int, int]], nodes: list[int]) -> bool:
+        balance: dict[object, int] = {}
+        for place, sign in zip(places, signs, strict=True):
+            group: object = place if slot.held == 2 else place[0]
+            balance[group] = balance.get(group, 0) + sign
+        if slot.held and any(balance.values()):
+            return True
+        choices = []
+        for used in nodes:
+            fitting = [count for count in slot.counts if count >= used]
+            choices.append(sorted({fitting[0], fitting[-1]}))
+        parents = np.array([parent for parent, _ in places])
+        same_parent = parents[:, None] == parents[None, :]
+        labels = np.array([parent * records + node for parent, node in places])
+        same = labels[:, None] == labels[None, :]
+        for counts in itertools.product(*choices):
+            share = np.array([1 / counts[parent] for parent in parents])
+            kernel = np.where(same_parent, same - share[:, None], 0.0)
+            found.setdefault(kernel.tobytes(), Pattern(_kind(places, signs, counts), kernel))
+        return len(found) <= MOST_PATTERNS
+
+    return tuple(found.values()) if grow([], []) else None
+
+
+def _kind(places: list[tuple[int, int]], signs: list[int], counts: Sequence[int]) -> tuple[object, ...]:
+    """What does not change when records of the same sign change places: the occupation of nodes, parent by parent."""
+    nodes: dict[tuple[int, int], list[int]] = {}
+    for place, sign in zip(places, signs, strict=True):
+        nodes.setdefault(place, [0, 0])[sign < 0] += 1
+    families: dict[int, list[tuple[int, int]]] = {}
+    for (parent, _), (plus, minus) in nodes.items():
+        families.setdefault(parent, []).append((plus, minus))
+    return tuple(sorted((counts[parent], *sorted(members)) for parent, members in families.items()))
+
+
+@cache
+def single_move(slots: tuple[Slot, ...]) -> Fraction:
+    """Return the largest |H_d M_d (e_y - e_x)|² of one record that goes anywhere; `held` says what it must keep.
+
+    >>> single_move((Slot((7,), 1, 0),)), single_move((Slot((7,), 1, 0), Slot((9,), 1, 0)))
+    (Fraction(2, 1), Fraction(16, 9))
+    """
+    options = [_single_options(slot) for slot in slots]
+    if math.prod(map(len, options)) > _MOST_OPTIONS:
+        return Fraction(2)  # H_d is a projection
+    best = Fraction(0)
+    for chosen in itertools.product(*options):
+        at_x, at_y, between = (math.prod(parts) for parts in zip(*chosen, strict=True))
+        best = max(best, Fraction(at_x + at_y - 2 * between))
+    return best
+
+
+def _single_options(slot: Slot) -> list[tuple[Fraction, Fraction, Fraction]]:
+    """Along one feature: the kernel at x, at y and between them; the same node, siblings, or neither."""
+    ends = sorted({slot.counts[0], slot.counts[-1]})
+    apart = sorted({count for count in (next((c for c in slot.counts if c > 1), 0), slot.counts[-1]) if count > 1})
+    one = Fraction(1)
+    found = [(one - one / c,) * 3 for c in ends]
+    if slot.held < 2:
+        found += [(one - one / c, one - one / c, -one / c) for c in apart]
+    if slot.held == 0 and slot.parents > 1:
+        found += [(one - one / c, one - one / other, Fraction(0)) for c in ends for other in ends]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class BallCosts:
+    """Costs under A_a: at most a records differ, and every published margin stays.
+
+    Parameters
+    ----------
+    residuals
+        The grid of the nodes that can hold a record.
+    margins
+        The views of the published margins.
+    a
+        How many records may differ.
+    moves
+        All moves, as tables at `released` with one axis for the moves, where the dataspace is small enough to list.
+    released
+        The view of the listed moves.
+
+    Examples
+    --------
+    >>> from semidp.geometry import Grid
+    >>> costs = BallCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
+    >>> costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1))  # 2a², 2a²(1 - 1/2), 2a²(1 - 1/7)
+    (Fraction(8, 1), Fraction(4, 1), Fraction(48, 7))
+    """
+
+    residuals: Residuals
+    margins: tuple[View, ...]
+    a: int
+    moves: NDArray[np.int64] | None = field(default=None, repr=False)
+    released: View | None = None
+
+    def cost(self, view: View) -> Fraction:
+        """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets differ in."""
+        if self.moves is not None and (listed := float(self._squares(view).max(initial=0.0))) > 0:
+            return self._upwards(listed, view)
+        slots = tuple(self.slot(view, axis) for axis in named(view))
+        found = min(self._cost(slots, self._held(view), view), self._certified(view))
+        if found == 0:
+            raise Refused(
+                f"with a = {self.a} the adjacent datasets agree on something that the published statistics do not fix, "
+                "so that it would be released exactly: give a larger a"
+            )
+        return found
+
+    def slot(self, view: View, axis: int, margin: View | None = None) -> Slot:
+        """Return one feature of a residual under all published margins, or under one of them."""
+        depth = view[axis]
+        known = max((other[axis] for other in (self.margins if margin is None else (margin,))), default=0)
+        held = 2 if known >= depth else 1 if known == depth - 1 > 0 else 0
+        chain = self.residuals.grid.chains[axis]
+        return Slot(tuple(np.unique(chain.children(depth - 1, depth)).tolist()), chain.size(depth - 1), held)
+
+    def joint(self, sigma2: Mapping[View, Fraction]) -> float | None:
+        """Return ``sup_m Σ_d |H_d M_d m|² / σ_d²``, or an upper bound of it, where the moves can be enumerated."""
+        if self.moves is not None:
+            total = np.zeros(len(self.moves))
+            for view, square in sigma2.items():
+                total += self._squares(view) / float(square)
+            return float(total.max(initial=0.0)) * (1 + 1e-9)
+        return self._joint_patterns(sigma2)
+
+    def _squares(self, view: View) -> Floats:
+        """|H_d M_d m|² of every listed move."""
+        if view not in self._seen:
+            assert self.moves is not None
+            assert self.released is not None
+            tables = (self.residuals.table(move, self.released, view) for move in self.moves)
+            found = [float((self.residuals.centred(view, table) ** 2).sum()) for table in tables]
+            self._seen[view] = np.array(found)
+        return self._seen[view]
+
+    @cached_property
+    def _seen(self) -> dict[View, Floats]:
+        return {}
+
+    def _held(self, view: View) -> tuple[tuple[Slot, ...], ...]:
+        """For each margin that constrains the residual, its slots where that margin alone is kept."""
+        shared = [margin for margin in self.margins if any(meet(margin, view))]
+        return tuple(tuple(self.slot(view, axis, margin) for axis in named(view)) for margin in shared)
+
+    def _cost(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...], view: View) -> Fraction:
+        order = sorted(range(len(slots)), key=lambda place: repr((slots[place], [kept[place] for kept in held])))
+        key = (tuple(slots[i] for i in order), tuple(tuple(kept[i] for i in order) for kept in held))
+        if key not in self._known:
+            bounds = [self._closed(slots, held)]
+            patterns = [ball_patterns(slot, self.a) for slot in slots]
+            largest = Family(_signs(self.a), tuple(p for p in patterns if p is not None)).largest()
+            if largest is not None and None not in patterns:
+                bounds.append(self._upwards(largest, view))
+            self._known[key] = min(bounds)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[object, Fraction]:
+        return {}
+
+    def _closed(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...]) -> Fraction:
+        """Return a² times what one record can do.
+
+        The records that appear have the published levels of those that vanish, margin by margin: paired off by one
+        margin, a move is a sum of a moves of single records that keep that margin.
+        """
+        free = tuple(Slot(slot.counts, slot.parents, 0) for slot in slots)
+        return self.a**2 * min(single_move(kept) for kept in (free, *held))
+
+    def _certified(self, view: View) -> Fraction:
+        """Return Δ2² of the table itself: H_d only shortens."""
+        vary = {
+            (axis, depth)
+            for axis in named(view)
+            for depth in range(1, view[axis] + 1)
+            if int(self.residuals.siblings(axis, depth).max()) > 1
+        }
+        margins = [frozenset(variables(meet(margin, view)) & vary) for margin in self.margins]
+        return Fraction(certified_norms(self.a, vary, margins).l2_squared)
+
+    def _upwards(self, value: float, view: View) -> Fraction:
+        """Return the exact number that a float stands for, or one that is certainly no smaller."""
+        chains = self.residuals.grid.chains
+        denominator = math.prod(
+            math.lcm(*np.unique(chains[axis].children(view[axis] - 1, view[axis])).tolist()) for axis in named(view)
+        )
+        if denominator <= _EXACT_DENOMINATOR:
+            return Fraction(round(value * denominator), denominator)
+        return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)
+
+    def _joint_patterns(self, sigma2: Mapping[View, Fraction]) -> float | None:
+        """Patterns of all features at once; ordinary features only."""
+        axes = sorted({axis for view in sigma2 for axis in named(view)})
+        if not axes or any(depth > 1 for view in sigma2 for depth in view):
+            return None
+        view = tuple(int(axis in axes) for axis in range(len(self.residuals.grid.chains)))
+        options = [ball_patterns(self.slot(view, axis), self.a) for axis in axes]
+        if any(option is None for option in options):
+            return None
+        lists = [option for option in options if option is not None]
+        widest = max(range(len(axes)), key=lambda place: len(lists[place]) / len(_kinds(lists[place])))
+        lists[widest] = _kinds(lists[widest])
+        entries = (2 * self.a) ** 2
+        if math.prod(map(len, lists)) * entries * (len(sigma2) + 1) > _MOST_WORK:
+            return None
+        kernels = [np.stack([pattern.kernel for pattern in option]).reshape(len(option), -1) for option in lists]
+        signs = _signs(self.a)
+        outer, best = np.outer(signs, signs).ravel(), 0.0
+        *others, last = range(len(axes))
+        for chosen in itertools.product(*(range(len(kernels[place])) for place in others)):
+            with_last, without = np.zeros(entries), np.zeros(entries)
+            for each, square in sigma2.items():
+                product = outer / float(square)
+                for place in others:
+                    if each[axes[place]]:
+                        product = product * kernels[place][chosen[place]]
+                if each[axes[last]]:
+                    with_last = with_last + product
+                else:
+                    without = without + product
+            best = max(best, float((kernels[last] @ with_last).max() + without.sum()))
+        return best * (1 + 1e-9)
+
+
+def _signs(a: int) -> NDArray[np.int64]:
+    return np.array([1] * a + [-1] * a)

@@ -1,0 +1,352 @@
+"""The query space of a product: several tables of the same records, measured together as residuals.
+
+Each residual is measured once, whatever the number of tables that it belongs to, and those that published margins fix
+are not measured. How much noise each gets is decided in `mechanisms.products`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import DataError, InputError, Refused
+from semidp.geometry import Counts, View, join, within
+from semidp.queries.base import Floats, QuerySpace
+from semidp.queries.bounds import Norms
+from semidp.queries.costs import BallCosts
+from semidp.queries.moves import Listing
+from semidp.queries.residuals import Residuals, below, kept_nodes, named, trimmed
+from semidp.spaces import Adjacency, Dataspace
+from semidp.spaces.structure import Structure
+from semidp.tables import Schema, Table
+
+_MOST_LISTED = 20_000  # moves that are listed one by one
+_TRIES = 200
+
+
+def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[Sequence[str]]) -> "ProductSpace":
+    """Return the space of the residuals that some tables, given by their features, consist of.
+
+    Examples
+    --------
+    >>> from semidp.spaces import Margin
+    >>> from semidp.tables import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
+    >>> table = Table(schema, np.arange(12).reshape(2, 3, 2) + 5)
+    >>> public = Dataspace.of(table, [Margin("sex")])
+    >>> space = product_space(public, Adjacency(2), [["sex", "region"], ["region", "age"]])
+    >>> space.measured
+    ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0))
+    >>> vector = space.measure([table.margin(["sex", "region"]), table.margin(["region", "age"])])
+    >>> bool(np.allclose(space.estimates(space.project(vector))[0], table.margin(["sex", "region"]).counts))
+    True
+    """
+    schema = dataspace.schema
+    if schema is None or not dataspace.n:
+        raise Refused("a product of tables needs at least one record, and a schema")
+    views = tuple(schema.view(names) for names in tables)
+    if not views or not all(map(any, views)):
+        raise InputError("a product needs tables with at least one feature each", needs="table")
+    if len(set(views)) < len(views):
+        raise InputError("two tables of the product have the same features: name each once")
+    if schema.structural_zeros:
+        raise Refused("tables with structural zeros are not measured together: give each a budget of its own")
+    space = ProductSpace(dataspace, adjacency, views)
+    for margin in dataspace.published:
+        if len(named(margin.view)) > 1 and not space.trim(margin.counts.reshape(-1), margin.view).all():
+            raise Refused(
+                "a joint margin with empty cells is published, under which tables are not measured together: give each "
+                "table a budget of its own"
+            )
+    return space
+
+
+@frozen(slots=False, eq=False)
+class ProductSpace(QuerySpace):
+    """The residuals of several tables, one after the other as one vector of whole numbers; see `product_space`.
+
+    Parameters
+    ----------
+    dataspace, adjacency
+        What is published, and which datasets are compared.
+    views
+        The tables: the depth of each feature in each.
+    """
+
+    dataspace: Dataspace
+    adjacency: Adjacency
+    views: tuple[View, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The features of a record."""
+        assert self.dataspace.schema is not None
+        return self.dataspace.schema
+
+    @cached_property
+    def residuals(self) -> Residuals:
+        """The geometry of the nodes that can hold a record."""
+        return Residuals(trimmed(self.schema.grid, self._kept))
+
+    @cached_property
+    def needed(self) -> tuple[View, ...]:
+        """The residuals of which the tables consist, those that are zero by construction left out."""
+        every = {view for table in self.views for view in below(table)}
+        return tuple(sorted(view for view in every if self.residuals.varies(view)))
+
+    @cached_property
+    def measured(self) -> tuple[View, ...]:
+        """The residuals that need noise: no published margin, nor n, fixes them."""
+        known = [self.schema.grid.nothing, *(margin.view for margin in self.dataspace.published)]
+        return tuple(view for view in self.needed if not any(within(view, other) for other in known))
+
+    @cached_property
+    def costs(self) -> BallCosts:
+        """What residuals cost under the adjacency."""
+        assert self.dataspace.n is not None
+        a = min(self.adjacency.a, self.dataspace.n)
+        margins = tuple(margin.view for margin in self.dataspace.published)
+        released = join(*self.views)
+        return BallCosts(self.residuals, margins, a, self._listed(a, released), released)
+
+    @cached_property
+    def cost(self) -> Mapping[View, Fraction]:
+        """k_d of every residual that is measured."""
+        return {view: self.costs.cost(view) for view in self.measured}
+
+    @cached_property
+    def parts(self) -> Mapping[View, slice]:
+        """Where each measured residual stands in the vector."""
+        found, start = {}, 0
+        for view in self.measured:
+            size = math.prod(self.residuals.shape(view))
+            found[view], start = slice(start, start + size), start + size
+        return found
+
+    @cached_property
+    def scales(self) -> NDArray[np.int64]:
+        """By how much each entry of the vector was multiplied to be whole."""
+        return np.concatenate([np.zeros(0, np.int64), *(self.residuals.scale(view).ravel() for view in self.measured)])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of the vector."""
+        return self.scales.shape
+
+    def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
+        """Cut a table at a view down to the nodes that can hold a record."""
+        grid = self.schema.grid
+        shape = tuple(grid.chains[axis].size(view[axis]) for axis in named(view))
+        where = [kept_nodes(grid.chains[axis], self._kept[axis], view[axis]) for axis in named(view)]
+        return values.reshape(shape)[np.ix_(*where)] if where else values.reshape(shape)
+
+    def whole(self, values: Floats, view: View) -> Floats:
+        """Put a table of the nodes that can hold a record back among the others, which are zero."""
+        grid = self.schema.grid
+        result = np.zeros(tuple(grid.chains[axis].size(view[axis]) for axis in named(view)))
+        result[np.ix_(*(kept_nodes(grid.chains[a], self._kept[a], view[a]) for a in named(view)))] = values
+        return result
+
+    def measure(self, tables: Sequence[Table]) -> NDArray[np.int64]:
+        """Return the vector of the confidential tables; refuse those that contradict what is published."""
+        cut: list[NDArray[np.int64]] = []
+        for table, view in zip(tables, self.views, strict=True):
+            if table.schema.names != self.schema.named(view):
+                raise InputError("the tables of a product must be those that it was prepared for")
+            if not self.dataspace.over(table.schema.names).contains(table):
+                raise DataError("a table contradicts what is published: build the space from its totals")
+            cut.append(self.trim(table.counts, view).astype(np.int64))
+        found = [np.zeros(0, np.int64)]
+        for view in self.measured:
+            _, place = min(
+                (part.size, place)
+                for place, (part, table) in enumerate(zip(cut, self.views, strict=True))
+                if within(view, table)
+            )
+            part = self.residuals.table(cut[place], self.views[place], view)
+            found.append(self.residuals.scaled(view, part).ravel())
+        return np.concatenate(found)
+
+    @cached_property
+    def known(self) -> Mapping[View, Floats]:
+        """The residuals that are published exactly, from the published totals alone."""
+        found = {}
+        for view in self.needed:
+            if view in self.parts:
+                continue
+            if not any(view):
+                found[view] = np.array(float(self.dataspace.n or 0))
+                continue
+            margin = next(margin for margin in self.dataspace.published if within(view, margin.view))
+            cut = self.trim(margin.counts.reshape(-1), margin.view)
+            found[view] = self.residuals.centred(view, self.residuals.table(cut, margin.view, view))
+        return found
+
+    def parted(self, vector: ArrayLike) -> dict[View, Floats]:
+        """Return a vector as residuals: each part divided by its scale and centred."""
+        values = np.asarray(vector, dtype=np.float64) / self.scales
+        return {view: self.residuals.centred(view, values[part]) for view, part in self.parts.items()}
+
+    def estimates(self, vector: ArrayLike) -> list[Floats]:
+        """Return every table put together from a vector of measurements and what is published."""
+        every = {**self.known, **self.parted(vector)}
+        return [self.whole(self.residuals.together(every, view), view) for view in self.views]
+
+    def cell_variances(self, variances: Floats, table: int) -> Floats:
+        """Return the variance of each cell of one table, for independent noise in the entries of the vector."""
+        view = self.views[table]
+        result = np.zeros(self.residuals.shape(view))
+        for small, part in self.parts.items():
+            if within(small, view):
+                own = variances[part] / self.scales[part].astype(float) ** 2
+                centred = self.residuals.centred_variance(small, own.reshape(self.residuals.shape(small)))
+                result = result + self.residuals.spread(centred, small, view, power=2)
+        return self.whole(result, view)
+
+    def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
+        """Return the weights on the entries of the vector that weights on cells of the tables (by number) put there."""
+        gathered = {view: np.zeros(self.residuals.shape(view)) for view in self.parts}
+        for table, given in weights.items():
+            view = self.views[table]
+            shape = tuple(self.schema.grid.chains[axis].size(view[axis]) for axis in named(view))
+            array = np.asarray(given, dtype=np.float64)
+            if array.shape != shape:
+                raise InputError(f"the weights have shape {array.shape}, but the table has shape {shape}")
+            cut = self.trim(array, view)
+            for small in self.parts:
+                if within(small, view):
+                    gathered[small] = gathered[small] + self.residuals.gathered(cut, view, small)
+        centred = [self.residuals.centred(view, values).ravel() for view, values in gathered.items()]
+        return np.concatenate([np.zeros(0), *centred]) / self.scales
+
+    @property
+    def norms(self) -> Norms:
+        """Upper bounds of Δ1, Δ2² and Δ∞ of the whole vector, residual by residual."""
+        return self._norms(self.cost)
+
+    @property
+    def naive(self) -> Norms:
+        """The same bounds for one record where nothing but n is public."""
+        free = BallCosts(self.residuals, (), 1)
+        return self._norms({view: free.cost(view) for view in self.measured})
+
+    @property
+    def exact(self) -> bool:
+        """The norms are bounds."""
+        return False
+
+    @property
+    def method(self) -> str:
+        """How the costs of residuals were found."""
+        return "listing of all tables" if self.costs.moves is not None else "agreement patterns and closed forms"
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether what is published fixes every table."""
+        return not self.measured
+
+    @property
+    def dimension(self) -> int:
+        """The number of free directions of all measured residuals."""
+        return sum(self.residuals.dimension(view) for view in self.measured)
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Centre every part of the vector: what adjacent datasets can differ by is centred."""
+        parts = self.parted(self.checked(values))
+        return np.concatenate([np.zeros(0), *(part.ravel() for part in parts.values())]) * self.scales
+
+    def fixed_part(self) -> Floats:
+        """Return zeros: residuals are centred."""
+        return np.zeros(self.shape)
+
+    def variances(self) -> Floats:
+        """Return the variance of each entry of the vector for unit noise in every entry, centred."""
+        own = 1 / self.scales.astype(float) ** 2
+        found = [
+            self.residuals.centred_variance(view, own[part].reshape(self.residuals.shape(view))).ravel()
+            for view, part in self.parts.items()
+        ]
+        return np.asarray(np.concatenate([np.zeros(0), *found]) * self.scales.astype(float) ** 2)
+
+    def worst_move(self, sigma2: Mapping[View, Fraction] | None = None) -> Counts | None:
+        """Return the difference of two adjacent datasets, as a vector: the one that costs most of the noise given.
+
+        Without σ² each residual counts by its own cost.
+
+        The worst of all where moves are listed, else the worst of many drawn at random with the published totals kept.
+        """
+        if self.is_zero:
+            return None
+        moves = self.costs.moves if self.costs.moves is not None else self._drawn()
+        released = join(*self.views)
+        best, longest, squares = None, 0.0, self.cost if sigma2 is None else sigma2
+        for move in moves:
+            tables = {view: self.residuals.table(move, released, view) for view in self.measured}
+            vector = np.concatenate([self.residuals.scaled(view, table).ravel() for view, table in tables.items()])
+            length = sum(
+                float(((vector[part] / self.scales[part]) ** 2).sum()) / float(squares[view])
+                for view, part in self.parts.items()
+            )
+            if length > longest:
+                best, longest = vector, length
+        return best
+
+    @cached_property
+    def _kept(self) -> tuple[NDArray[np.bool_], ...]:
+        """For each feature, the leaves that can hold a record."""
+        structure = Structure.of(self.dataspace)
+        full = self.schema.grid.full
+        return tuple(structure.inhabited_nodes(axis, depth) for axis, depth in enumerate(full))
+
+    def _norms(self, costs: Mapping[View, Fraction]) -> Norms:
+        squares = {view: float(k) * float(self.scales[self.parts[view]].max()) ** 2 for view, k in costs.items()}
+        if not squares:
+            return Norms(0, 0, 0)
+        l1 = sum(math.sqrt(square * math.prod(self.residuals.shape(view))) for view, square in squares.items())
+        total = math.ceil(sum(squares.values()) * (1 + 1e-9))
+        return Norms(math.ceil(l1), total, math.ceil(math.sqrt(max(squares.values()))))
+
+    def _listed(self, a: int, released: View) -> NDArray[np.int64] | None:
+        """Every move of a small dataspace, as tables at the finest view, or None."""
+        if self.schema.size > 4096:
+            return None
+        listing = Listing.of(self.dataspace, released)
+        if listing is None:
+            return None
+        found = []
+        for move in listing.moves(a):
+            found.append(self.trim(move, released).astype(np.int64))
+            if len(found) > _MOST_LISTED:
+                return None
+        return np.stack(found) if found else None
+
+    def _drawn(self) -> Iterable[NDArray[np.int64]]:
+        """Moves of a records that keep every published margin: all change alike, or swap what margins publish."""
+        generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
+        released, chains = join(*self.views), self.residuals.grid.chains
+        shape, axes = self.residuals.shape(released), named(released)
+        blocks = [named(margin.view) for margin in self.dataspace.published]
+        if len({axis for block in blocks for axis in block}) < sum(map(len, blocks)):
+            blocks = [tuple({axis for block in blocks for axis in block})]
+        sizes = [chain.leaves for chain in chains]
+        for _ in range(_TRIES if math.prod(shape) <= 2**22 else 0):
+            two = generator.integers(sizes, size=(2, len(sizes)))
+            which = generator.integers(2, size=self.costs.a) * generator.integers(2)
+            before, after = two[which], two[1 - which]
+            for block in blocks:  # hand the published levels around, so that their counts stay
+                order = generator.permutation(self.costs.a)
+                for axis in block:
+                    after[:, axis] = before[order, axis]
+            move = np.zeros(shape, dtype=np.int64)
+            for sign, records in ((1, after), (-1, before)):
+                nodes = [
+                    np.searchsorted(chains[axis].starts[released[axis] - 1], records[:, axis], side="right") - 1
+                    for axis in axes
+                ]
+                np.add.at(move, tuple(nodes), sign)
+            if move.any():
+                yield move

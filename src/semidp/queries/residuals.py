@@ -1,0 +1,226 @@
+"""Residuals of tables: what a table at some depths says beyond all coarser ones, so that tables built from them agree.
+
+Pure geometry on a `Grid`. What a residual costs under an adjacency is in `costs`, which ones a product of tables needs
+in `products`. Arrays here have an axis for each feature that the view names, and none for the others.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused
+from semidp.geometry import Chain, Grid, View
+
+Floats = NDArray[np.float64]
+
+_LARGEST = 2**62
+
+
+def below(view: View) -> Iterator[View]:
+    """Iterate over the views that are at most as fine: the residuals of which a table consists.
+
+    >>> list(below((2, 1)))
+    [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    """
+    return itertools.product(*(range(depth + 1) for depth in view))
+
+
+def named(view: View) -> tuple[int, ...]:
+    """Return the features that a view names.
+
+    >>> named((2, 0, 1))
+    (0, 2)
+    """
+    return tuple(axis for axis, depth in enumerate(view) if depth)
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """The residuals ``r_d = H_d M_d x`` of the tables of a grid, and the tables put together from them.
+
+    M_d sums the records to the table at the view d; H_d subtracts, along every feature that d names, the mean of the
+    siblings. Then ``M_w x = Σ_{d <= w} spread(r_d)``, where a node's share is divided evenly among its children, depth
+    after depth.
+
+    Examples
+    --------
+    >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
+    >>> residuals, table = Residuals(grid), np.array([[1, 2], [3, 4], [5, 9]])
+    >>> residuals.scaled((1, 1), grid.sum(table, (1, 1))).tolist()  # four times [[0.5, -0.5], [-0.5, 0.5]]
+    [[2, -2], [-2, 2]]
+    >>> parts = {d: residuals.centred(d, residuals.table(table, grid.full, d)) for d in below(grid.full)}
+    >>> bool(np.allclose(residuals.together(parts, grid.full), table))
+    True
+    """
+
+    grid: Grid
+
+    def shape(self, view: View) -> tuple[int, ...]:
+        """Return the shape of a table at a view: an axis a feature that it names."""
+        return tuple(self.grid.chains[axis].size(view[axis]) for axis in named(view))
+
+    def table(self, values: NDArray[Any], source: View, view: View) -> NDArray[Any]:
+        """Sum a table at `source` down to a coarser view."""
+        axes = named(source)
+        part = Grid(tuple(self.grid.chains[axis] for axis in axes))
+        summed = part.sum(values, tuple(view[axis] for axis in axes), tuple(source[axis] for axis in axes))
+        return summed.reshape(self.shape(view))
+
+    def siblings(self, axis: int, depth: int) -> NDArray[np.intp]:
+        """Return for each node of a depth how many children its parent has, itself included."""
+        return _siblings(self.grid.chains[axis], depth)
+
+    def scale(self, view: View) -> NDArray[np.int64]:
+        """Return the whole number by which each entry of a residual is multiplied to be whole itself."""
+        largest = math.prod(int(self.siblings(axis, view[axis]).max()) for axis in named(view))
+        if largest >= _LARGEST:
+            raise Refused("the numbers of levels multiply to more than 62 bits hold: release smaller tables")
+        result = np.ones(self.shape(view), dtype=np.int64)
+        for place, axis in enumerate(named(view)):
+            result *= _along(self.siblings(axis, view[axis]).astype(np.int64), place, result.ndim)
+        return result
+
+    def scaled(self, view: View, table: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the residual of a table at a view times `scale`, in whole numbers.
+
+        Along each feature ``c x - Σ x`` over the c siblings; every number on the way is at most n times the scale.
+        """
+        values = np.asarray(table, dtype=np.int64).reshape(self.shape(view))
+        if int(np.abs(values).sum()) * int(self.scale(view).max(initial=1)) >= _LARGEST:
+            raise Refused("the counts times the numbers of levels do not fit in 62 bits: release smaller tables")
+        for place, axis in enumerate(named(view)):
+            count = _along(self.siblings(axis, view[axis]).astype(np.int64), place, values.ndim)
+            values = count * values - self._family(values, place, axis, view[axis])
+        return values
+
+    def centred(self, view: View, values: NDArray[Any]) -> Floats:
+        """Return ``H_d v``: along each feature, children minus the mean of their siblings."""
+        result = np.asarray(values, dtype=np.float64).reshape(self.shape(view))
+        for place, axis in enumerate(named(view)):
+            count = _along(self.siblings(axis, view[axis]), place, result.ndim)
+            result = result - self._family(result, place, axis, view[axis]) / count
+        return result
+
+    def centred_variance(self, view: View, variance: NDArray[Any]) -> Floats:
+        """Return the variance of each entry of ``H_d z`` for independent z: ``(1 - 2/c) v + Σ v / c²`` a feature."""
+        result = np.broadcast_to(np.asarray(variance, dtype=np.float64), self.shape(view))
+        for place, axis in enumerate(named(view)):
+            count = _along(self.siblings(axis, view[axis]), place, result.ndim)
+            result = (1 - 2 / count) * result + self._family(result, place, axis, view[axis]) / count.astype(float) ** 2
+        return result
+
+    def spread(self, values: NDArray[Any], view: View, target: View, power: int = 1) -> Floats:
+        """Divide each entry at a view evenly among its children down to a finer one (variances: to the power 2)."""
+        axes = named(target)
+        part = Grid(tuple(self.grid.chains[axis] for axis in axes))
+        small, large = tuple(view[axis] for axis in axes), tuple(target[axis] for axis in axes)
+        result = part.spread(np.asarray(values, dtype=np.float64).reshape(part.shape_of(small)), small, large)
+        for place, axis in enumerate(axes):
+            if view[axis] < target[axis]:
+                result = result * _along(self.share(axis, view[axis], target[axis]) ** power, place, len(axes))
+        return np.broadcast_to(result, self.shape(target))
+
+    def gathered(self, weights: NDArray[Any], source: View, view: View) -> Floats:
+        """Return the transpose of `spread`: what weights on the cells at `source` put on the entries of a residual."""
+        values = np.asarray(weights, dtype=np.float64).reshape(self.shape(source))
+        for place, axis in enumerate(named(source)):
+            if view[axis] < source[axis]:
+                values = values * _along(self.share(axis, view[axis], source[axis]), place, values.ndim)
+        return self.table(values, source, view)
+
+    def together(self, residuals: "dict[View, Floats]", view: View) -> Floats:
+        """Return the table at a view: the sum of the residuals below it."""
+        result = np.zeros(self.shape(view))
+        for small in below(view):
+            if small in residuals:
+                result = result + self.spread(residuals[small], small, view)
+        return result
+
+    def share(self, axis: int, coarse: int, fine: int) -> Floats:
+        """Return for each node of a fine depth its share of the node above it at a coarse one."""
+        return _share(self.grid.chains[axis], coarse, fine)
+
+    def gain(self, view: View, target: View) -> float:
+        """Return the sum over the cells of a table of their variance for unit noise in one residual below it."""
+        product = 1.0
+        for axis in named(target):
+            product *= _gain(self.grid.chains[axis], view[axis], target[axis])
+        return product
+
+    def varies(self, view: View) -> bool:
+        """Whether a residual can be other than zero: no feature has only children alone at the depth named."""
+        return all(int(self.siblings(axis, view[axis]).max()) > 1 for axis in named(view))
+
+    def dimension(self, view: View) -> int:
+        """Return the number of free entries of a residual.
+
+        >>> Residuals(Grid.flat((3, 4))).dimension((1, 1))
+        6
+        """
+        chains = self.grid.chains
+        return math.prod(chains[axis].size(view[axis]) - chains[axis].size(view[axis] - 1) for axis in named(view))
+
+    def _family(self, values: NDArray[Any], place: int, axis: int, depth: int) -> NDArray[Any]:
+        """Return for each entry the sum over its siblings along one axis."""
+        chain = self.grid.chains[axis]
+        sums = np.add.reduceat(values, chain.first(depth - 1, depth), axis=place)
+        return np.asarray(np.repeat(sums, chain.children(depth - 1, depth), axis=place))
+
+
+def trimmed(grid: Grid, inhabited: Sequence[NDArray[np.bool_]]) -> Grid:
+    """Return the grid of the leaves that can hold a record; nodes without any go.
+
+    >>> grid = trimmed(Grid((Chain(3, ((0, 2), (0, 1, 2))),)), [np.array([True, True, False])])
+    >>> grid.chains[0].leaves, grid.chains[0].starts
+    (2, ((0,), (0, 1)))
+    """
+    chains = []
+    for chain, kept in zip(grid.chains, inhabited, strict=True):
+        before = np.concatenate([[0], np.cumsum(kept)])
+        starts = []
+        for depth in range(1, chain.depth + 1):
+            there = kept_nodes(chain, kept, depth)
+            firsts = chain.first(depth, chain.depth)[there]
+            starts.append(tuple(int(before[first]) for first in firsts))
+        chains.append(Chain(int(kept.sum()), tuple(starts)))
+    return Grid(tuple(chains))
+
+
+def kept_nodes(chain: Chain, kept: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
+    """Return which nodes of a depth have a leaf that is kept."""
+    return np.asarray(np.logical_or.reduceat(kept, chain.first(depth, chain.depth)))
+
+
+def _along(vector: NDArray[Any], place: int, axes: int) -> NDArray[Any]:
+    sides = [1] * axes
+    sides[place] = -1
+    return vector.reshape(sides)
+
+
+@cache
+def _siblings(chain: Chain, depth: int) -> NDArray[np.intp]:
+    children = chain.children(depth - 1, depth)
+    return np.repeat(children, children)
+
+
+@cache
+def _share(chain: Chain, coarse: int, fine: int) -> Floats:
+    share = np.ones(chain.size(coarse))
+    for depth in range(coarse, fine):
+        children = chain.children(depth, depth + 1)
+        share = np.repeat(share / children, children)
+    return share
+
+
+@cache
+def _gain(chain: Chain, view: int, target: int) -> float:
+    """Along one feature: Σ over the nodes at `target` of the variance of unit noise at `view`, centred and spread."""
+    centred = 1 - 1 / _siblings(chain, view) if view else np.ones(1)
+    spread = np.repeat(centred, chain.children(view, target)) if view < target else centred
+    return float((spread * _share(chain, view, target) ** 2).sum())

@@ -1,0 +1,435 @@
+"""A product of tables in a release: what a plan asks for, and what is published of it.
+
+All tables are put together from one set of measured residuals, so that every number that occurs in two of them is the
+same number; whole numbers are fitted from the coarsest table to the finest. Everything after the measurement is
+post-processing of public values.
+"""
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, frozen
+from attrs import field as attribute
+from attrs.validators import instance_of
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.errors import InputError
+from semidp.fit import Infeasible, fit_totals
+from semidp.geometry import Totals, View, maximal, meet
+from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, ResidualMechanism
+from semidp.progress import Progress
+from semidp.queries import ProductSpace, QuerySpace, product_space
+from semidp.release.checks import texts
+from semidp.release.published import FitKind, Fitted, Noise, Published, read_back
+from semidp.release.requests import TableRequest
+from semidp.release.scope import Reader, Scope
+from semidp.tables import Schema, Table
+from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
+
+QUANTILE = 1.959963984540054
+"""Standard errors to each side of an estimate for 95%."""
+
+MEASUREMENTS = "product-measurements.csv"
+
+
+def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
+    found = tuple(value)
+    if not all(isinstance(table, TableRequest) for table in found):
+        raise InputError("the tables of a product are a list of TableRequest")
+    return tuple(evolve(table, name="-".join(table.features)) if table.name == "table" else table for table in found)
+
+
+def _objective(value: Objective | str) -> Objective:
+    if str(value) not in list(Objective):
+        raise InputError(f"the objective must be one of {', '.join(Objective)}, not {value!r}")
+    return Objective(str(value))
+
+
+@frozen
+class ProductRequest:
+    """Several tables from one budget that all add up.
+
+    Parameters
+    ----------
+    tables
+        The tables, without budgets of their own; unnamed ones are called after their features.
+    budget
+        What all of them may spend together: zCDP, GDP or (ε, δ).
+    objective
+        Whether the total variance of all tables is least (each table's times its weight), or the largest standard
+        error.
+
+    Examples
+    --------
+    >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"], weight=4)]
+    >>> request = ProductRequest(tables, Budget.gdp(1))
+    >>> [table.name for table in request.tables], request.files[:2]
+    (['sex-age', 'sex-region'], ('sex-age.csv', 'sex-region.csv'))
+    """
+
+    key: ClassVar[str] = "product"
+
+    tables: tuple[TableRequest, ...] = attribute(converter=_tables)
+    budget: Budget = attribute(validator=instance_of(Budget))
+    objective: Objective = attribute(default=Objective.total, converter=_objective)
+
+    name: ClassVar[str] = "product"
+    mechanism: ClassVar[str] = AUTO
+
+    def __attrs_post_init__(self) -> None:
+        if not self.tables:
+            raise InputError("a product needs tables", needs="table")
+        for table in self.tables:
+            if table.budget is not None:
+                raise InputError(f"the table {table.name!r} has a budget of its own: leave it out of the product")
+            if table.mechanism != AUTO:
+                raise InputError(
+                    f"tables that share a budget are measured together, so that {table.name!r} has no mechanism of its "
+                    "own: leave the mechanism out, or give the table a budget"
+                )
+            if table.fit is FitKind.real:
+                raise InputError("tables that share a budget are fitted in whole numbers, or not at all: integer, none")
+        if self.budget.kind == "pure":
+            raise InputError(
+                "tables share a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each a budget of its own"
+            )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that the tables use."""
+        return tuple(dict.fromkeys(name for table in self.tables for name in table.features))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """A file for each table, and the measurements."""
+        return (*(f"{table.name}.csv" for table in self.tables), MEASUREMENTS)
+
+    def space(self, scope: Scope) -> ProductSpace:
+        """Return the residuals of the tables."""
+        return product_space(scope.dataspace, scope.adjacency, [table.features for table in self.tables])
+
+    def calibrate(self, space: QuerySpace) -> ResidualMechanism:
+        """Place the noise on the residuals."""
+        weights = [float(table.weight) for table in self.tables]
+        return ResidualMechanism.calibrate(space, self.budget, weights, self.objective)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the residuals of the confidential tables."""
+        assert isinstance(space, ProductSpace)
+        return space.measure([reader.table(table.features) for table in self.tables])
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> "PublishedProduct":
+        """Put the tables together and fit whole numbers to them."""
+        assert isinstance(mechanism, ResidualMechanism)
+        return published_product(self, mechanism, measured, scope, progress)
+
+    def with_budget(self, budget: Budget) -> "ProductRequest":
+        """Return the request with another budget."""
+        return evolve(self, budget=budget)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values: what a plan has at its top, and its tables."""
+        own = {} if self.objective is Objective.total else {"objective": str(self.objective)}
+        return {**self.budget.keys(), **own, "table": [table.to_json() for table in self.tables]}
+
+
+def all_of(features: Iterable[str], order: int | None = None) -> list[TableRequest]:
+    """Return the tables over all sets of `order` features (2 unless said); none for no features.
+
+    >>> [table.name for table in all_of(["sex", "age", "region"])]
+    ['sex-age', 'sex-region', 'age-region']
+    """
+    names = texts(features, "the features of which all tables are wanted")
+    size = 2 if order is None else order
+    if order is not None and not names:
+        raise InputError("an order needs the features of which all tables are wanted: give all_of")
+    if not names:
+        return []
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
+        raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
+    return [TableRequest(chosen, name="-".join(chosen)) for chosen in itertools.combinations(names, size)]
+
+
+def tables_for(
+    tables: Iterable[TableRequest], budget: Budget
+) -> tuple[tuple[TableRequest, ...], "ProductRequest | None"]:
+    """Return how tables share a budget: one has it alone, several make a product; pure epsilon is split evenly.
+
+    >>> tables_for([TableRequest(["sex"])], Budget.gdp(1))[0][0].name
+    'table'
+    """
+    wanted = tuple(tables)
+    if len(wanted) < 2:
+        return tuple(table.with_budget(budget) for table in wanted), None
+    if budget.kind == "pure":
+        return tuple(table.with_budget(budget.shared(len(wanted))) for table in _tables(wanted)), None
+    return (), ProductRequest(wanted, budget)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductTable:
+    """One table of a published product.
+
+    Parameters
+    ----------
+    name, schema
+        What it is called, its features and levels.
+    counts
+        Whole numbers that agree with those of the other tables, or the estimate where the plan asked for that (or no
+        such whole numbers exist, as `fitted` says).
+    estimate
+        The unbiased estimate, a real number a cell; the tables' estimates agree too.
+    standard_errors
+        Of the estimate, from the noise alone.
+    fitted
+        How the counts were made.
+    """
+
+    name: str
+    schema: Schema
+    counts: NDArray[Any] = field(repr=False)
+    estimate: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    fitted: Fitted
+
+    def keeps(self, scope: Scope) -> bool:
+        """Whether the published whole numbers, none of them negative, have every exact total."""
+        if self.counts.dtype.kind != "i":
+            return True
+        public = scope.dataspace.over(self.schema.names)
+        return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the levels of each cell, its count, estimate, standard error and the ends of a 95% interval."""
+        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
+        columns = [
+            self.counts,
+            self.estimate,
+            self.standard_errors,
+            self.estimate - QUANTILE * self.standard_errors,
+            self.estimate + QUANTILE * self.standard_errors,
+        ]
+        numbers = zip(*(column.ravel().tolist() for column in columns), strict=True)
+        for index, values in zip(np.ndindex(*self.schema.shape), numbers, strict=True):
+            yield (*(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]), *values)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublishedProduct(Published):
+    """The tables of a product, all from one measurement.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    mechanism
+        The noise of every residual.
+    noisy
+        The measured residuals as drawn, times their scales.
+    tables
+        The published tables.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> wanted = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
+    >>> asked = ProductRequest(wanted, semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(invariants=["sex"], product=asked, levels_from_data=True)
+    >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
+    >>> product = semidp.run(plan, people).product
+    >>> [table.counts.sum(axis=1).tolist() for table in product.tables]
+    [[3, 2], [3, 2]]
+    """
+
+    key: ClassVar[str] = "products"
+
+    request: ProductRequest
+    mechanism: ResidualMechanism = field(repr=False)
+    noisy: NDArray[np.int64] = field(repr=False)
+    tables: tuple[ProductTable, ...]
+
+    def table(self, name: str) -> ProductTable:
+        """Return a table by its name."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise InputError(f"there is no table {name!r}; there are {', '.join(table.name for table in self.tables)}")
+
+    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables by their names, and its exact standard error."""
+        places = {table.name: number for number, table in enumerate(self.tables)}
+        given = {places[self.table(name).name]: np.asarray(w, dtype=np.float64) for name, w in weights.items()}
+        error = self.mechanism.combination_error(given)
+        return sum(float((self.tables[number].estimate * w).sum()) for number, w in given.items()), error
+
+    def files(self) -> dict[str, bytes]:
+        """Return a file for each table, and the measured residuals."""
+        found = {}
+        for table in self.tables:
+            header = [*table.schema.names, "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
+            found[f"{table.name}.csv"] = _csv(header, table.rows())
+        space = self.mechanism.space
+        rows = (
+            (" × ".join(space.schema.named(view)), entry, scale, noisy)
+            for view, part in space.parts.items()
+            for entry, (scale, noisy) in enumerate(
+                zip(space.scales[part].tolist(), self.noisy[part].tolist(), strict=True)
+            )
+        )
+        return {**found, MEASUREMENTS: _csv(["residual", "entry", "scale", "noisy"], rows)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells and the measurements, as plain values."""
+        schema, mechanism = self.mechanism.space.schema, self.mechanism
+        return {
+            **super().to_json(),
+            "precision": str(mechanism.precision),
+            "law": mechanism.law,
+            "saved_by_joint_sensitivity": mechanism.saved,
+            "residuals": [
+                {"features": list(schema.named(view)), "sigma2": str(square)}
+                for view, square in mechanism.sigma2.items()
+            ],
+            "tables": [
+                {
+                    "name": table.name,
+                    "features": list(table.schema.names),
+                    "largest_standard_error": float(table.standard_errors.max(initial=0.0)),
+                    "fit": asdict(table.fitted),
+                }
+                for table in self.tables
+            ],
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedProduct":
+        """Read what `to_json` and `files` wrote; estimates follow again from the measurements."""
+        space = request.space(scope)
+        squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
+        mechanism = ResidualMechanism(
+            space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
+        )
+        if set(squares) != set(space.measured):
+            raise ValueError("the residuals are not those of the plan")
+        noisy = np.array([int(row[-1]) for row in _rows(files[MEASUREMENTS])], dtype=np.int64)
+        estimates = space.estimates(mechanism.publish(noisy.reshape(space.shape)))
+        tables = []
+        for number, (part, estimate) in enumerate(zip(entry["tables"], estimates, strict=True)):
+            schema = space.schema.restrict(part["features"])
+            cells = [row[len(schema.names)] for row in _rows(files[f"{part['name']}.csv"])]
+            whole = all(not set(cell) & set(".eni") for cell in cells)
+            counts = np.array(cells, dtype=str).astype(np.int64 if whole else np.float64).reshape(schema.shape)
+            fitted = Fitted(**part["fit"])
+            tables.append(ProductTable(part["name"], schema, counts, estimate, mechanism.table_errors(number), fitted))
+        return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
+
+
+def published_product(
+    request: ProductRequest, mechanism: ResidualMechanism, measured: Measurement, scope: Scope, progress: Progress
+) -> PublishedProduct:
+    """Put every table together from the measured residuals, then fit whole numbers from coarse to fine."""
+    estimates = mechanism.space.estimates(measured.projected)
+    fitted = fit_product(mechanism.space, estimates, [table.fit for table in request.tables], progress)
+    schema = mechanism.space.schema
+    noise = Noise(
+        mechanism=mechanism.name if mechanism.sigma2 else NoNoise.name,
+        scale=mechanism.scale,
+        claim=mechanism.claim,
+        expected_l2=mechanism.expected_l2,
+        naive_l2=mechanism.naive_l2 if mechanism.sigma2 else None,
+    )
+    return PublishedProduct(
+        name=request.name,
+        noise=noise,
+        guarantee=mechanism.guarantee,
+        advertised=_advertised(mechanism),
+        private=measured.private,
+        request=request,
+        mechanism=mechanism,
+        noisy=np.asarray(measured.noisy, dtype=np.int64),
+        tables=tuple(
+            ProductTable(
+                table.name, schema.restrict(table.features), counts, estimate, mechanism.table_errors(number), how
+            )
+            for number, (table, estimate, (counts, how)) in enumerate(
+                zip(request.tables, estimates, fitted, strict=True)
+            )
+        ),
+    )
+
+
+def fit_product(
+    space: ProductSpace, estimates: list[NDArray[np.float64]], kinds: list[FitKind], progress: Progress
+) -> list[tuple[NDArray[Any], Fitted]]:
+    """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
+
+    Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with all of them unless
+    the workload is decomposable; then its estimate is published, and nothing looks at the data again.
+    """
+    grid, schema = space.schema.grid, space.schema
+    known = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.dataspace.n, dtype=np.int64))]
+    known += space.dataspace.published
+    found: dict[int, tuple[NDArray[Any], Fitted]] = {}
+    for number in sorted(range(len(space.views)), key=lambda n: (grid.size_of(space.views[n]), n)):
+        view, estimate = space.views[number], estimates[number]
+        if kinds[number] is not FitKind.integer:
+            note = "The estimate itself is published."
+            found[number] = (estimate, Fitted(str(kinds[number]), "none", 0.0, 0.0, True, note))
+            continue
+        part = schema.restrict(schema.named(view))
+        fixed = {meet(total.view, view): total for total in known}
+        margins = [
+            Totals(_cut(shared, view), _reshaped(fixed[shared].down(grid, shared).counts, shared, view))
+            for shared in (maximal(fixed) or [grid.nothing])
+        ]
+        try:
+            fit = fit_totals(estimate, part.grid, margins, progress=progress)
+        except Infeasible:
+            fit = None
+        if fit is None or fit.counts is None:
+            note = "No whole numbers that agree with the coarser tables were found, so that the estimate is published."
+            found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
+            continue
+        found[number] = (fit.counts, Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note))
+        known.append(Totals(view, fit.counts.reshape(grid.shape_of(view))))
+    return [found[number] for number in range(len(space.views))]
+
+
+def _cut(view: View, table: View) -> View:
+    """A view in the features of a table alone."""
+    return tuple(depth for depth, named in zip(view, table, strict=True) if named)
+
+
+def _reshaped(counts: NDArray[np.int64], view: View, table: View) -> NDArray[np.int64]:
+    """A margin's array without the axes of features that a table does not have."""
+    return counts.reshape([size for size, named in zip(counts.shape, table, strict=True) if named])
+
+
+def _advertised(mechanism: ResidualMechanism) -> Tradeoff | None:
+    """Return what the same noise would be said to give for one record if the exact totals were forgotten."""
+    if not mechanism.sigma2:
+        return None
+    cost = mechanism.forgotten
+    return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
+
+
+def _csv(header: list[str], rows: Iterable[tuple[Any, ...]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _rows(content: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(content.decode())))[1:]

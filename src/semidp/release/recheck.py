@@ -1,0 +1,169 @@
+"""Whether a release follows from what it says it was made by.
+
+A folder may come from strangers. Its plan, exact totals and noisy values are public, so everything else that it states
+can be computed again: the adjacency, the noise that its budgets need, the guarantees, the errors, the estimates.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from semidp._version import __version__
+from semidp.errors import SemidpError
+from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, calibrated
+from semidp.mechanisms.selection import FOR_RELEASES
+from semidp.progress import silent
+from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.release import Release
+from semidp.release.requests import Request
+from semidp.release.scope import formulas, settled
+from semidp.tradeoff import Order, Tradeoff
+
+_CLOSE = 1e-6  # relative: what was rounded in print or by another version's arithmetic
+
+
+def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a release states that does not follow from its plan, its exact totals and its noisy values.
+
+    Noise above what a budget needs, and a guarantee weaker than the noise gives, are no fault: an earlier version knew
+    looser bounds.
+
+    Parameters
+    ----------
+    release
+        The release that was read.
+    document
+        Its release.json.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], ["sex", "region"])
+    >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> disagreements(release, release.to_json())
+    ()
+    >>> disagreements(release, {**release.to_json(), "epsilon": 0.1})
+    ('it states epsilon 0.1, and its guarantee gives 6.1739...',)
+    """
+    return tuple(dict.fromkeys(_all(release, document)))
+
+
+def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
+    plan, scope = release.plan, release.scope
+    yield from _stated(release, document)
+    try:
+        _, adjacency, warnings = settled(plan, scope.dataspace)
+    except SemidpError as error:
+        yield f"its plan cannot be carried out: {error}"
+        return
+    if adjacency != scope.adjacency:
+        yield f"it states a = {scope.adjacency.a}, and its plan and totals give a = {adjacency.a}"
+    assert scope.dataspace.schema is not None
+    if release.versions.get("semidp") == __version__:  # others may have said it otherwise
+        for warning in (*warnings, *formulas(scope.dataspace.schema)):
+            if warning not in scope.warnings:
+                yield f"it leaves out a warning: {warning}"
+    needed = []
+    for request, result in zip(plan.requests, release.results, strict=True):
+        try:
+            mechanism = _mechanism(request, result, release)
+        except SemidpError as error:
+            yield f"{request.name!r} could not be computed again: {error}"
+            continue
+        needed.append(mechanism.guarantee)
+        yield from (f"{result.name!r} states {said}" for said in _of(request, result, mechanism, release))
+    if len(needed) == len(release.results):
+        first, *others = needed
+        if not _no_stronger(release.guarantee.tradeoff, first.compose(*others).tradeoff):
+            yield "it states a stronger guarantee than its parts have together"
+
+
+def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the numbers that are stated for readers with what follows from the rest."""
+    found = release.to_json()
+    for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):
+        if not _same(document.get(key), found[key]):
+            yield f"it states {key} {document.get(key)!r}, and its {source} gives {found[key]!r}"
+    stated = document.get("a")
+    for key in ("worst_case", "definition", "bound"):
+        value = stated.get(key) if isinstance(stated, Mapping) else None
+        if value is not None and found["a"][key] is not None and value < found["a"][key]:
+            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {found['a'][key]}"
+
+
+def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
+    """Return the mechanism that a result names, calibrated as its budget asks."""
+    space = request.space(release.scope)
+    assert request.budget is not None
+    if space.is_zero:
+        return NoNoise.calibrate(space, request.budget)
+    for kind in FOR_RELEASES:
+        if kind.name == result.noise.mechanism:
+            return kind.calibrate(space, request.budget)
+    return calibrated(result.noise.mechanism, space, request.budget)
+
+
+def _of(request: Request, result: Published, mechanism: Mechanism, release: Release) -> Iterator[str]:
+    """Compare one result with its mechanism, and with what follows from its noisy values."""
+    noise = result.noise
+    if noise.mechanism != mechanism.name:
+        yield f"{noise.mechanism} noise, where its totals leave {mechanism.name}"
+    if not noise.scale >= mechanism.scale * (1 - _CLOSE):
+        yield f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}"
+    if noise.claim != mechanism.claim:
+        yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
+    if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
+        yield "a stronger guarantee than its noise gives"
+    if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
+        return
+    if not _close(noise.scale, mechanism.scale):
+        return  # an earlier version used more noise, and all else follows from that
+    if not _close(noise.expected_l2, mechanism.expected_l2):
+        yield f"an expected loss of {noise.expected_l2:.6g}, and its noise has {mechanism.expected_l2:.6g}"
+    if isinstance(result, PublishedTable):
+        if not _close(result.standard_errors, mechanism.standard_errors()):
+            yield "standard errors that its noise does not have"
+        if not mechanism.space.is_zero and not _close(result.projected, mechanism.publish(result.noisy)):
+            yield "projected values that do not follow from the noisy ones"
+        return
+    assert isinstance(result, (PublishedGroups, PublishedRegression))
+    measured = Measurement(
+        result.noisy, mechanism.publish(result.noisy), mechanism.name, mechanism.claim, result.private
+    )
+    again = request.publish(mechanism, measured, release.scope, silent)
+    if isinstance(result, PublishedGroups) and isinstance(again, PublishedGroups):
+        for one, other in zip(result.estimates, again.estimates, strict=True):
+            if one.groups != other.groups or not _close(one.counts, other.counts):
+                yield "groups or counts that its exact totals do not have"
+            elif not _close(one.values, other.values) or not _close(one.standard_errors, other.standard_errors):
+                yield "estimates or standard errors that do not follow from its noisy sums"
+    elif isinstance(result, PublishedRegression) and isinstance(again, PublishedRegression):
+        pairs = (result.coefficients, again.coefficients), (result.standard_errors, again.standard_errors)
+        if result.terms != again.terms or not all(_close(one, other, 1e-4) for one, other in pairs):
+            yield "coefficients or standard errors that do not follow from its noisy values"
+
+
+def _no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
+    """Whether a stated curve claims no more than the proven one."""
+    return stated == proven or proven.compare(stated) in (Order.EQUAL, Order.STRONGER)
+
+
+def _close(one: ArrayLike, other: ArrayLike, tolerance: float = _CLOSE) -> bool:
+    left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    if left.shape != right.shape:
+        return False
+    size = float(np.nanmax(np.abs(right), initial=0.0))
+    return bool(np.allclose(left, right, rtol=tolerance, atol=tolerance * max(size, 1e-300), equal_nan=True))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other)]
+    if all(numbers):
+        return math.isclose(one, other, rel_tol=_CLOSE)
+    return bool(one == other)

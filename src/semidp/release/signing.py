@@ -1,0 +1,105 @@
+"""Signatures of release folders, in the format of minisign: who made every file of a folder, and that none was changed.
+
+``SHA256SUMS`` lists every file with its hash, and ``SHA256SUMS.minisig`` signs that list, so that ``minisign -Vm
+SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder without semidp. Keys are read by py-minisign, an
+optional package.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from semidp.errors import InputError, MissingExtra
+from semidp.files import read_plain
+
+SUMS = "SHA256SUMS"
+SIGNATURE = "SHA256SUMS.minisig"
+
+
+class Signer:
+    """A secret key of minisign that is ready to sign.
+
+    Parameters
+    ----------
+    path
+        The file of the secret key.
+    password
+        Asked only where the key is encrypted.
+    """
+
+    def __init__(self, path: Path, password: Callable[[], str]) -> None:
+        minisign = _minisign()
+        try:
+            self._key = minisign.SecretKey.from_bytes(read_plain(path))
+        except OSError:
+            raise InputError(f"cannot read the secret key {path}") from None
+        except InputError:
+            raise
+        except ValueError:
+            raise InputError(f"{path} holds no secret key of minisign") from None
+        if self._key.is_encrypted():
+            known = password()
+            try:
+                self._key.decrypt(known)
+            except ValueError:
+                raise InputError(f"the password for the secret key {path} is wrong") from None
+
+    def sign(self, folder: Path) -> None:
+        """Write the list of all files of a folder, and its signature."""
+        names = sorted(path.name for path in folder.iterdir() if path.name not in (SUMS, SIGNATURE))
+        odd = [name for name in names if not name.isprintable()]
+        if odd:
+            raise InputError(f"the file {odd[0]!r} has a name that a list of hashes cannot hold: name it otherwise")
+        sums = "".join(f"{hashlib.sha256(read_plain(folder / name)).hexdigest()}  {name}\n" for name in names).encode()
+        (folder / SUMS).write_bytes(sums)
+        (folder / SIGNATURE).write_bytes(bytes(self._key.sign(sums)) + b"\n")
+
+
+def verify(folder: Path, public_key: Path) -> None:
+    """Refuse a folder unless the key has signed the list of its files, and they are those of the list.
+
+    Parameters
+    ----------
+    folder
+        A folder that `Signer.sign` signed.
+    public_key
+        The file of the public key.
+    """
+    minisign = _minisign()
+    try:
+        key = minisign.PublicKey.from_bytes(read_plain(public_key))
+    except OSError:
+        raise InputError(f"cannot read the public key {public_key}") from None
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(f"{public_key} holds no public key of minisign") from None
+    try:
+        sums, signature = (read_plain(folder / name, folder) for name in (SUMS, SIGNATURE))
+    except OSError:
+        raise InputError(f"{folder} is not signed: it has no {SUMS} with its signature") from None
+    try:
+        key.verify(sums, minisign.Signature.from_bytes(signature))
+        listed = {name: digest for digest, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
+    except ValueError:
+        raise InputError(f"the signature of {folder} is not one of the key {public_key}") from None
+    found = {path.name for path in folder.iterdir()} - {SUMS, SIGNATURE}
+    if found != listed.keys():
+        name = min(found ^ listed.keys())
+        raise InputError(f"{folder} {'holds' if name in found else 'lacks'} {name!r}, against what was signed")
+    for name, digest in sorted(listed.items()):
+        try:
+            content = read_plain(folder / name, folder)
+        except OSError:
+            raise InputError(f"cannot read {folder / name}") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InputError(f"{folder / name} was changed after it was signed")
+
+
+def _minisign() -> Any:
+    try:
+        import minisign
+    except ImportError:
+        raise MissingExtra("signatures need the package py-minisign: pip install 'semidp[sign]'") from None
+    return minisign

@@ -1,0 +1,143 @@
+"""Estimates of products of tables: unbiased, variances as announced, all tables agree, exact totals exact."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from semidp.errors import InputError, Refused
+from semidp.mechanisms import ResidualMechanism
+from semidp.noise import SeededRandomness
+from semidp.queries import product_space
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.tradeoff import Budget
+
+RUNS = 4000
+ALARM = 1e-6
+
+
+def ragged():
+    """Counties of very unequal states, one empty state, sexes and ages; totals of states and sexes exact."""
+    leaves = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("u", "e"), ("u", "g"), ("v", "h")]
+    schema = Schema([Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")])
+    counts = np.random.default_rng(5).integers(0, 30, size=schema.shape)
+    counts[6] = 0  # nobody lives in v, which the exact totals say
+    table = Table(schema, counts)
+    public = Dataspace.of(table, [Margin("state"), Margin("sex")])
+    wanted = [["state", "sex", "age"], ["county", "sex"], ["county", "age"]]
+    return table, product_space(public, Adjacency(semi_adjacency(public).bound), wanted)
+
+
+@pytest.fixture(scope="module", params=[Budget.gdp(1), Budget.zcdp(8), Budget.gdp(12)], ids=str)
+def drawn(request):
+    """Many measurements of one product; the larger budgets draw noise where rounding is a good part of the variance."""
+    table, space = ragged()
+    mechanism = ResidualMechanism.calibrate(space, request.param)
+    truth = space.measure([table.margin(space.schema.named(view)) for view in space.views])
+    vectors = mechanism.measure_many(truth, RUNS, SeededRandomness(11))
+    estimates = [space.estimates(mechanism.publish(vector)) for vector in vectors]
+    return table, mechanism, [np.stack(tables) for tables in zip(*estimates, strict=True)]
+
+
+def pooled(mechanism, table, estimates, factor=1.0):
+    """z of each cell's mean, and the p-value of each cell's variance under the announced one times a factor."""
+    found = []
+    for number, (view, values) in enumerate(zip(mechanism.space.views, estimates, strict=True)):
+        truth = table.margin(mechanism.space.schema.named(view)).counts
+        variance = mechanism.cell_variances(number) * factor
+        there = variance > 1e-9
+        bias = (values.mean(axis=0) - truth)[there] / np.sqrt(variance[there] / RUNS)
+        squares = RUNS * values.var(axis=0)[there] / variance[there]
+        found.append((bias, 2 * np.minimum(stats.chi2.cdf(squares, RUNS - 1), stats.chi2.sf(squares, RUNS - 1))))
+    return np.concatenate([bias for bias, _ in found]), np.concatenate([p for _, p in found])
+
+
+def test_estimates_are_unbiased_and_vary_as_announced(drawn):
+    table, mechanism, estimates = drawn
+    bias, p = pooled(mechanism, table, estimates)
+    assert 2 * stats.norm.sf(np.abs(bias).max()) * len(bias) > ALARM
+    assert p.min() * len(p) > ALARM
+
+
+def test_the_test_of_variances_catches_a_tenth(drawn):
+    table, mechanism, estimates = drawn
+    for factor in (1 / 1.1, 1.1):
+        _, p = pooled(mechanism, table, estimates, factor)
+        assert np.median(p) < 0.01
+        assert p.min() * len(p) < 1e-4
+
+
+def test_every_number_that_occurs_in_two_tables_is_the_same_and_totals_are_exact(drawn):
+    table, mechanism, (detailed, sexes, ages) = drawn
+    space = mechanism.space
+    states = [np.add.reduceat(values, [0, 3, 4, 6], axis=1) for values in (sexes, ages)]
+    np.testing.assert_allclose(states[0], detailed.sum(axis=3), atol=1e-7)
+    np.testing.assert_allclose(states[1], detailed.sum(axis=2), atol=1e-7)
+    np.testing.assert_allclose(sexes.sum(axis=2), ages.sum(axis=2), atol=1e-7)
+    exact = space.dataspace.value(Margin("state")).counts
+    np.testing.assert_allclose(detailed.sum(axis=(2, 3)), np.tile(exact, (RUNS, 1)), atol=1e-6)
+    np.testing.assert_allclose(sexes.sum(axis=1), np.tile(table.margin(["sex"]).counts, (RUNS, 1)), atol=1e-6)
+    assert not ages[:, 6].any()
+
+
+def test_a_linear_combination_across_tables_has_the_announced_standard_error(drawn):
+    _, mechanism, estimates = drawn
+    rng = np.random.default_rng(2)
+    weights = {number: rng.normal(size=values.shape[1:]) for number, values in enumerate(estimates)}
+    sums = sum(
+        (estimates[number] * weights[number]).sum(axis=(1, 2, 3)[: estimates[number].ndim - 1]) for number in weights
+    )
+    error = mechanism.combination_error(weights)
+    square = RUNS * sums.var() / error**2
+    assert ALARM < stats.chi2.cdf(square, RUNS - 1) < 1 - ALARM
+    for wrong in (1.1, 1 / 1.1):
+        assert not 1e-3 < stats.chi2.cdf(square * wrong, RUNS - 1) < 1 - 1e-3
+    one = np.zeros(estimates[1].shape[1:])
+    one[2, 1] = 1
+    assert mechanism.combination_error({1: one}) == pytest.approx(mechanism.table_errors(1)[2, 1])
+    state = np.zeros(estimates[1].shape[1:])
+    state[:3] = 1
+    assert mechanism.combination_error({1: state}) == 0.0  # an exact total
+    minus = np.zeros(estimates[2].shape[1:])
+    minus[1] = -1
+    county = np.zeros(estimates[1].shape[1:])
+    county[1] = 1
+    assert mechanism.combination_error({1: county, 2: minus}) == 0.0  # the same number in two tables
+
+
+def test_measurements_are_whole_and_their_scales_divide_them():
+    table, space = ragged()
+    vector = space.measure([table.margin(space.schema.named(view)) for view in space.views])
+    assert vector.dtype == np.int64
+    for estimate, view in zip(space.estimates(vector), space.views, strict=True):
+        np.testing.assert_allclose(estimate, table.margin(space.schema.named(view)).counts, atol=1e-9)
+
+
+def test_whole_numbers_that_do_not_fit_are_refused():
+    schema = Schema([Feature("x", [str(i) for i in range(1000)]), Feature("y", [str(i) for i in range(1000)])])
+    table = Table(schema, np.full(schema.shape, 10**8))
+    space = product_space(Dataspace.of(table, []), Adjacency(1), [["x", "y"]])
+    with pytest.raises(Refused, match="62 bits"):
+        space.residuals.scaled((1, 1), table.counts * 10**3)
+
+
+@pytest.mark.parametrize(
+    ("margins", "zeros", "reason"),
+    [([["sex", "age"]], (), "joint margin with empty cells"), ([], (("f", "y"),), "structural zeros")],
+)
+def test_what_is_not_proved_is_refused(margins, zeros, reason):
+    declared = [StructuralZero.of({"sex": sex, "age": age}) for sex, age in zeros]
+    schema = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("job", "12")], declared)
+    counts = np.ones(schema.shape, dtype=np.int64)
+    counts[0, 0] = 0
+    public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
+    with pytest.raises(Refused, match=reason):
+        product_space(public, Adjacency(2), [["sex", "job"], ["age", "job"]])
+
+
+def test_pure_epsilon_and_the_same_table_twice_are_refused():
+    _, space = ragged()
+    with pytest.raises(Refused, match="pure epsilon"):
+        ResidualMechanism.calibrate(space, Budget.pure(1))
+    with pytest.raises(InputError, match="same features"):
+        product_space(space.dataspace, space.adjacency, [["sex"], ["sex"]])

@@ -1,0 +1,249 @@
+"""The guarantee of products of tables against brute force over all adjacent datasets; costs, allocation, numbers."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from semidp.geometry import Chain, Grid
+from semidp.mechanisms import Objective, ResidualMechanism
+from semidp.mechanisms.products import allocate, allocate_largest
+from semidp.queries import product_space
+from semidp.queries.costs import BallCosts, single_move
+from semidp.queries.products import ProductSpace
+from semidp.queries.residuals import Residuals, below, named
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.tables import Feature, Schema, Table
+from semidp.tradeoff import Budget
+
+PLACES = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
+SEX, AGE, JOB = Feature("sex", "fm"), Feature("age", "yo"), Feature("job", "123")
+
+
+def case(features, counts, margins, tables):
+    schema = Schema(features)
+    public = Dataspace.of(Table(schema, np.array(counts).reshape(schema.shape)), [Margin(*names) for names in margins])
+    return public, tables
+
+
+CASES = {
+    "one total": case([SEX, AGE], [2, 1, 0, 1], [["sex"]], [["sex", "age"]]),
+    "two totals": case([SEX, JOB], [2, 1, 0, 1, 1, 0], [["sex"], ["job"]], [["sex", "job"]]),
+    "nothing exact": case([SEX, JOB], [1, 1, 0, 0, 1, 0], [], [["sex"], ["job"], ["sex", "job"]]),
+    "pairs": case(
+        [SEX, AGE, JOB],
+        [1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1],
+        [["sex"], ["job"]],
+        [["sex", "age"], ["age", "job"], ["sex", "job"]],
+    ),
+    "joint": case(
+        [SEX, AGE, JOB], [1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0], [["sex", "age"]], [["sex", "job"], ["age", "job"]]
+    ),
+    "nested": case([PLACES, SEX], [1, 0, 0, 1, 1, 1], [["state"]], [["state", "sex"], ["county"], ["county", "sex"]]),
+    "nested, two totals": case(
+        [PLACES, SEX, AGE],
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0],
+        [["state"], ["sex"]],
+        [["county", "sex"], ["state", "age"], ["sex", "age"]],
+    ),
+    "hidden feature": case([SEX, AGE, JOB], [1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1], [["sex"], ["job"]], [["sex", "age"]]),
+}
+
+
+def adjacent_differences(space: ProductSpace):
+    """Vectors of the product for all pairs of tables of D_t that datasets at most a records apart have."""
+    tables = list(space.dataspace.tables())
+    vectors = [space.measure([table.margin(space.schema.named(view)) for view in space.views]) for table in tables]
+    for (one, x), (other, y) in itertools.combinations(list(zip(tables, vectors, strict=True)), 2):
+        if np.abs(one.counts - other.counts).sum() <= 2 * space.adjacency.a:
+            yield y - x
+
+
+def built(name: str) -> ProductSpace:
+    public, tables = CASES[name]
+    return product_space(public, Adjacency(semi_adjacency(public).bound), tables)
+
+
+def spent(mechanism: ResidualMechanism, difference: np.ndarray) -> float:
+    """μ² (or 2ρ) that one difference costs, from the vector that is published and the noise that is drawn."""
+    total = 0.0
+    for view, part in mechanism.space.parts.items():
+        total += float(((difference[part] / mechanism.space.scales[part]) ** 2).sum()) / float(mechanism.sigma2[view])
+    return total
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("objective", list(Objective))
+def test_no_pair_of_adjacent_datasets_costs_more_than_the_budget(name, joint, objective):
+    space = built(name)
+    mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), objective=objective, joint=joint)
+    worst = max(spent(mechanism, difference) for difference in adjacent_differences(space))
+    assert worst <= 1
+    if joint:  # the listed moves are all there are: nothing is left over, and a little less noise would be too little
+        assert worst > 0.999
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_costs_without_a_listing_bound_the_listed_ones(name):
+    space = built(name)
+    unlisted = BallCosts(space.costs.residuals, space.costs.margins, space.costs.a)
+    for view in space.measured:
+        listed = space.costs._squares(view).max()
+        assert listed <= float(unlisted.cost(view)) + 1e-9
+        slots = tuple(unlisted.slot(view, axis) for axis in named(view))
+        assert listed <= float(unlisted._closed(slots, unlisted._held(view))) + 1e-9
+        assert listed <= float(unlisted._certified(view)) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["one total", "two totals", "nothing exact", "pairs", "joint", "hidden feature"])
+def test_the_joint_bound_by_patterns_bounds_the_listed_moves(name):
+    space = built(name)
+    mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
+    by_patterns = BallCosts(space.costs.residuals, space.costs.margins, space.costs.a).joint(mechanism.sigma2)
+    assert by_patterns is not None
+    assert max(spent(mechanism, difference) for difference in adjacent_differences(space)) <= by_patterns
+    unlisted = BallCosts(space.costs.residuals, space.costs.margins, space.costs.a)
+    assert by_patterns <= sum(float(unlisted.cost(view) / square) for view, square in mechanism.sigma2.items()) + 1e-6
+
+
+def test_patterns_agree_with_all_moves_of_large_counts():
+    """Ragged chain, two records: every move of at most two records on a small domain, whatever the counts."""
+    chain = Chain(4, ((0, 3), (0, 1, 2, 3)))
+    grid = Grid((chain, Chain.flat(3)))
+    residuals = Residuals(grid)
+    margins = ((1, 0),)
+    costs = BallCosts(residuals, margins, 2)
+    cells = list(itertools.product(range(4), range(3)))
+    best = {view: 0.0 for view in below(grid.full) if any(view) and view != (1, 0)}
+    for gone in itertools.combinations_with_replacement(cells, 2):
+        for new in itertools.combinations_with_replacement(cells, 2):
+            move = np.zeros((4, 3), dtype=np.int64)
+            np.subtract.at(move, tuple(zip(*gone, strict=True)), 1)
+            np.add.at(move, tuple(zip(*new, strict=True)), 1)
+            if grid.sum(move, (1, 0)).any():
+                continue
+            for view in best:
+                square = (residuals.centred(view, residuals.table(move, grid.full, view)) ** 2).sum()
+                best[view] = max(best[view], float(square))
+    for view, value in best.items():
+        assert float(costs.cost(view)) == pytest.approx(value, abs=1e-9), view
+
+
+def test_a_residual_that_adjacent_datasets_agree_on_is_never_published_exactly():
+    public, tables = CASES["two totals"]
+    space = product_space(public, Adjacency(1), tables)
+    from semidp.errors import Refused
+
+    with pytest.raises(Refused, match="give a larger a"):
+        ResidualMechanism.calibrate(space, Budget.gdp(1))
+
+
+SIZES = (2, 5, 7, 9, 16)
+PAIRS = [tuple(int(i in pair) for i in range(5)) for pair in itertools.combinations(range(5), 2)]
+
+
+def five_features() -> ProductSpace:
+    schema = Schema([Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(SIZES)])
+    table = Table(schema, np.ones(SIZES, dtype=np.int64))
+    public = Dataspace.of(table, [Margin("f0"), Margin("f1")])
+    return product_space(public, Adjacency(semi_adjacency(public).bound), [schema.named(view) for view in PAIRS])
+
+
+def test_all_pairs_of_five_features_under_two_exact_totals():
+    space = five_features()
+    assert space.adjacency.a == 3
+    mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
+    gains = {
+        view: sum(space.residuals.gain(view, w) for w in PAIRS if view in set(below(w))) for view in space.measured
+    }
+    total = sum(gains[view] * float(mechanism.sigma2[view]) for view in space.measured)
+    assert total == pytest.approx(62_384, abs=1)
+    announced = sum(float(mechanism.cell_variances(number).sum()) for number in range(10))
+    assert total < announced < total * 1.0001  # rounding to whole numbers adds a twelfth over the squared scale
+    one_by_one = []
+    from semidp.queries import sensitivity_space
+
+    for view in PAIRS:
+        table = sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view))
+        one_by_one.append((float(table.variances().sum()), table.l2_squared))
+    equal = sum(trace * cost * 10 for trace, cost in one_by_one)
+    best = sum(math.sqrt(trace * cost) for trace, cost in one_by_one) ** 2
+    assert (round(equal), round(best)) == (93_580, 75_382)
+
+
+def test_given_add_remove_costs_the_allocation_is_residual_planners():
+    """Cost Π (1 - 1/n_i) of a residual and the closed form σ_A² = sqrt(p_A/v_A) Σ sqrt(v p) / c (Xiao et al. 2023)."""
+    residuals = Residuals(Grid.flat(SIZES))
+    needed = sorted({view for pair in PAIRS for view in below(pair)})
+    p = [math.prod(1 - 1 / SIZES[axis] for axis in named(view)) for view in needed]
+    v = []
+    for view in needed:
+        over = [pair for pair in PAIRS if all(x <= y for x, y in zip(view, pair, strict=True))]
+        v.append(
+            sum(
+                math.prod(SIZES[i] - 1 for i in named(view))
+                / math.prod(SIZES[i] for i in named(pair) if i not in named(view))
+                for pair in over
+            )
+        )
+    for view, gain in zip(needed, v, strict=True):
+        ours = sum(residuals.gain(view, pair) for pair in PAIRS if view in set(below(pair)))
+        assert ours == pytest.approx(gain)
+    noise = allocate(p, v, 1.0)
+    assert sum(k / s for k, s in zip(p, noise, strict=True)) == pytest.approx(1)
+    total = sum(math.sqrt(k * g) for k, g in zip(p, v, strict=True))
+    assert noise == pytest.approx([total * math.sqrt(k / g) for k, g in zip(p, v, strict=True)])
+    assert sum(g * s for g, s in zip(v, noise, strict=True)) == pytest.approx(total**2)
+    from scipy.optimize import minimize
+
+    found = minimize(
+        lambda x: (
+            sum(k * math.exp(-y) for k, y in zip(p, x, strict=True))
+            * sum(g * math.exp(y) for g, y in zip(v, x, strict=True))
+        ),
+        np.zeros(len(p)),
+    )
+    assert found.fun == pytest.approx(total**2, rel=1e-3)
+
+
+def test_replacing_one_record_moves_a_residual_as_the_closed_form_says():
+    for sizes in itertools.product((2, 3, 5), repeat=2):
+        residuals = Residuals(Grid.flat(sizes))
+        costs = BallCosts(residuals, (), 1)
+        best = 0.0
+        for x, y in itertools.permutations(itertools.product(*map(range, sizes)), 2):
+            move = np.zeros(sizes)
+            move[x], move[y] = -1, 1
+            best = max(best, float((residuals.centred((1, 1), move) ** 2).sum()))
+        assert float(costs.cost((1, 1))) == pytest.approx(best)
+        assert costs.cost((1, 1)) == single_move(tuple(costs.slot((1, 1), axis) for axis in (0, 1)))
+        assert costs.cost((1, 1)) == 2 * (1 - Fraction(1, max(sizes)))
+
+
+def test_the_largest_error_is_as_small_as_a_solver_finds():
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        costs, gains = rng.uniform(1, 9, size=6), rng.uniform(0, 2, size=(4, 6)) * (rng.random((4, 6)) < 0.7)
+        gains[0] += 0.1
+        ours = gains @ np.array(allocate_largest(costs.tolist(), gains, 1.0))
+        from scipy.optimize import minimize
+
+        solved = minimize(
+            lambda x, g=gains, k=costs: np.log((g @ np.exp(x)).max()) + np.log((k / np.exp(x)).sum()),
+            np.log(np.array(allocate_largest(costs.tolist(), gains, 1.0))),
+            method="Nelder-Mead",
+            options={"maxiter": 20_000, "fatol": 1e-9},
+        )
+        assert ours.max() <= math.exp(solved.fun) * 1.002
+
+
+def test_weights_move_noise_to_the_other_tables():
+    public, tables = CASES["pairs"]
+    space = product_space(public, Adjacency(3), tables)
+    plain = ResidualMechanism.calibrate(space, Budget.zcdp(1), joint=False)
+    heavy = ResidualMechanism.calibrate(space, Budget.zcdp(1), weights=[4, 1, 1], joint=False)
+    assert heavy.cell_variances(0).sum() < plain.cell_variances(0).sum()
+    assert heavy.cell_variances(1).sum() > plain.cell_variances(1).sum()

@@ -1,0 +1,225 @@
+"""A release folder from strangers: what it states is computed again, and nothing but its own plain files is read."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semidp import Budget, GroupRequest, Outcome, Plan, RegressionRequest, Release, TableRequest, run
+from semidp.cli import run as command
+from semidp.errors import InputError
+from semidp.noise import SeededRandomness
+from semidp.release.recheck import disagreements
+from semidp.release.scope import formulas
+from semidp.tables import Feature, Schema
+
+PEOPLE = {
+    "sex": ["f", "m", "m", "f", "m", "f"] * 5,
+    "region": ["n", "s", "n", "s", "s", "n"] * 5,
+    "age": list(range(30)),
+}
+PLAN = Plan(
+    [TableRequest(["sex", "region"], Budget.pure(1), "laplace")],
+    ["sex", "region"],
+    groups=[GroupRequest("mean", Outcome("age", 0, 100, 100), [["sex"], ["region"]], Budget.pure(1))],
+    regressions=[RegressionRequest(Outcome("age", 0, 100, 100), ["sex"], Budget.pure(1))],
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    run(PLAN, PEOPLE, SeededRandomness(1)).save(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "release"))
+
+
+def found(folder: Path) -> tuple[str, ...]:
+    return disagreements(Release.load(folder), json.loads((folder / "release.json").read_text()))
+
+
+def forge(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change release.json, and its hashes of the other files with it."""
+    path = folder / "release.json"
+    document = json.loads(path.read_text())
+    change(document)
+    document["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in document["files"]}
+    path.write_text(json.dumps(document))
+
+
+def test_an_honest_release_agrees(folder: Path) -> None:
+    assert found(folder) == ()
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "l2", "knorm", "laplace"])
+def test_every_mechanism_for_pure_budgets_agrees(mechanism: str) -> None:
+    plan = Plan([TableRequest(["sex", "region"], Budget.pure(1), mechanism)], ["sex", "region"])
+    release = run(plan, PEOPLE, SeededRandomness(2))
+    assert disagreements(release, release.to_json()) == ()
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "lattice"])
+def test_every_mechanism_for_zcdp_agrees(mechanism: str) -> None:
+    plan = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/3"), mechanism)], ["sex", "region"])
+    release = run(plan, PEOPLE, SeededRandomness(2))
+    assert disagreements(release, release.to_json()) == ()
+
+
+TENTH = {"kind": "approximate", "epsilon": "0.1", "delta": "0", "size": 1}
+
+FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "epsilon": (lambda d: d.update(epsilon=0.1), "it states epsilon 0.1"),
+    "the budget": (lambda d: d.update(budget={"epsilon": 0.1}), "it states budget"),
+    "a": (lambda d: d["a"].update(used=1), "it states a = 1, and its plan and totals give a = "),
+    "a(t)": (lambda d: d["a"].update(bound=1, worst_case=1), "of a(t)"),
+    "the scale": (lambda d: d["tables"][0]["noise"].update(scale=0.001), "states noise of scale 0.001"),
+    "the loss": (lambda d: d["groups"][0]["noise"].update(expected_l2=0.1), "an expected loss of 0.1"),
+    "the claim": (lambda d: d["tables"][0]["noise"].update(claim="ideal"), "states an ideal claim"),
+}
+
+
+@pytest.mark.parametrize("what", FORGERIES)
+def test_a_forged_number_shows(folder: Path, what: str) -> None:
+    change, said = FORGERIES[what]
+    forge(folder, change)
+    assert any(said in sentence for sentence in found(folder)), found(folder)
+
+
+def test_a_forged_guarantee_shows(folder: Path) -> None:
+    weak = json.loads((folder / "release.json").read_text())["guarantee"]
+    strong = Budget.pure("0.1").tradeoff().to_json()
+    forge(folder, lambda document: document.update(guarantee=strong))
+    assert "it states a stronger guarantee than its parts have together" in found(folder)
+    forge(folder, lambda document: document.update(guarantee=weak))
+    forge(folder, lambda document: document["regressions"][0].update(guarantee=strong))
+    assert found(folder) == ("'regression-age' states a stronger guarantee than its noise gives",)
+    forge(folder, lambda document: document["regressions"][0].update(guarantee=Budget.pure(2).tradeoff().to_json()))
+    assert found(folder) == (), "a weaker claim is no fault"
+
+
+def rewrite(folder: Path, name: str, row: int, column: int, value: str) -> None:
+    lines = [line.split(",") for line in (folder / name).read_text().splitlines()]
+    lines[row][column] = value
+    (folder / name).write_text("\n".join(map(",".join, lines)) + "\n")
+    forge(folder, lambda document: None)
+
+
+CELLS = {
+    "a standard error": ("table.csv", 1, 3, "0.001", "standard errors that its noise does not have"),
+    "a projected value": ("measurements.csv", 1, 3, "1e6", "projected values that do not follow"),
+    "a mean": ("mean-age-by-sex.csv", 1, 2, "99.0", "estimates or standard errors that do not follow"),
+    "an exact count": ("mean-age-by-sex.csv", 1, 1, "16", "groups or counts that its exact totals do not have"),
+    "a coefficient": ("regression-age.csv", 1, 1, "99.0", "coefficients or standard errors that do not follow"),
+}
+
+
+@pytest.mark.parametrize("what", CELLS)
+def test_a_forged_cell_shows(folder: Path, what: str) -> None:
+    *cell, said = CELLS[what]
+    rewrite(folder, *cell)
+    assert any(said in sentence for sentence in found(folder)), found(folder)
+
+
+def test_a_warning_that_was_taken_out_shows(tmp_path: Path) -> None:
+    plan = Plan([TableRequest(["sex", "region"], Budget.pure(1))], ["sex", "region"], adjacency=2)
+    people = {**PEOPLE, "region": [*("n", "s", "w") * 10]}
+    release = run(plan, people, SeededRandomness(1))
+    assert release.scope.warnings
+    release.save(tmp_path)
+    assert found(tmp_path) == ()
+    forge(tmp_path, lambda document: document.update(warnings=[]))
+    assert found(tmp_path)[0].startswith("it leaves out a warning: The adjacency a = 2 lies below")
+
+
+def test_show_says_where_a_release_disagrees(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["show", str(folder)]) == 0
+    assert "disagrees" not in capsys.readouterr().out
+    forge(folder, lambda document: document.update(epsilon=0.1))
+    assert command(["show", str(folder)]) == 1
+    assert "\ndisagrees  it states epsilon 0.1, and its guarantee gives 2.99999" in capsys.readouterr().out
+    assert command(["show", str(folder), "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["disagreements"]
+
+
+# --- what is read ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["table.csv", "release.json"])
+def test_pipes_devices_and_links_out_are_not_read(folder: Path, tmp_path: Path, name: str) -> None:
+    """A pipe would wait for ever, /dev/zero would fill the memory, a link would show what is elsewhere."""
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match="not a regular file"):
+        Release.load(folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="leads out of its folder"):
+        Release.load(folder)
+    (folder / name).unlink()
+    (tmp_path / "elsewhere").write_bytes(content)
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="leads out of its folder"):
+        Release.load(folder)
+    (folder / name).unlink()
+    (folder / "inside").write_bytes(content)
+    (folder / name).symlink_to("inside")
+    Release.load(folder)
+
+
+def test_a_file_that_is_too_large_is_not_read(folder: Path) -> None:
+    os.truncate(folder / "table.csv", 2**34)  # a hole: it takes no room
+    with pytest.raises(InputError, match="larger than 1024 MB"):
+        Release.load(folder)
+
+
+def test_names_that_lead_elsewhere_are_not_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("secret")
+    document = json.loads((folder / "release.json").read_text())
+    document["files"]["../secret.csv"] = "0" * 64
+    (folder / "release.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="not a release"):
+        Release.load(folder)
+
+
+ESCAPES = "\x1b]0;owned\x07\x9b2J\u202egnp"
+
+
+def test_terminals_obey_nothing_in_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    people = {ESCAPES: PEOPLE["sex"], "region": [f"n{ESCAPES}", "s"] * 15}
+    names = [ESCAPES, "region"]
+    release = run(Plan([TableRequest(names, Budget.pure(1))], names), people)
+    release.save(tmp_path)
+    for words in (["show", str(tmp_path)], ["show", str(tmp_path), "--format", "json"], ["show", f"no{ESCAPES}"]):
+        command(words)
+        said = capsys.readouterr()
+        assert not set(said.out + said.err) & set(ESCAPES[0] + "\x07\x9b\u202e")
+        assert "\\u001b]0;owned\\u0007\\u009b2J\\u202egnp" in said.out + said.err
+        if "json" in words:
+            assert json.loads(said.out)["plan"]["table"][0]["features"] == names, "JSON is still the same value"
+
+
+@pytest.mark.parametrize("word", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+def test_spreadsheet_formulas_are_warned_of(word: str, tmp_path: Path) -> None:
+    for features in ([Feature("sex", [word, "m"])], [Feature(word, ["f", "m"])]):
+        assert len(formulas(Schema(features))) == 1
+    people = {**PEOPLE, "region": [word, "s"] * 15}
+    release = run(Plan([TableRequest(["sex", "region"], Budget.pure(1))], ["sex", "region"]), people)
+    assert "may take" in release.scope.warnings[0]
+    release.save(tmp_path)
+    assert found(tmp_path) == ()
+    assert np.array_equal(Release.load(tmp_path).tables[0].counts, release.tables[0].counts), "the level is kept as is"
+
+
+def test_numbers_are_no_formulas() -> None:
+    assert formulas(Schema([Feature("change", ["-1", "+1", "-1e3", "a=b", "1-2"])])) == ()
