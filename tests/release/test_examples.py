@@ -65,7 +65,9 @@ def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str,
     example, invariants = Example.named(name), INVARIANTS[name][kind]
     release = run(plan_for(example, invariants, budget=BUDGETS[budget]), example.path)
     folder = saved(release)
-    assert sorted(path.name for path in folder.iterdir()) == ["measurements.csv", "release.json", "table.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("measurements.csv", "release.json", "report.html", "table.csv")
+    ]
     assert_same_margins(example, folder, example.features, invariants)
 
     header, cells = read_table(folder)

@@ -370,7 +370,7 @@ class Nest:
     repeat: bool = False
     null_level: str | None = None
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         good = all(isinstance(name, str) and name for name in self.names)
         if len(self.names) < 2 or not good or len(set(self.names)) < len(self.names):
