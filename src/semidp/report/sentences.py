@@ -362,7 +362,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
         "each side are drawn. Values outside the bounds are noise."
     )
     paragraphs = [first]
-    if group.noise.naive_l2:
+    if group.noise.naive_l2 and group.noise.expected_l2:
         saved = group.noise.naive_l2 / group.noise.expected_l2
         paragraphs.append(
             f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
