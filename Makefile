@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TESTS  := $(VENV)/.tests-installed
+LOCK   := requirements.lock
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint test-services docs studies bench clean
+.PHONY: help demo test lint fuzz test-services docs studies bench lock clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,14 +17,18 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "semidp needs Python 3.11 or newer; set PYTHON=python3.x"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+$(STAMP): pyproject.toml $(LOCK) | $(BIN)/python
+	$(PIP) -e .
+	@touch $@
+
+$(TESTS): $(STAMP)
+	$(PIP) -e '.[test]'
 	@touch $@
 
 demo: $(STAMP)  ## the main job on an embedded real table
 	$(BIN)/semidp demo
 
-lint: $(STAMP)  ## ruff and mypy --strict
+lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -29,11 +36,14 @@ lint: $(STAMP)  ## ruff and mypy --strict
 test: lint      ## everything that needs no server (under ten minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not services'
 
+fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about an hour on two cores)
+	SEMIDP_FUZZ=82 $(BIN)/python -m pytest -n 2 tests/fuzz
+
 test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report in real Chromium
 	tests/services/run
 
 $(VENV)/.installed-docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(PIP) -e '.[docs]'
 	@touch $@
 
 docs: $(VENV)/.installed-docs  ## the documentation site, into build/site
@@ -42,8 +52,13 @@ docs: $(VENV)/.installed-docs  ## the documentation site, into build/site
 studies: $(STAMP)  ## every figure of the paper at full size, into build/studies
 	$(BIN)/semidp reproduce --out build/studies --force
 
-bench: $(STAMP) ## side by side with peers, ratios against targets
+bench: $(TESTS) ## side by side with peers, ratios against targets
 	$(BIN)/python benchmarks/run.py
+
+lock:           ## write requirements.lock anew, from the newest versions that fit together
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[test]'
+	{ head -n 1 $(LOCK); build/lock/bin/python -m pip freeze --exclude semidp; } > build/$(LOCK) && mv build/$(LOCK) $(LOCK)
 
 clean:          ## remove everything that was built
 	rm -rf $(VENV) .venv-services .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

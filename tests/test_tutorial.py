@@ -30,7 +30,11 @@ def _matches(line: str, output: str) -> bool:
 
 @pytest.mark.parametrize(
     ("page", "made"),
-    [("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}), ("groups.md", {"means"})],
+    [
+        ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
+        ("groups.md", {"means"}),
+        ("nested.md", {"districts"}),
+    ],
 )
 def test_the_page_runs_and_prints_what_it_says(page: str, made: set[str], tmp_path: Path) -> None:
     output = ""

@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import time
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,18 @@ def from_json(content: bytes | str) -> Any:
     """
     try:
         return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def from_toml(text: str) -> dict[str, Any]:
+    """Return what a TOML text holds; a `ValueError` where it is none, also where it is nested too deeply.
+
+    >>> from_toml("count = 'people'")
+    {'count': 'people'}
+    """
+    try:
+        return tomllib.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -111,7 +111,10 @@ def test_demo_is_a_full_release(here: Semidp, tmp_path: Path) -> None:
     folder = tmp_path / "build" / "demo"
     assert {path.name for path in folder.iterdir()} == FILES
     assert Release.load(folder).private
-    assert "$ semidp release occupational_status.csv --table origin,destination" in done.out
+    assert "$ semidp release california_schools.csv --nest county,district --table district,meals" in done.out
+    report = (folder / "report.html").read_text()
+    assert report.count('<details class="branch">') == 45  # counties
+    assert "<summary>Alameda <span" in report
     assert "Open build/demo/report.html" in done.out
     good(here("demo", "--out", "build/demo"))
     assert good(here("demo", "--format", "json", "--quiet")).json["report"] == "build/demo/report.html"

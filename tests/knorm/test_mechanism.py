@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.knorm import ExplicitBall, PairBall, RowsBall, TableBall, place_ball
+from semidp.knorm import ExplicitBall, PairBall, RaggedRowsBall, RowsBall, TableBall, place_ball
 from semidp.knorm.placed_balls import whole_points
+from semidp.mechanisms import mechanism_for
 from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
@@ -236,3 +237,62 @@ def test_noise_that_does_not_fit_is_refused() -> None:
     large = KNormMechanism.calibrate(space_of(filled(2, 4000), "A B"), Budget.pure(Fraction(1, 2**48)))
     with pytest.raises(Refused, match="63 bits: use a larger budget"):
         large.noise(SeededRandomness(8))
+
+
+def nested_table() -> Table:
+    """States of three, two and one county by sex, one county without a record."""
+    counties = [("a", "x"), ("a", "y"), ("a", "z"), ("b", "u"), ("b", "v"), ("c", "w")]
+    schema = Schema([Feature.nested(["state", "county"], counties), Feature("sex", "fm")])
+    return Table(schema, [[3, 4], [0, 0], [5, 1], [7, 2], [1, 1], [9, 0]])
+
+
+@pytest.mark.parametrize(
+    ("margins", "ball"),
+    [
+        ([Margin("state")], RaggedRowsBall((13, 11, 9), (6, 4, 2), 1)),
+        ([Margin("state", "sex")], RaggedRowsBall((8, 5, 8, 3), (3, 3, 2, 2), 2)),
+        ([Margin("county")], RaggedRowsBall((7, 6, 9, 2, 9), (2, 2, 2, 2, 2), 2)),
+        ([], RaggedRowsBall((33,), (12,), 1)),
+    ],
+    ids=str,
+)
+def test_rows_of_different_lengths_under_a_nested_feature(margins: list[Margin], ball: RaggedRowsBall) -> None:
+    """Whole noise that no published total sees, within its stated errors; a twin with a wrong scale is caught."""
+    table = nested_table()
+    public = Dataspace.of(table, margins)
+    space = sensitivity_space(public, Adjacency(ball.a))
+    assert place_ball(space).ball == ball
+    mechanism = KNormMechanism.calibrate(space, Budget.pure(1))
+    noise = mechanism.noises(4_000, SeededRandomness(3))
+    assert noise.dtype == np.int64
+    for margin in margins:
+        view = table.schema.view(margin.names)
+        assert not np.stack([table.schema.grid.sum(one, view) for one in noise[:50]]).any()
+    assert not noise.sum(axis=(1, 2)).any()
+    spread = (noise.astype(float) ** 2).sum(axis=(1, 2))
+    error = 5 * spread.std() / math.sqrt(len(spread))
+    assert abs(spread.mean() - mechanism.expected_l2**2) < error
+    assert abs(1.3 * spread.mean() - mechanism.expected_l2**2) > error
+    weights = np.arange(12.0).reshape(6, 2) ** 1.5
+    products = (noise * weights).sum(axis=(1, 2))
+    assert mechanism.standard_error(weights) == pytest.approx(products.std(), rel=0.08)
+    np.testing.assert_allclose(mechanism.standard_errors(), noise.std(axis=0), rtol=0.1, atol=1e-9)
+
+
+def test_the_norm_of_rows_bounds_every_move() -> None:
+    """Every difference of adjacent tables lies in K: this is what pure epsilon rests on."""
+    public = Dataspace.of(nested_table(), [Margin("state", "sex")])
+    space = sensitivity_space(public, Adjacency(2))
+    placed = place_ball(space)
+    norms = [float(placed.ball.norm(placed.take(move.astype(float))[None])[0]) for move in space.moves()]
+    assert max(norms) == pytest.approx(1.0)
+
+
+def test_two_published_sides_of_a_nested_table_are_refused_by_lattice_and_large_k_norm() -> None:
+    counties = Feature.nested(["state", "county"], [(str(i % 3), str(i)) for i in range(10)])
+    table = Table(Schema([counties, Feature("sex", "fm")]), np.full((10, 2), 5))
+    space = sensitivity_space(Dataspace.of(table, [Margin("state"), Margin("sex")]), Adjacency(3))
+    with pytest.raises(Refused, match="nested features"):
+        mechanism_for(space, Budget.zcdp(1), "lattice")
+    with pytest.raises(Refused, match="use laplace"):
+        mechanism_for(space, Budget.pure(1), "knorm")

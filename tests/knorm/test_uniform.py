@@ -16,6 +16,7 @@ from semidp.knorm import (
     Ball,
     ExplicitBall,
     PairBall,
+    RaggedRowsBall,
     RowsBall,
     TableBall,
     knorm_noise,
@@ -82,6 +83,38 @@ def test_one_published_side_agrees_with_triangulation(limits: tuple[int, ...], a
     assert smallest_p_value(found, reference) > FALSE_ALARM
     assert smallest_p_value(found[:, ::-1] * 1.03, reference) < FALSE_ALARM
     np.testing.assert_allclose(ball.variances(), (reference**2).mean(axis=0), rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("limits", "lengths", "a"), [((9, 9), (2, 3), 2), ((1, 5), (3, 2), 2), ((2, 1, 4), (2, 3, 2), 3), ((5,), (4,), 2)]
+)
+def test_rows_of_different_lengths_agree_with_triangulation(
+    limits: tuple[int, ...], lengths: tuple[int, ...], a: int, triangulated: Reference
+) -> None:
+    rows = [[row for row in itertools.product(range(-a, a + 1), repeat=c) if sum(row) == 0] for c in lengths]
+    vectors = [
+        np.concatenate(table)
+        for table in itertools.product(*rows)
+        if sum(np.abs(row).sum() for row in table) <= 2 * a
+        and all(np.abs(row).sum() <= 2 * limit for row, limit in zip(table, limits, strict=True))
+    ]
+    reference = triangulated(np.array(vectors, dtype=float))(50_000, np.random.default_rng(7))
+    ball = RaggedRowsBall(limits, lengths, a)
+    assert ball.norm(np.array(vectors, dtype=float)).max() <= 1 + 1e-12
+    found = ball.uniform(50_000, np.random.default_rng(8))
+    assert smallest_p_value(found, reference) > FALSE_ALARM
+    assert smallest_p_value(found * 1.03, reference) < FALSE_ALARM
+    np.testing.assert_allclose(ball.variances(), (reference**2).mean(axis=0), rtol=0.05)
+    weights = np.random.default_rng(9).standard_normal(sum(lengths))
+    assert ball.spread(weights) == pytest.approx(((reference @ weights) ** 2).mean(), rel=0.05)
+
+
+def test_rows_of_one_length_are_the_ball_of_rows() -> None:
+    ragged, rows = RaggedRowsBall((3, 9), (4, 4), 2), RowsBall((3, 9), 4, 2)
+    points = np.random.default_rng(1).standard_normal((50, 2, 4))
+    points -= points.mean(axis=2, keepdims=True)
+    np.testing.assert_allclose(ragged.norm(points.reshape(50, 8)), rows.norm(points))
+    np.testing.assert_allclose(ragged.variances(), rows.variances().ravel())
 
 
 def test_a_list_of_moves_agrees_with_triangulation(moves: Moves, triangulated: Reference) -> None:

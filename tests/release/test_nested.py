@@ -15,6 +15,8 @@ from semidp.cli import run as command
 from semidp.errors import DataError, SchemaError, SemidpError
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest
+from semidp.report import html
+from semidp.report.cells import FOLDED_CELLS, branches
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import Nest, Schema, Table
 
@@ -282,6 +284,34 @@ def test_nothing_of_the_size_of_parents_times_children_is_ever_made() -> None:
     tracemalloc.stop()
     assert release.tables[0].counts.size == 2 * children
     assert peak < parents * children  # bytes
+
+
+# --- the report -----------------------------------------------------------------------------------------------------
+
+
+def test_the_report_shows_each_parent_with_its_subtotal_and_the_totals_of_its_table() -> None:
+    release = run(plan_of(["tract", "sex"], ["county"]), people(), SeededRandomness(1))
+    page, table = html(release), release.tables[0]
+    parts = branches(table)
+    assert [part.name for part in parts] == ["AL", "WA", "DC"]
+    states = table.schema.grid.sum(table.counts, (1, 0)).ravel()
+    assert [part.total for part in parts] == [f"{n:,}" for n in states.tolist()]
+    sexes = table.schema.grid.sum(table.counts, (1, 1))
+    assert [part.grid.totals for part in parts] == [tuple(f"{n:,}" for n in row) for row in sexes.tolist()]
+    assert [row.heads[0][0] for row in parts[0].grid.rows] == ["001 · a", "001 · b", "003 · c"]
+    assert page.count('<details class="branch" open>') == 3
+    assert all(f"<summary>{part.name} <span" in page for part in parts)
+    heads = '<th scope="col" class="name">state</th><th scope="col" class="name">county</th><th scope="col">count</th>'
+    assert heads in page  # the exact totals, with whole paths
+
+
+def test_a_nested_table_too_long_to_fold_shows_its_subtotals() -> None:
+    paths = [(f"s{i % 7}", f"c{i}") for i in range(FOLDED_CELLS + 1)]
+    county = Feature.nested(["state", "county"], paths)
+    data = {"county": [path[1] for path in paths]}
+    parts = branches(run(plan_of(["county"], ["county"], features=[county]), data).tables[0])
+    assert [part.grid for part in parts] == [None] * 7
+    assert sum(int(part.total.replace(",", "")) for part in parts) == len(paths)
 
 
 # --- the command line -----------------------------------------------------------------------------------------------

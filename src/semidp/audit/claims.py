@@ -4,12 +4,14 @@ Everything here is a function of public values: the plan, the published totals, 
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
-from semidp.mechanisms import Mechanism
-from semidp.release import Prepared, Release, calibrate
+from semidp.mechanisms import Mechanism, NoNoise, ResidualMechanism
+from semidp.release import Prepared, PublishedProduct, Release, calibrate
 from semidp.tradeoff import Order, Tradeoff
 
 _SAME = 1e-9
+_ALIKE = Fraction(1, 10**6)  # of the noise of a residual: floats of another machine may place it a little differently
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +58,17 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
     for again, table in zip(claims_of_plan(calibrate(release.plan, release.scope)), parts, strict=True):
         recorded, mechanism = table.guarantee.tradeoff, again.mechanism
         faults = []
-        if table.noise.mechanism != mechanism.name:
-            faults.append(f"it records the mechanism {table.noise.mechanism}, but its plan gives {mechanism.name}")
+        name = NoNoise.name if again.fixed else mechanism.name
+        if table.noise.mechanism != name:
+            faults.append(f"it records the mechanism {table.noise.mechanism}, but its plan gives {name}")
         elif table.noise.scale < mechanism.scale * (1 - _SAME):
             faults.append(
                 f"it records noise of scale {table.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
             )
+        if isinstance(table, PublishedProduct) and isinstance(mechanism, ResidualMechanism):
+            squares = table.mechanism.sigma2
+            if any(squares[view] < square * (1 - _ALIKE) for view, square in mechanism.sigma2.items()):
+                faults.append("it records less noise on some residual than its plan needs")
         if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
         claims.append(replace(again, tradeoff=recorded, faults=tuple(faults)))

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,6 +47,8 @@ def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -
                 "a": effective.adjacency.a,
                 "report_delta": study.DELTA,
                 "rows": [_plainly(row) for row in table.records()],
+                "file": "P.L. 94-171, persons",
+                "costs": [_plainly(row) for row in study.costs().records()],
                 "guarantee": effective.to_json(),
                 "explanation": str(effective.explain()),
                 "notes": list(study.NOTES),
@@ -59,8 +62,24 @@ def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -
 
 def _plainly(row: dict[str, Any]) -> dict[str, Any]:
     """Give rho as a number, and exactly as text: production settings are fractions without an end."""
-    rest = {key: value for key, value in row.items() if key != "delta"}
-    return rest | {"rho": float(row["rho"]), "rho_exact": str(row["rho"])}
+    rest = {key: float(value) if isinstance(value, Fraction) else value for key, value in row.items() if key != "delta"}
+    return rest | {"rho_exact": str(row["rho"])}
+
+
+def _moves(rows: list[dict[str, Any]]) -> Any:
+    """The rows of exchange, and of the ball where an exact statistic fixes a query, with their conditions."""
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, header_style="")
+    grid.add_column("adjacency")
+    for name in ("rho", "epsilon (paper)", "epsilon (tight)"):
+        grid.add_column(name, justify="right")
+    grid.add_column("if")
+    for row in rows:
+        rho = f"{math.ceil(row['rho'] * 100) / 100:.2f}"
+        epsilons = (f"{row['epsilon_paper']:.5f}", f"{math.ceil(row['epsilon_tight'] * 1e5) / 1e5:.5f}")
+        grid.add_row(row["adjacency"], rho, *epsilons, row["condition"] or "(no condition)")
+    return grid
 
 
 def _print(table: Tidy, explanation: str, notes: tuple[str, ...]) -> None:
@@ -73,7 +92,10 @@ def _print(table: Tidy, explanation: str, notes: tuple[str, ...]) -> None:
     for name in ("k", "rho", "epsilon (paper)", "epsilon (tight)"):
         grid.add_column(name, justify="right")
     before: tuple[Any, ...] = ()
+    nominal = [row for row in table.records() if row["condition"] or row["adjacency"] == "exchange"]
     for row in table.records():
+        if row in nominal:
+            continue
         group = (row["tables"], row["setting"], row["level"])
         shown = group if group != before else ("", "", "")
         # The paper's epsilon to the nearest digit, as it prints it; the tight one rounded up.
@@ -84,6 +106,8 @@ def _print(table: Tidy, explanation: str, notes: tuple[str, ...]) -> None:
     console.print("k = 1: as announced; k = 2: with exact state populations; k = 3: with one more exact margin.")
     console.print("Epsilon at delta = 1e-10.\n")
     console.print(grid)
+    console.print("\nWhat one move costs in the persons tables (rho rounded up):\n")
+    console.print(_moves(nominal))
     console.print(f"\n{explanation}\n", markup=False)
     for note in notes:
         console.print(f"- {note}", markup=False)

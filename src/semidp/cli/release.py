@@ -210,19 +210,21 @@ def demo(
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
-    """Release a real table of 3,498 British fathers and sons by occupation, with both margins exact."""
-    data = str(files("semidp") / "data" / "occupational_status.csv")
+    """Release the pupils of 420 California school districts who qualify for reduced-price meals; enrolment is exact."""
+    data = str(files("semidp") / "data" / "california_schools.csv")
     words = [
-        *("--table", "origin,destination", "--invariant", "origin", "--invariant", "destination"),
-        *("--count", "count", "--mu", "1", "--out", str(out), "--force"),
+        *("--nest", "county,district", "--table", "district,meals", "--invariant", "district"),
+        *("--levels", "meals=no,yes", "--count", "count", "--mu", "1", "--out", str(out), "--force"),
     ]
     people = format is Format.text
     if people:
-        echo(f"$ semidp release occupational_status.csv {shlex.join(words)}\n")
+        echo(f"$ semidp release california_schools.csv {shlex.join(words)}\n")
     release(
         data,
-        table=["origin,destination"],
-        invariant=["origin", "destination"],
+        nest=["county,district"],
+        table=["district,meals"],
+        invariant=["district"],
+        levels=["meals=no,yes"],
         count="count",
         mu="1",
         out=out,

@@ -4,7 +4,6 @@
 what to add up. Turning the answer into a `Table` is done once, in the package itself, for all engines alike.
 """
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,6 +28,9 @@ NOT_A_NUMBER = -2
 FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
 
 Result = TypeVar("Result")
+
+
+_LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
 
 
 def _bound(value: Number) -> Fraction:
@@ -59,7 +61,9 @@ class Outcome:
     steps: int
 
     def __attrs_post_init__(self) -> None:
-        if not float(self.lower) < float(self.upper) or math.isinf(float(self.upper) - float(self.lower)):
+        if max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND:
+            raise InputError(f"the bounds of {self.column!r} must lie between -1e300 and 1e300")
+        if not float(self.lower) < float(self.upper):
             raise InputError(
                 f"the bounds of {self.column!r} must be increasing: got {plain(self.lower)} and {plain(self.upper)}"
             )

@@ -4,7 +4,7 @@ A ball is a value with a norm and a sampler: `closed` (one published side, or tw
 `explicit` (any list of vectors); `placed_balls` finds the ball of a sensitivity space. Budgets live in `mechanisms`.
 """
 
-from semidp.knorm.closed import Ball, PairBall, RowsBall, second_moment
+from semidp.knorm.closed import Ball, PairBall, RaggedRowsBall, RowsBall, second_moment
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.placed_balls import PlacedBall, place_ball
 from semidp.knorm.real_noise import knorm_noise, noise_moment, published_noise
@@ -16,6 +16,7 @@ __all__ = [
     "ExplicitBall",
     "PairBall",
     "PlacedBall",
+    "RaggedRowsBall",
     "RowsBall",
     "TableBall",
     "knorm_noise",

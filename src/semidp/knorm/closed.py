@@ -194,17 +194,101 @@ class RowsBall:
 
     def _radii(self, size: int, generator: Generator) -> Floats:
         """Draw the N(V_i) of a uniform point: ``a`` times Dirichlet(c-1, …, c-1; 1), kept where within the limits."""
-        limits = np.array(self.limits)
-        kept: list[Floats] = []
-        missing = size
-        for shares in _dirichlet(len(limits), self.columns - 1, size, generator):
-            radii = self._reach * shares
-            radii = radii[(radii <= limits).all(axis=1)][:missing]
-            kept.append(radii)
-            missing -= len(radii)
-            if missing == 0:
-                break
-        return np.concatenate(kept)
+        return _within(np.array(self.limits), self._reach, self.columns - 1, size, generator)
+
+
+@dataclass(frozen=True)
+class RaggedRowsBall:
+    """The ball of `RowsBall` where rows have different lengths c_i, as the counties of each state: points are flat.
+
+    The radii of a uniform point are Dirichlet(c_1 - 1, …, c_k - 1; 1), since the part of row i at distance r has volume
+    ``r^(c_i - 2) dr``; the direction of each row comes from the root polytope of its own length.
+
+    Parameters
+    ----------
+    limits
+        The positive row totals.
+    lengths
+        The cells of each row, at least 2: a row of one cell has nothing to move.
+    a
+        How many records differ.
+
+    Examples
+    --------
+    >>> ball = RaggedRowsBall(limits=(5, 9), lengths=(3, 2), a=2)
+    >>> ball.norm(np.array([[2.0, -1, -1, 0, 0]])), ball.dimension
+    (array([1.]), 3)
+    """
+
+    limits: tuple[int, ...]
+    lengths: tuple[int, ...]
+    a: int
+
+    def __post_init__(self) -> None:
+        good = self.limits and min(self.limits) >= 1 and min(self.lengths) >= 2 and self.a >= 1
+        if not good or len(self.limits) != len(self.lengths):
+            raise InputError("a ball over rows needs positive row totals, at least two cells in each and a >= 1")
+
+    @property
+    def shape(self) -> tuple[int]:
+        """All cells, row after row."""
+        return (sum(self.lengths),)
+
+    @property
+    def dimension(self) -> int:
+        """Free cells: all but one in each row."""
+        return sum(self.lengths) - len(self.lengths)
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """Where each row begins."""
+        return np.cumsum((0, *self.lengths[:-1]), dtype=np.intp)
+
+    @cached_property
+    def _reach(self) -> int:
+        return min(self.a, sum(self.limits))
+
+    def norm(self, points: Floats) -> Floats:
+        """Return ``max(Σ N(V_i) / a, max_i N(V_i) / limit_i)``."""
+        lengths = np.add.reduceat(np.abs(points), self.starts, axis=-1) / 2
+        result: Floats = np.maximum(lengths.sum(axis=-1) / self._reach, (lengths / np.array(self.limits)).max(axis=-1))
+        return result
+
+    def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
+        """Return uniform points: radii within their limits times root directions, rows of one length at a time."""
+        points = np.repeat(self._radii(size, generator), self.lengths, axis=1)
+        lengths = np.array(self.lengths)
+        for length in np.unique(lengths).tolist():
+            rows = np.flatnonzero(lengths == length)
+            cells = (self.starts[rows][:, None] + np.arange(length)).ravel()
+            points[:, cells] *= root_directions(size * len(rows), length, generator).reshape(size, -1)
+        progress("drawing uniform points", size, size)
+        return points
+
+    def variances(self) -> Floats:
+        """Return the variance of each cell."""
+        return np.repeat(self._row_moments / np.array(self.lengths), self.lengths)
+
+    def spread(self, weights: Floats) -> float:
+        """Return ``Σ_i E||U_i||² ||w_i - mean(w_i)||² / (c_i - 1)``: each row is exchangeable and centred."""
+        lengths = np.array(self.lengths)
+        means = np.add.reduceat(weights, self.starts) / lengths
+        centred = np.add.reduceat((weights - np.repeat(means, lengths)) ** 2, self.starts)
+        return float((self._row_moments * centred / (lengths - 1)).sum())
+
+    @cached_property
+    def _row_moments(self) -> Floats:
+        """``E ||U_i||²``: exact without a binding limit, else from a pilot of the radii."""
+        s, free = self.dimension, np.array(self.lengths) - 1
+        if min(self.limits) >= self._reach:
+            squares = self._reach**2 * free * (free + 1) / ((s + 1) * (s + 2))
+        else:
+            size = max(1000, min(100_000, 10_000_000 // len(free)))
+            squares = (self._radii(size, pilot()) ** 2).mean(axis=0)
+        return np.asarray(squares * np.array([root_second_moment(length) for length in self.lengths]))
+
+    def _radii(self, size: int, generator: Generator) -> Floats:
+        return _within(np.array(self.limits), self._reach, np.array(self.lengths) - 1, size, generator)
 
 
 @dataclass(frozen=True)
@@ -252,8 +336,24 @@ class PairBall:
         return self._row.spread(weights[:1] - weights[1:])
 
 
-def _dirichlet(parts: int, shape: int, size: int, generator: Generator) -> Iterator[Floats]:
-    """Yield batches of Dirichlet(shape, …, shape; 1) without its last part: first as many as asked, then in chunks."""
+def _within(
+    limits: NDArray[np.int64], reach: int, shape: int | NDArray[np.int64], size: int, generator: Generator
+) -> Floats:
+    """Draw `reach` times the Dirichlet law of these shapes, and keep what lies within the limits."""
+    kept: list[Floats] = []
+    missing = size
+    for shares in _dirichlet(len(limits), shape, size, generator):
+        radii = reach * shares
+        radii = radii[(radii <= limits).all(axis=1)][:missing]
+        kept.append(radii)
+        missing -= len(radii)
+        if missing == 0:
+            break
+    return np.concatenate(kept)
+
+
+def _dirichlet(parts: int, shape: int | NDArray[np.int64], size: int, generator: Generator) -> Iterator[Floats]:
+    """Yield batches of Dirichlet(shape, …; 1) without its last part: first as many as asked, then in chunks."""
     count = size
     while True:
         gammas = generator.standard_gamma(shape, (count, parts))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.knorm.closed import Ball, Floats, PairBall, RowsBall
+from semidp.knorm.closed import Ball, Floats, PairBall, RaggedRowsBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.table import TableBall
 from semidp.queries import MatrixForm, QuerySpace
@@ -92,6 +92,32 @@ class PlacedMatrix(PlacedBall):
 
 
 @dataclass(frozen=True, eq=False)
+class PlacedRows(PlacedBall):
+    """A ball of rows of different lengths: whole iff the sums over leading cells of each row are."""
+
+    def rounded(self, point: Floats) -> Whole:
+        """Round the leading sums, which are zero at the end of a row, and take differences."""
+        sums = np.cumsum(point)
+        sums[self._ends] = 0.0
+        return np.diff(_whole(sums), prepend=0)
+
+    def rounding_coefficients(self, weights: Floats) -> Floats:
+        """Return the differences of neighbouring weights within a row."""
+        return np.asarray(np.delete(weights - np.roll(weights, -1), self._ends))
+
+    def rounding_counts(self) -> Floats:
+        """Return the number of rounded sums of each cell: two, but one at either end of a row."""
+        counts = np.full(self.ball.shape, 2.0)
+        counts[self._ends] = counts[(self._ends + 1) % len(counts)] = 1.0
+        return counts
+
+    @cached_property
+    def _ends(self) -> NDArray[np.intp]:
+        assert isinstance(self.ball, RaggedRowsBall)
+        return np.cumsum(self.ball.lengths, dtype=np.intp) - 1
+
+
+@dataclass(frozen=True, eq=False)
 class PlacedList(PlacedBall):
     """The ball of a list of whole vectors: whole iff the coordinates in a basis of the whole points of the span are."""
 
@@ -121,7 +147,8 @@ class PlacedList(PlacedBall):
 def place_ball(space: QuerySpace) -> PlacedBall:
     """Return the ball K of a space, hull(S) or the smallest known ball that contains it.
 
-    One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
+    One published side (or none): `RowsBall`, or `RaggedRowsBall` where its rows have different lengths. Two:
+    `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
     Everything else by listing S_a where that is small. Levels without records take no part.
 
     Examples
@@ -135,7 +162,9 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     PairBall(columns=2, reach=1)
     """
     a = space.reach
-    form = space.matrix()
+    form, rows = space.matrix(), space.rows()
+    if form is None and rows is not None:
+        return PlacedRows(RaggedRowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape)
     if form is None or (form.columns_published and min(form.cells.shape) > 2 and a > 3):
         return _listed(space)
     return _matrix(space, form, a)

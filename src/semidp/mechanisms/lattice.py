@@ -92,6 +92,6 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         if form is None:
             raise Refused(
                 "lattice gaussian serves tables under one margin, or under two disjoint ones that cover every feature, "
-                "without structural zeros: use gaussian"
+                "without structural zeros or nested features: use gaussian"
             )
         return form

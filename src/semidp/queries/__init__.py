@@ -6,7 +6,7 @@ sums and moments of a private outcome, `products` several tables measured togeth
 `costs`.
 """
 
-from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace
+from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Coding, Column, Design
 from semidp.queries.outcomes import (
@@ -31,6 +31,7 @@ __all__ = [
     "Norms",
     "ProductSpace",
     "QuerySpace",
+    "RowsForm",
     "SumSpace",
     "TableSpace",
     "moment_space",

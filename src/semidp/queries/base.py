@@ -36,6 +36,18 @@ class MatrixForm:
     columns_published: bool
 
 
+@dataclass(frozen=True, eq=False)
+class RowsForm:
+    """The cells that can occur, row after row, where only the totals of rows are published and lengths differ.
+
+    Rows of one cell are left out: their total fixes them.
+    """
+
+    cells: NDArray[np.intp] = field(repr=False)
+    lengths: tuple[int, ...]
+    totals: tuple[int, ...]
+
+
 class QuerySpace(ABC):
     """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section 4.1).
 
@@ -147,6 +159,10 @@ class QuerySpace(ABC):
 
     def matrix(self) -> MatrixForm | None:
         """Return the query as a matrix of counts between published margins, where it is one; else None."""
+        return None
+
+    def rows(self) -> RowsForm | None:
+        """Return the query as rows of counts with published totals, where it is that and no matrix; else None."""
         return None
 
     def moves(self) -> Iterator[NDArray[Any]]:

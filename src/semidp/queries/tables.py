@@ -14,8 +14,8 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import LARGEST_MASK, Counts, Mask, View
-from semidp.queries.base import Floats, MatrixForm, QuerySpace
+from semidp.geometry import LARGEST_MASK, Counts, Mask, Totals, View
+from semidp.queries.base import Floats, MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import ONE_RECORD, Norms
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
@@ -207,6 +207,22 @@ class TableSpace(QuerySpace):
         if self._domain is not None and (self._domain.sum() != cells.size or not self._domain.ravel()[cells].all()):
             return None
         return MatrixForm(cells, len(axes) == 2)
+
+    def rows(self) -> RowsForm | None:
+        """Return the cells of each row where a nested feature leaves rows of different lengths under one margin."""
+        visible, grid = self._question.visible, self._question.grid
+        if len(visible) > 1 or self.is_zero:
+            return None
+        total = visible[0] if visible else Totals(grid.nothing, np.array([self.dataspace.n]))
+        homes, totals = grid.labels(total.view), total.counts.ravel()
+        there = totals[homes] > 0
+        if self._domain is not None and not np.array_equal(self._domain.ravel(), there):
+            return None
+        lengths = np.bincount(homes[there], minlength=len(totals))
+        cells = np.flatnonzero(there & (lengths[homes] > 1))
+        kept = lengths > 1
+        order = np.argsort(homes[cells], kind="stable")
+        return RowsForm(cells[order], tuple(lengths[kept].tolist()), tuple(totals[kept].tolist()))
 
     @property
     def released(self) -> View:

@@ -4,7 +4,6 @@ A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no 
 kept and reused. What it does to data is in `pipeline`.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from fractions import Fraction
@@ -15,7 +14,7 @@ from attrs import evolve, field, frozen
 
 from semidp.errors import InputError, SchemaError
 from semidp.exact import Number, exact, plain
-from semidp.files import toml_text
+from semidp.files import from_toml, toml_text
 from semidp.release.checks import flag, only_keys, text
 from semidp.spaces import Margin
 from semidp.tables import Feature, Nest, Schema, StructuralZero
@@ -305,8 +304,8 @@ class Plan:
     def from_toml(cls, text: str, folder: Path | None = None) -> "Plan":
         """Read a plan from TOML text; lookup files are named as seen from `folder`."""
         try:
-            document = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            document = from_toml(text)
+        except ValueError as error:
             raise InputError(f"the plan is not valid TOML: {str(error)[:200]}") from None
         return cls.from_json(document, folder)
 

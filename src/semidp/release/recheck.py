@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from semidp._version import __version__
-from semidp.errors import SemidpError
+from semidp.errors import InputError, SemidpError
 from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, calibrated
 from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import silent
@@ -91,14 +91,16 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     stated = document.get("a")
     for key in ("worst_case", "definition", "bound"):
         value = stated.get(key) if isinstance(stated, Mapping) else None
-        if value is not None and found["a"][key] is not None and value < found["a"][key]:
-            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {found['a'][key]}"
+        known = found["a"][key]
+        if value is not None and known is not None and not (isinstance(value, int) and value >= known):
+            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
 
 
 def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
     """Return the mechanism that a result names, calibrated as its budget asks."""
     space = request.space(release.scope)
-    assert request.budget is not None
+    if request.budget is None:
+        raise InputError("its plan gives it no budget")
     if space.is_zero:
         return NoNoise.calibrate(space, request.budget)
     for kind in FOR_RELEASES:

@@ -204,6 +204,8 @@ class Release:
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
         dataspace = Dataspace.from_json(document["dataspace"])
+        if dataspace.schema is None:
+            raise ValueError("a release has features")
         adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
         plan = Plan.from_json(document["plan"])
         try:

@@ -1,8 +1,11 @@
-"""Published counts laid out as a table for people: which feature goes across, what each cell says, how dark it is."""
+"""Published counts laid out as a table for people: which feature goes across, what each cell says, how dark it is.
+
+A table with a nested feature is cut into one table for each of its coarsest nodes, with subtotals.
+"""
 
 import math
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ from semidp.release import PublishedTable
 from semidp.tables import Feature
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
+FOLDED_CELLS = 20_000  # so many cells of a nested table are on the page, folded by parent; beyond it only subtotals
+_UNFOLDED_CELLS = 120
 _ACROSS = 12  # columns that a page holds side by side
 
 
@@ -33,12 +38,23 @@ class Row:
 
 @dataclass(frozen=True)
 class CellGrid:
-    """A table of published counts: the features down the side, one feature across (or none), and the lines."""
+    """A table of published counts: the features down the side, one feature across (or none), the lines, their sums."""
 
     side: tuple[str, ...]
     across: str | None
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    totals: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What lies below one of the coarsest nodes: its name, its subtotal, and its table unless that is left out."""
+
+    name: str
+    total: str
+    grid: CellGrid | None
+    unfolded: bool
 
 
 def grid(table: PublishedTable) -> CellGrid | None:
@@ -46,12 +62,44 @@ def grid(table: PublishedTable) -> CellGrid | None:
 
     The feature across is the one with the most levels that still fit side by side, the last of equals.
     """
-    features = table.schema.features
     if table.schema.size > SHOWN_CELLS:
         return None
-    chosen = _across(features)
+    return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors)
+
+
+def branches(table: PublishedTable) -> tuple[Branch, ...]:
+    """Cut a published table at the coarsest depth of its first nested feature; empty where it has none."""
+    nested = [axis for axis, feature in enumerate(table.schema.features) if feature.above]
+    if not nested:
+        return ()
+    axis, found = nested[0], []
+    feature = table.schema.features[axis]
+    top = feature.depths[0]
+    paths = feature.paths()
+    for name, (start, end) in zip(top.labels, pairwise((*top.starts, len(paths))), strict=True):
+        here = (slice(None),) * axis + (slice(start, end),)
+        counts, errors = table.counts[here], table.standard_errors[here]
+        grid = None
+        if table.schema.size <= FOLDED_CELLS:
+            below = Feature(" · ".join(feature.names[1:]), tuple(" · ".join(path[1:]) for path in paths[start:end]))
+            others = [below if i == axis else _flat(part) for i, part in enumerate(table.schema.features)]
+            grid = _laid_out(tuple(others), counts, errors, down=axis)
+        found.append(Branch(name, _text(counts.sum().item()), grid, table.schema.size <= _UNFOLDED_CELLS))
+    return tuple(found)
+
+
+def _flat(feature: Feature) -> Feature:
+    """Return a feature whose levels are whole paths, for a reader."""
+    if not feature.above:
+        return feature
+    return Feature(" · ".join(feature.names), tuple(" · ".join(path) for path in feature.paths()))
+
+
+def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any, down: int | None = None) -> CellGrid:
+    """Lay out counts with one feature across, never the one that is to run down."""
+    chosen = _across(features, down)
     side = [feature for position, feature in enumerate(features) if position != chosen]
-    counts, errors = (_last(array, chosen, len(side)) for array in (table.counts, table.standard_errors))
+    counts, errors = (_last(array, chosen, len(side)) for array in (all_counts, all_errors))
     largest = max(float(np.max(counts, initial=0)), 1.0)
     lines = zip(
         _heads(side),
@@ -63,19 +111,21 @@ def grid(table: PublishedTable) -> CellGrid | None:
         Row(heads, tuple(_cell(n, e, largest) for n, e in zip(ns.tolist(), es.tolist(), strict=True)))
         for heads, ns, es in lines
     )
+    totals = tuple(map(_text, counts.reshape(-1, counts.shape[-1]).sum(axis=0).tolist()))
+    names = tuple(feature.name for feature in side)
     if chosen is None:
-        return CellGrid(tuple(feature.name for feature in side), None, ("count",), rows)
-    return CellGrid(tuple(feature.name for feature in side), features[chosen].name, features[chosen].levels, rows)
+        return CellGrid(names, None, ("count",), rows, totals)
+    return CellGrid(names, features[chosen].name, features[chosen].levels, rows, totals)
 
 
-def _across(features: tuple[Feature, ...]) -> int | None:
+def _across(features: tuple[Feature, ...], down: int | None) -> int | None:
     """Return the position of the feature across, or None for a table of one feature, which runs down the page."""
     if len(features) == 1:
         return None
-    sizes = [len(feature.levels) for feature in features]
-    fitting = [position for position, size in enumerate(sizes) if size <= _ACROSS]
+    sizes = {position: len(feature.levels) for position, feature in enumerate(features) if position != down}
+    fitting = [position for position, size in sizes.items() if size <= _ACROSS]
     if not fitting:
-        return min(range(len(sizes)), key=lambda position: sizes[position])
+        return min(sizes, key=lambda position: sizes[position])
     return max(fitting, key=lambda position: (sizes[position], position))
 
 
@@ -93,9 +143,12 @@ def _heads(side: list[Feature]) -> list[tuple[tuple[str, int], ...]]:
 
 
 def _cell(count: float, error: float, largest: float) -> Cell:
-    text = f"{count:,}" if isinstance(count, int) else f"{count:,.1f}"
     # The root keeps small counts apart beside a few large ones.
-    return Cell(text, error_text(error), round(math.sqrt(max(count, 0) / largest), 3))
+    return Cell(_text(count), error_text(error), round(math.sqrt(max(count, 0) / largest), 3))
+
+
+def _text(count: float) -> str:
+    return f"{count:,}" if isinstance(count, int) else f"{count:,.1f}"
 
 
 def error_text(error: float) -> str:

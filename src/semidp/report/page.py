@@ -11,7 +11,7 @@ from semidp.exact import plain
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release, table_files
 from semidp.report import sentences
-from semidp.report.cells import error_text, grid
+from semidp.report.cells import branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -113,14 +113,17 @@ def _moves(release: Release) -> list[dict[str, Any]]:
 
 
 def _table(table: PublishedTable) -> dict[str, Any]:
-    cells, file = grid(table), table_files(table.name)[0]
-    picture = None if cells else heatmap(table.schema, table.counts)
+    parts, file = branches(table), table_files(table.name)[0]
+    cells = None if parts else grid(table)
+    picture = None if cells or parts else heatmap(table.schema, table.counts)
     return {
         "heading": f"Published counts: {' by '.join(table.schema.names)}",
         "summary": sentences.table_summary(table),
         "grid": cells,
+        "branches": parts,
+        "top": table.schema.features[nested[0]].names[0] if (nested := _nested(table)) else "",
         "heatmap": picture and _picture(picture),
-        "caption": sentences.errors_caption(table, error_text(_largest(table)), cells is not None),
+        "caption": sentences.errors_caption(table, error_text(_largest(table)), bool(cells or parts)),
         "cells": f"{table.schema.size:,}",
         "file": file,
         "link": quote(file),
@@ -130,6 +133,10 @@ def _table(table: PublishedTable) -> dict[str, Any]:
             "next to ordinary differential privacy pushed to the same guarantee by group privacy."
         ),
     }
+
+
+def _nested(table: PublishedTable) -> list[int]:
+    return [axis for axis, feature in enumerate(table.schema.features) if feature.above]
 
 
 def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
@@ -264,9 +271,9 @@ def _details(release: Release) -> list[tuple[str, str]]:
 def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:
     tables = []
     for total in dataspace.totals:
-        levels = [feature.levels for feature in total.schema.features]
+        paths = [feature.paths() for feature in total.schema.features]
         cells = (
-            (*(part[position] for part, position in zip(levels, index, strict=True)), f"{int(count):,}")
+            (*(label for part, leaf in zip(paths, index, strict=True) for label in part[leaf]), f"{int(count):,}")
             for index, count in np.ndenumerate(total.counts)
         )
         rows = list(islice(cells, _SHOWN_TOTALS))

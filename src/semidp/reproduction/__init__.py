@@ -39,6 +39,7 @@ STUDIES: dict[str, str] = {
     "composition": "semidp.reproduction.composition",
     "sensitivity-space": "semidp.reproduction.sensitivity_space",
     "adjacency": "semidp.reproduction.adjacency",
+    "exchange": "semidp.reproduction.exchange",
     "subspace-dp": "semidp.reproduction.subspace_dp",
     "census": "semidp.reproduction.census",
     "grouped-means": "semidp.reproduction.grouped_means",

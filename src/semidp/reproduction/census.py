@@ -4,7 +4,10 @@ The persons tables, in total and level by level, and the units tables; the publi
 settings behind them. A toy census shows what the other invariants do. `semidp census` prints it.
 """
 
+import csv
 from fractions import Fraction
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +41,16 @@ LEVELS = {"US": 104, "state": 1440, "county": 447, "tract": 687, "block group": 
 STATE_TOTALS = "the population of every state, the District of Columbia and Puerto Rico"
 NOTES = (
     "a = 2: the state is one published feature. For you to have lived in another state, somebody there must have lived "
-    "in yours. What stays within a state (your block, age or race) needs nobody else: there the announced rho holds.",
+    "in yours. What stays within a state (your block, age or race) needs nobody else: there the announced rho holds. The "
+    "exception is a sole occupant of group quarters, whose place somebody must take.",
+    "The two adjacencies are two promises. Ball: any two people change at once, in whatever way keeps the states: the "
+    "paper's 4 rho. Exchange: you move with any new attributes and one person takes exactly your place and keeps the "
+    "rest: at most 2 rho below the nation (the queries have no negative entries, so that the two changes never add up), "
+    "and 1 rho at the nation, where they are not seen to move. The total query costs 1, because your place is filled.",
+    "5.12 holds whatever the shares are. The rows with a condition are nominal: the production run splits states into "
+    "tribal and other areas and moves shares between levels, and it also fixes group quarters by block and some zeros, "
+    "where nobody may be able to take a place. The shares are those of the persons file of the redistricting data "
+    "(P.L. 94-171).",
     "k = 3 is what one more exact margin would cost, such as the number of adults in the nation beside the states.",
     "Housing units and group quarters by block are exact too, and do not count people. They leave a = 2: whoever takes "
     "your place takes your address, and the housing unit they leave may stand empty. They do rule out datasets (nobody "
@@ -63,23 +75,110 @@ def compute(settings: Settings = PAPER) -> Tidy:
     budgets += [("units", "rounded", "all", ROUNDED["units"]), ("units", "production", "all", UNITS)]
     shares = sum(LEVELS.values())
     budgets += [("persons", "production", level, PERSONS * share / shares) for level, share in LEVELS.items()]
-    rows = []
-    for tables, setting, level, rho in budgets:
-        for a in (1, 2, 3):
-            curve = zcdp(rho).group(a)
-            rows.append(
-                {
-                    "tables": tables,
-                    "setting": setting,
-                    "level": level,
-                    "a": a,
-                    "rho": curve.rho,
-                    "delta": DELTA,
-                    "epsilon_paper": zcdp_epsilon_paper(curve.rho, DELTA),
-                    "epsilon_tight": curve.epsilon(DELTA),
-                }
-            )
+    rows = [_row(tables, setting, level, a, rho * a * a) for tables, setting, level, rho in budgets for a in (1, 2, 3)]
+    rows += [_row("persons", setting, "all", 2, rho, kind, condition) for setting, rho, kind, condition in _nominal()]
     return Tidy.of(rows)
+
+
+def _row(
+    tables: str, setting: str, level: str, a: int, rho: Fraction, kind: str = "ball", condition: str = ""
+) -> dict[str, Any]:
+    return {
+        "tables": tables,
+        "setting": setting,
+        "level": level,
+        "a": a,
+        "rho": rho,
+        "delta": DELTA,
+        "epsilon_paper": zcdp_epsilon_paper(rho, DELTA),
+        "epsilon_tight": zcdp(rho).epsilon(DELTA),
+        "adjacency": kind,
+        "condition": condition,
+    }
+
+
+def _nominal() -> list[tuple[str, Fraction, str, str]]:
+    """What one move costs under exchange, and under the ball where an exact statistic fixes a query."""
+    exchange, states_fixed, ball = (
+        sum((row["rho"] for row in costs(**case).records()), Fraction(0))
+        for case in ({}, {"fixed": True}, {"fixed": True, "kind": "ball"})
+    )
+    shares = "the US level has 104/4099 of the budget"
+    queries = "the production shares by query hold"
+    fixed = "and the state level is the whole state, so that its total is the exact statistic"
+    return [
+        ("exchange", 2 * ROUNDED["persons"], "exchange", ""),
+        ("exchange by level", PERSONS * (2 - level_share("US")), "exchange", shares),
+        ("exchange by query", exchange, "exchange", queries),
+        ("exchange, states fixed", states_fixed, "exchange", f"{queries}, {fixed}"),
+        ("ball, states fixed", ball, "ball", f"{queries}, {fixed}"),
+    ]
+
+
+@cache
+def budget() -> tuple[tuple[str, Fraction, str, Fraction], ...]:
+    """Return the shares of the persons budget by level and query (P.L. 94-171, persons).
+
+    >>> len(budget()), budget()[10][:3]
+    (65, ('State', Fraction(1440, 4099), 'total'))
+    """
+    text = files("semidp").joinpath("data", "census_2020_persons_budget.csv").read_text(encoding="utf-8")
+    return tuple(
+        (row["level"], Fraction(row["level_share"]), row["query"], Fraction(row["query_share"]))
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def level_share(level: str) -> Fraction:
+    """Return the share of a geographic level in the persons budget.
+
+    >>> level_share("US")
+    Fraction(104, 4099)
+    """
+    return next(share for name, share, _, _ in budget() if name == level)
+
+
+def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
+    """Return what one move costs in each level and query of the persons tables, and why.
+
+    A query measured with ``ρ`` for one record costs ``ρ |φ(X) - φ(Y)|² / 2``. Under exchange the person costs 2 and so
+    does the carrier, and their cross term is at most 0 for queries without negative entries: at most twice ρ; once at
+    the nation, where the carrier does not move, and for totals, where it takes exactly the person's place.
+
+    Parameters
+    ----------
+    kind
+        ``exchange`` or ``ball``.
+    fixed
+        Whether the total of the state level is the exact statistic itself, so that it costs nothing.
+
+    Examples
+    --------
+    >>> round(float(sum(costs()["rho"])), 4), round(float(sum(costs(fixed=True)["rho"])), 4)
+    (3.5183, 2.6913)
+    >>> round(float(sum(costs("ball", fixed=True)["rho"])), 4)
+    6.9169
+    """
+    rows = []
+    for level, share, query, part in budget():
+        factor, reason = _factor(level, query, kind, fixed)
+        rho = PERSONS * share * part
+        rows.append(
+            {"level": level, "query": query, "announced": rho, "factor": factor, "rho": factor * rho, "reason": reason}
+        )
+    return Tidy.of(rows)
+
+
+def _factor(level: str, query: str, kind: str, fixed: bool) -> tuple[int, str]:
+    if fixed and (level, query) == ("State", "total"):
+        return 0, "it is published exactly"
+    if kind == "ball":
+        return 4, "any two records change at once"
+    if level == "US":
+        return 1, "whoever takes the person's place stays in the nation with all attributes"
+    if query == "total":
+        return 1, "whoever takes the person's place leaves its count as it was"
+    return 2, "the person and whoever takes the place are both seen, and never add up"
 
 
 def guarantee(a: int = 2, rho: Fraction = ROUNDED["persons"]) -> Guarantee:

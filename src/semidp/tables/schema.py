@@ -5,7 +5,6 @@ A schema declares; it holds no count. Counts are in `counts`, which margins of t
 
 import itertools
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import SchemaError
-from semidp.files import toml_text
+from semidp.files import from_toml, toml_text
 from semidp.geometry import Grid, View
 from semidp.tables.features import Feature, level_text
 
@@ -267,6 +266,6 @@ def toml_document(text: str) -> dict[str, Any]:
     semidp.errors.SchemaError: the schema is not valid TOML: Invalid statement (at line 1, column 1)
     """
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SchemaError(f"the schema is not valid TOML: {error}") from None
+        return from_toml(text)
+    except ValueError as error:
+        raise SchemaError(f"the schema is not valid TOML: {str(error)[:200]}") from None

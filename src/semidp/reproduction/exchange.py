@@ -1,0 +1,75 @@
+"""Exchange adjacency beside the ball: the loss of Gaussian noise against the number of exact one-way totals.
+
+A histogram over q features with exact totals and one that nobody publishes, that feature alone, and the exact ones
+alone. Both are promises of their own; the study shows what each costs.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semidp import Adjacency, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
+from semidp.plots.style import BLUE, ORANGE, drawing
+from semidp.reproduction.base import PAPER, Settings, Tidy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEVELS, EACH, MOST = 3, 20, 4
+
+
+def blocks(q: int, unpublished: bool) -> Dataspace:
+    """Return q features with exact totals, three levels each, and one that nobody publishes if asked for.
+
+    >>> blocks(2, unpublished=True).schema.names
+    ('b1', 'b2', 'u')
+    """
+    names = [f"b{number + 1}" for number in range(q)]
+    schema = Schema([Feature(name, "012") for name in (*names, *(["u"] if unpublished else []))])
+    return Dataspace.of(Table(schema, np.full(schema.shape, EACH)), [Margin(name) for name in names])
+
+
+def compute(settings: Settings = PAPER) -> Tidy:
+    """Return Δ2² and the expected loss at mu = 1, ``Δ2 sqrt(dim)``, under A_{q+1} and under exchange.
+
+    >>> table = compute().where(table="blocks and an unpublished feature", q=2)
+    >>> table["adjacency"], table["squares"]
+    (['ball', 'exchange'], [18, 8])
+    """
+    rows = []
+    for q in range(1, MOST + 1):
+        beside, alone = blocks(q, unpublished=True), blocks(q, unpublished=False)
+        tables: list[tuple[str, Dataspace, tuple[str, ...] | None]] = [
+            ("blocks and an unpublished feature", beside, None),
+            ("the unpublished feature", beside, ("u",)),
+            ("blocks alone", alone, None),
+        ]
+        for name, public, released in tables:
+            for adjacency in (Adjacency(q + 1), Adjacency.exchange(public)):
+                space = sensitivity_space(public, adjacency, released)
+                row: dict[str, Any] = {"table": name, "q": q, "adjacency": str(adjacency.kind)}
+                loss = math.sqrt(space.l2_squared * space.dimension)
+                rows.append(row | {"squares": space.l2_squared, "exact": space.exact, "loss": loss})
+    return Tidy.of(rows)
+
+
+def plot(table: Tidy) -> "Figure":
+    """Draw the loss against q, a panel a table."""
+    names = list(dict.fromkeys(table["table"]))
+    with drawing(11, 4.4, columns=len(names)) as (figure, panels):
+        for axes, name in zip(panels, names, strict=True):
+            part = table.where(table=name)
+            for kind, colour, marker, label in (
+                ("ball", ORANGE, "s", "ball: any q + 1 records"),
+                ("exchange", BLUE, "o", "exchange: one person, others hand over"),
+            ):
+                rows = part.where(adjacency=kind)
+                axes.plot(rows["q"], rows["loss"], color=colour, marker=marker, linewidth=2, label=label)
+            axes.set(title=name, xticks=range(1, MOST + 1), xlabel="q: features with exact totals")
+            axes.set_ylim(bottom=0)
+        panels[0].set_ylabel("expected loss of Gaussian noise, mu = 1")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        figure.suptitle("Two promises and what they cost")
+    return figure

@@ -1,0 +1,368 @@
+"""Products in plans, releases and on the command line: one budget, tables that agree, nothing dropped silently."""
+
+import csv
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from semidp import (
+    Budget,
+    BudgetExceeded,
+    Feature,
+    InputError,
+    Ledger,
+    Plan,
+    ProductRequest,
+    Refused,
+    Release,
+    TableRequest,
+    run,
+)
+from semidp.audit import claims_of_release
+from semidp.cli import run as semidp
+from semidp.mechanisms import Objective, ResidualMechanism
+from semidp.noise import SeededRandomness
+from semidp.progress import silent
+from semidp.queries import product_space
+from semidp.release import FitKind, calibrate, prepare
+from semidp.release.products import all_of, fit_product, tables_for
+from semidp.report import html
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.tables import Schema, Table
+
+SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]
+FEATURES = [Feature("sex", SEXES), Feature("age", AGES), Feature("region", REGIONS)]
+
+
+def people(n: int = 300) -> dict[str, list[str]]:
+    rng = np.random.default_rng(7)
+    return {
+        "sex": [SEXES[i] for i in rng.integers(2, size=n)],
+        "age": [AGES[i] for i in rng.integers(3, size=n)],
+        "region": [REGIONS[i] for i in rng.integers(4, size=n)],
+    }
+
+
+@pytest.fixture
+def file(tmp_path):
+    data = people()
+    path = tmp_path / "people.csv"
+    with path.open("w", newline="") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(data)
+        writer.writerows(zip(*data.values(), strict=True))
+    return path
+
+
+def plan(budget=None, **changes) -> Plan:
+    tables = [TableRequest(["sex", "age"]), TableRequest(["age", "region"], weight=4)]
+    product = ProductRequest(tables, budget or Budget.gdp(1))
+    return Plan(invariants=["sex", "region"], features=FEATURES, product=product, **changes)
+
+
+@pytest.fixture
+def command(capfd, monkeypatch):
+    """Run a command; return what it prints, or the sentence that it fails with."""
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def said(*words: object, code: int = 0) -> str:
+        capfd.readouterr()
+        assert semidp([str(word) for word in words]) == code
+        out, err = capfd.readouterr()
+        if code == 2:
+            assert out == ""
+            assert len(err.strip().splitlines()) == 1
+        return err if code == 2 else out
+
+    return said
+
+
+@pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.zcdp("1/2"), Budget.approximate(1, "1e-6")])
+def test_tables_agree_in_estimates_and_in_whole_numbers_and_keep_exact_totals(budget):
+    data = people()
+    done = run(plan(budget), data)
+    assert done.private
+    sexes, regions = done.product.table("sex-age"), done.product.table("age-region")
+    np.testing.assert_allclose(sexes.estimate.sum(axis=0), regions.estimate.sum(axis=1), atol=1e-6)
+    assert (sexes.counts.sum(axis=0) == regions.counts.sum(axis=1)).all()
+    assert sexes.counts.sum(axis=1).tolist() == [data["sex"].count(sex) for sex in SEXES]
+    assert regions.counts.sum(axis=0).tolist() == [data["region"].count(region) for region in REGIONS]
+    assert min(sexes.counts.min(), regions.counts.min()) >= 0
+    assert {sexes.counts.dtype.kind, regions.counts.dtype.kind} == {"i"}
+    assert done.guarantee.adjacency.a == 3
+    if budget.kind != "approximate":
+        assert done.guarantee.tradeoff == budget.tradeoff()
+
+
+def test_a_release_reads_back_the_same(tmp_path):
+    done = run(plan(), people())
+    done.save(tmp_path)
+    again = Release.load(tmp_path)
+    assert again.plan == done.plan
+    assert again.guarantee.tradeoff == done.guarantee.tradeoff
+    assert again.product.mechanism.sigma2 == done.product.mechanism.sigma2
+    for one, other in zip(done.product.tables, again.product.tables, strict=True):
+        assert (one.counts == other.counts).all()
+        np.testing.assert_allclose(one.estimate, other.estimate, atol=1e-12)
+        np.testing.assert_allclose(one.standard_errors, other.standard_errors, rtol=1e-12)
+        assert one.fitted == other.fitted
+    weights = {"sex-age": np.eye(2, 3), "age-region": np.ones((3, 4))}
+    assert again.estimate(weights) == pytest.approx(done.estimate(weights))
+    rows = list(csv.DictReader((tmp_path / "age-region.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["age", "region", "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
+    row = rows[5]
+    middle, error = float(row["estimate"]), float(row["standard_error"])
+    assert float(row["estimate_low"]) == pytest.approx(middle - 1.959964 * error)
+    assert float(row["estimate_high"]) == pytest.approx(middle + 1.959964 * error)
+    assert (tmp_path / "product-measurements.csv").read_text().startswith("residual,entry,scale,noisy\n")
+
+
+def test_a_changed_count_is_found_on_loading(tmp_path):
+    done = run(plan(), people())
+    done.save(tmp_path)
+    file = tmp_path / "sex-age.csv"
+    file.write_text(file.read_text().replace("f,y,", "f,y,1", 1))
+    with pytest.raises(InputError, match="changed after"):
+        Release.load(tmp_path)
+
+
+def test_plans_are_written_and_read_back_with_weights_and_objective():
+    asked = plan()
+    assert Plan.from_toml(asked.to_toml()) == asked
+    assert Plan.from_json(json.loads(json.dumps(asked.to_json()))) == asked
+    text = """
+        mu = 1
+        objective = "largest"
+        invariants = [["sex"]]
+        all_of = ["sex", "age", "region"]
+        [[table]]
+        features = ["sex"]
+        name = "sexes"
+        weight = 4
+        [[table]]
+        features = ["sex", "age", "region"]
+        rho = "1/10"
+    """
+    read = Plan.from_toml(text)
+    assert [table.name for table in read.product.tables] == ["sexes", "sex-age", "sex-region", "age-region"]
+    assert read.product.tables[0].weight == 4
+    assert read.product.objective is Objective.largest
+    assert read.tables[0].budget == Budget.zcdp("1/10")
+    assert Plan.from_toml(read.to_toml()) == read
+
+
+def test_a_single_table_with_a_budget_at_the_top_is_an_ordinary_one():
+    read = Plan.from_toml('rho = "1/2"\n[[table]]\nfeatures = ["sex", "age"]')
+    assert read.product is None
+    assert read.tables == (TableRequest(["sex", "age"], Budget.zcdp("1/2")),)
+
+
+def test_pure_epsilon_is_shared_table_by_table():
+    alone, product = tables_for([TableRequest(["sex"]), TableRequest(["age"])], Budget.pure(1))
+    assert product is None
+    assert [(table.name, table.budget) for table in alone] == [
+        ("sex", Budget.pure(Fraction(1, 2))),
+        ("age", Budget.pure(Fraction(1, 2))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('objective = "total"\n[[table]]\nfeatures = ["a"]', "objective is for tables that share"),
+        ('mu = 1\n[[table]]\nfeatures = ["a"]\nmu = 1', "each has its own"),
+        ('mu = 1\nall_of = ["a", "b"]\norder = 3', "whole number from 1 to 2"),
+        ('mu = 1\norder = 2\n[[table]]\nfeatures = ["a"]', "give all_of"),
+        (
+            'mu = 1\nall_of = ["a", "b"]\n[[table]]\nfeatures = ["b", "c"]\nmechanism = "gaussian"',
+            "no mechanism of its",
+        ),
+        ('mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["a"]\nfit = "real"', "whole numbers, or not at all"),
+        ('[[table]]\nfeatures = ["a"]\nweight = 2\nmu = 1', "a weight is for tables that share"),
+        ('mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["b", "a"]\nweight = -1', "above 0"),
+    ],
+)
+def test_what_a_plan_cannot_mean_is_refused(text, reason):
+    with pytest.raises(InputError, match=reason):
+        Plan.from_toml(text)
+
+
+def test_the_ledger_is_charged_once_for_all_tables(tmp_path):
+    book = Ledger.create(tmp_path / "book.json", Budget.gdp("1.2"))
+    run(plan(), people(), ledger=book)
+    assert len(book.account().charges) == 1
+    with pytest.raises(BudgetExceeded):
+        run(plan(), people(), ledger=book)
+
+
+def test_a_seed_marks_the_product_not_private_and_repeats():
+    first, second = (run(plan(), people(), SeededRandomness(3)) for _ in range(2))
+    assert not first.private
+    assert (first.product.noisy == second.product.noisy).all()
+
+
+def test_an_audit_reads_the_claim_and_finds_missing_noise():
+    done = run(plan(), people())
+    assert claims_of_release(done)[0].faults == ()
+    from dataclasses import replace
+
+    product = done.product
+    least = min(product.mechanism.sigma2, key=product.mechanism.sigma2.get)
+    less = {**product.mechanism.sigma2, least: product.mechanism.sigma2[least] * Fraction(9, 10)}
+    wrong = replace(product, mechanism=replace(product.mechanism, sigma2=less))
+    assert "less noise on some residual" in claims_of_release(replace(done, results=(wrong,)))[0].faults[0]
+
+
+def test_everything_exact_needs_no_noise(tmp_path):
+    tables = [TableRequest(["sex"]), TableRequest(["region"])]
+    asked = Plan(invariants=[["sex", "region"]], features=FEATURES, product=ProductRequest(tables, Budget.gdp(1)))
+    done = run(asked, people())
+    data = people()
+    assert done.product.noise.absent
+    assert done.product.table("sex").counts.tolist() == [data["sex"].count(sex) for sex in SEXES]
+    assert done.guarantee.tradeoff.is_trivial
+    done.save(tmp_path)
+    assert Release.load(tmp_path).product.table("region").standard_errors.max() == 0
+    assert claims_of_release(done)[0].faults == ()
+
+
+def test_the_report_shows_the_tables_and_how_they_hang_together():
+    page = html(run(plan(), people()))
+    for words in ("Published tables from one budget", "sex-age", "the same number", "age-region.csv"):
+        assert words in page
+
+
+# --- whole numbers ---------------------------------------------------------------------------------------------------
+
+
+def nested_space():
+    leaves = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("u", "e"), ("u", "g")]
+    schema = Schema([Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")])
+    table = Table(schema, np.random.default_rng(1).integers(0, 6, size=schema.shape))
+    public = Dataspace.of(table, [Margin("state"), Margin("sex")])
+    wanted = [["state", "sex"], ["county", "sex"], ["state", "sex", "age"]]
+    return table, product_space(public, Adjacency(semi_adjacency(public).bound), wanted)
+
+
+def test_whole_numbers_down_a_geography_agree():
+    table, space = nested_space()
+    mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
+    truth = space.measure([table.margin(space.schema.named(view)) for view in space.views])
+    for seed in range(5):
+        measured = mechanism.measure(truth, SeededRandomness(seed))
+        found = fit_product(space, space.estimates(measured.projected), [FitKind.integer] * 3, silent)
+        (states, _), (counties, _), (ages, _) = found
+        assert (np.add.reduceat(counties, [0, 3, 4], axis=0) == states).all()
+        assert (ages.sum(axis=2) == states).all()
+        assert (states.sum(axis=1) == table.margin(["state"]).counts).all()
+        assert (counties.sum(axis=0) == table.margin(["sex"]).counts).all()
+        assert all(counts.dtype.kind == "i" and counts.min() >= 0 for counts, _ in found)
+
+
+def test_where_no_whole_numbers_agree_the_estimate_is_published_and_said():
+    """n = 2: AB = BC = diag(1, 1) leave no table ABC with AC antidiagonal, not even in reals."""
+    schema = Schema([Feature(name, "01") for name in "abc"])
+    table = Table(schema, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
+    public = Dataspace.of(table, [])
+    space = product_space(public, Adjacency(1), [["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
+    diagonal, other = np.eye(2), 1 - np.eye(2)
+    estimates = [diagonal, diagonal, other, np.full((2, 2, 2), 0.25)]
+    found = fit_product(space, estimates, [FitKind.integer] * 4, silent)
+    assert [counts.tolist() for counts, _ in found[:3]] == [diagonal.tolist(), diagonal.tolist(), other.tolist()]
+    counts, fitted = found[3]
+    assert counts is estimates[3]
+    assert "No whole numbers" in fitted.note
+    assert not fitted.optimal
+
+
+def test_a_table_may_be_left_as_its_estimate():
+    tables = [TableRequest(["sex", "age"], fit="none"), TableRequest(["age", "region"])]
+    asked = Plan(invariants=["sex"], features=FEATURES, product=ProductRequest(tables, Budget.gdp(1)))
+    done = run(asked, people())
+    assert (done.product.table("sex-age").counts == done.product.table("sex-age").estimate).all()
+    assert done.product.table("age-region").counts.dtype.kind == "i"
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+EXACT = ("--invariant", "sex", "--invariant", "region", "--levels", "age=y,i,o")
+
+
+def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, tmp_path):
+    out = tmp_path / "product"
+    text = command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
+    assert "sex-age: standard error" in text
+    assert {path.name for path in out.iterdir()} == {
+        *("sex-age.csv", "age-region.csv", "product-measurements.csv", "release.json", "report.html")
+    }
+    assert json.loads((out / "release.json").read_text())["budget"] == {"kind": "gdp", "mu": 1}
+    shown = command("show", out)
+    assert "age-region: standard error" in shown
+    loaded = Release.load(out)
+    assert (
+        loaded.product.table("sex-age").counts.sum(axis=0) == loaded.product.table("age-region").counts.sum(1)
+    ).all()
+
+
+def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(command, file):
+    words = ("release", file, "--all-pairs", "sex,age,region", *EXACT, "--rho", 1, "--dry-run", "--format", "json")
+    found = json.loads(command(*words))
+    assert [table["name"] for table in found["products"][0]["tables"]] == ["sex-age", "sex-region", "age-region"]
+    asked = Plan(
+        invariants=["sex", "region"],
+        features=[Feature("age", AGES)],
+        product=ProductRequest(all_of(["sex", "age", "region"]), Budget.zcdp(1)),
+    )
+    mechanism = calibrate(asked, prepare(asked, people()).scope).mechanisms[0]
+    for number, table in enumerate(found["products"][0]["tables"]):
+        assert table["largest_standard_error"] == pytest.approx(float(mechanism.table_errors(number).max()))
+    text = command(*words[:-2])
+    assert "age-region: standard error" in text
+    assert "nothing was drawn" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--table", "sex,age", "--table", "age,sex", "--mu", "1"), "asked for twice"),
+        (("--table", "sex,age", "--all-pairs", "sex,age", "--mu", "1"), "asked for twice"),
+        (("--table", "sex,age", "--table", "age,region", "--mu", "1", "--mechanism", "gaussian"), "mechanism out"),
+        (("--table", "sex,age", "--table", "age,region", "--mu", "1", "--fit", "real"), "whole numbers, or not at"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_sentence(command, file, tmp_path, words, reason):
+    assert reason in command("release", file, *words, *EXACT, "--out", tmp_path / "out", code=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_pure_epsilon_on_the_command_line_splits_it_over_the_tables(command, file, tmp_path):
+    out = tmp_path / "pure"
+    command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--epsilon", 1, "--out", out)
+    loaded = Release.load(out)
+    assert [table.name for table in loaded.tables] == ["sex-age", "age-region"]
+    assert loaded.plan.budget == Budget.pure(1)
+
+
+def test_analyze_looks_at_one_table(command, file):
+    assert "one --table" in command("analyze", file, "--table", "sex", "--table", "age", *EXACT, code=2)
+
+
+def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(command, file, tmp_path):
+    out = tmp_path / "audited"
+    command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
+    found = command("audit", out, "--samples", 40_000, "--seed", 1)
+    assert "survives" in found
+    measured = float(found.split("mu is at least ")[1].split(",")[0])
+    assert 0.85 < measured <= 1
+
+
+def test_structural_zeros_are_refused_with_what_to_do():
+    from semidp.tables import StructuralZero
+
+    asked = plan(structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
+    data = people()
+    data["sex"] = ["m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)]
+    with pytest.raises(Refused, match="a budget of its own"):
+        run(asked, data)
