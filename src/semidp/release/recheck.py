@@ -16,6 +16,7 @@ from semidp.errors import InputError, SemidpError
 from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, calibrated
 from semidp.mechanisms.choose import FOR_RELEASES
 from semidp.progress import silent
+from semidp.release.products import PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.release import Release
 from semidp.release.requests import Request
@@ -98,6 +99,8 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
 
 def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
     """Return the mechanism that a result names, calibrated as its budget asks."""
+    if isinstance(result, PublishedProduct):
+        return result.mechanism  # its scales are stated one by one, and its guarantee follows from them
     space = request.space(release.scope)
     if request.budget is None:
         raise InputError("its plan gives it no budget")
@@ -120,6 +123,10 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
     if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
         yield "a stronger guarantee than its noise gives"
+    if isinstance(result, PublishedProduct):
+        if request.budget is None or not _no_stronger(request.budget.tradeoff(), mechanism.tradeoff):
+            yield "less noise than its budget needs"
+        return
     if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
         return
     if not _close(noise.scale, mechanism.scale):
