@@ -416,3 +416,16 @@ def test_structural_zeros_are_refused_with_what_to_do():
     data["sex"] = ["m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)]
     with pytest.raises(Refused, match="a budget of its own"):
         run(asked, data)
+
+
+def test_what_a_product_states_is_computed_again():
+    from dataclasses import replace
+
+    done = run(plan(), people())
+    assert disagreements(done, done.to_json()) == ()
+    product = done.product
+    half = {view: square / 4 for view, square in product.mechanism.sigma2.items()}
+    wrong = replace(product, mechanism=replace(product.mechanism, sigma2=half))
+    said = disagreements(replace(done, results=(wrong,)), done.to_json())
+    assert "'product' states a stronger guarantee than its noise gives" in said
+    assert "'product' states less noise than its budget needs" in said
