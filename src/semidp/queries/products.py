@@ -5,7 +5,7 @@ are not measured. How much noise each gets is decided in `mechanisms.products`.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
@@ -17,9 +17,10 @@ from semidp.errors import DataError, InputError, Refused
 from semidp.geometry import Counts, View, join, within
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
-from semidp.queries.costs import BallCosts
+from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing
 from semidp.queries.residuals import Residuals, below, kept_nodes, named, trimmed
+from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace
 from semidp.spaces.structure import Structure
 from semidp.tables import Schema, Table
@@ -111,7 +112,8 @@ class ProductSpace(QuerySpace):
         a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)
-        return BallCosts(self.residuals, margins, a, self._listed(a, released), released)
+        kind = ExchangeCosts if self.adjacency.is_exchange else BallCosts
+        return kind(self.residuals, margins, a, self._listed(a, released), released)
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
@@ -314,14 +316,21 @@ class ProductSpace(QuerySpace):
         """Every move of a small dataspace, as tables at the finest view, or None."""
         if self.schema.size > 4096:
             return None
-        listing = Listing.of(self.dataspace, released)
-        if listing is None:
+        if self.adjacency.is_exchange:
+            moves = _exchanges(self.dataspace, self.adjacency, released)
+        else:
+            listing = Listing.of(self.dataspace, released)
+            moves = None if listing is None else listing.moves(a)
+        if moves is None:
             return None
         found = []
-        for move in listing.moves(a):
-            found.append(self.trim(move, released).astype(np.int64))
-            if len(found) > _MOST_LISTED:
-                return None
+        try:
+            for move in moves:
+                found.append(self.trim(move, released).astype(np.int64))
+                if len(found) > _MOST_LISTED:
+                    return None
+        except Refused:  # exchanges are counted as they are listed
+            return None
         return np.stack(found) if found else None
 
     def _drawn(self) -> Iterable[NDArray[np.int64]]:
@@ -350,3 +359,12 @@ class ProductSpace(QuerySpace):
                 np.add.at(move, tuple(nodes), sign)
             if move.any():
                 yield move
+
+
+def _exchanges(dataspace: Dataspace, adjacency: Adjacency, released: View) -> Iterator[Counts] | None:
+    """Every difference of a table at one view between datasets that are exchanges of each other, where listed."""
+    assert dataspace.schema is not None
+    try:
+        return sensitivity_space(dataspace, adjacency, dataspace.schema.named(released)).moves()
+    except Refused:
+        return None
