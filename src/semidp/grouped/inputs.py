@@ -131,9 +131,10 @@ def _groups(
     source: Source, invariants: Sequence[Margin], features: Sequence[Feature], adjacency: Adjacency | None
 ) -> Groups:
     source.hold()
-    declared = {feature.name: feature for feature in features}
+    declared = {name: feature for feature in features for name in feature.names}
     names = dict.fromkeys(name for margin in invariants for name in margin.names)
-    schema = Schema(tuple(declared[name] if name in declared else Feature(name, source.levels(name)) for name in names))
+    parts = dict.fromkeys(declared[name] if name in declared else Feature(name, source.levels(name)) for name in names)
+    schema = Schema(tuple(parts)).restrict(names)
     margins = normalised(schema, invariants)
     dataspace = Dataspace.known(schema, {margin: source.counts(schema.restrict(margin.names)) for margin in margins})
     return Groups(source, dataspace, outcome_adjacency(dataspace) if adjacency is None else adjacency)

@@ -93,7 +93,8 @@ class OddsRatioResult:
         """The row and the column level whose joint count is tested: the first declared of each feature."""
         schema = self.guarantee.dataspace.schema
         assert schema is not None
-        return schema.feature(self.rows).levels[0], schema.feature(self.columns).levels[0]
+        row, column = (schema.restrict([name]).features[0].levels[0] for name in (self.rows, self.columns))
+        return row, column
 
     @property
     def most_powerful(self) -> bool:
