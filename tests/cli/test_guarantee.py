@@ -124,10 +124,6 @@ def test_a_given_number_below_what_the_totals_need_is_warned_about(
         ("--rho 1 --totals twice.csv", "twice"),
         ("--rho 1 --totals half.csv", "row 3"),
         ("--rho 1 --totals other.csv --schema schema.toml", "not declared"),
-        (
-            "--rho 1 --invariant sex,region --invariant region,age --invariant age,sex --schema schema.toml",
-            "all totals",
-        ),
         ("--rho 1 --a 2 --delta 1e-6 --report-delta 1e-7", "disagree"),
         ("--epsilon 1 --a 2 --report-delta 0", "strictly between"),
     ],

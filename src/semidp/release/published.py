@@ -20,7 +20,7 @@ from semidp.engines import Outcome
 from semidp.fit import fit_table
 from semidp.grouped import Comparison, Estimates, GroupSums, LinearFit, LogisticFit
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
 from semidp.progress import Progress
 from semidp.release.scope import Scope
 from semidp.tables import Schema, Table
@@ -55,6 +55,11 @@ class Noise:
     claim: str
     expected_l2: float
     naive_l2: float | None
+
+    def __post_init__(self) -> None:
+        numbers = (self.scale, self.expected_l2, 0.0 if self.naive_l2 is None else self.naive_l2)
+        if not isinstance(self.mechanism, str) or self.claim not in tuple(CLAIMS) or not all(map(_is_size, numbers)):
+            raise ValueError("noise has the name of a mechanism, a claim, and numbers of at least 0")
 
     @property
     def absent(self) -> bool:
@@ -123,6 +128,8 @@ def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
 
 def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
+    if not isinstance(entry["private"], bool):
+        raise ValueError("a result is private or not")
     return {
         "name": entry["name"],
         "noise": Noise(**entry["noise"]),
@@ -165,6 +172,11 @@ class Fitted:
     bound: float
     optimal: bool
     note: str
+
+    def __post_init__(self) -> None:
+        texts = isinstance(self.method, str) and isinstance(self.note, str) and self.kind in list(FitKind)
+        if not texts or not isinstance(self.optimal, bool) or not all(map(_is_size, map(abs, (self.loss, self.bound)))):
+            raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -479,6 +491,11 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
         noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
         **_measured(request.name, fit.moments.mechanism, fit.private),
     )
+
+
+def _is_size(value: object) -> bool:
+    """Whether a value is a number of at least 0, infinity included."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= math.inf
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -214,7 +214,13 @@ class Release:
             semi = None
         scope = Scope(dataspace, semi, adjacency, tuple(document["disclosures"]), tuple(document["warnings"]))
         tradeoff = tradeoff_from_json(document["guarantee"])
-        return cls(
+        told = (*scope.disclosures, *scope.warnings, *document["versions"].values(), document["created"])
+        charged = document["ledger"]
+        if not all(isinstance(text, str) for text in told) or not isinstance(document["private"], bool):
+            raise ValueError("a release tells in texts, and is private or not")
+        if charged is not None and not isinstance(charged, Mapping):
+            raise ValueError("a charge has keys and values")
+        release = cls(
             plan=plan,
             scope=scope,
             results=(
@@ -239,6 +245,9 @@ class Release:
             versions=document["versions"],
             created=document["created"],
         )
+        if [result.name for result in release.results] != [request.name for request in plan.requests]:
+            raise ValueError("a release has what its plan asks for")
+        return release
 
     def _files(self) -> dict[str, bytes]:
         return {name: content for result in self.results for name, content in result.files().items()}

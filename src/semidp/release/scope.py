@@ -123,6 +123,8 @@ class Reader:
 
 def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
+    if len(plan.names) > MAX_FEATURES:
+        raise SchemaError(f"the plan has too many features: {len(plan.names)}, where at most {MAX_FEATURES} are served")
     schema, disclosures = _schema(plan, source)
     for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:
