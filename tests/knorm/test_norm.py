@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError
 from semidp.knorm import Ball, ExplicitBall, PairBall, RowsBall, TableBall
-from semidp.knorm.facets import KINDS, facets
-from semidp.knorm.linear import Answer, Program
+from semidp.knorm.linear import Answer, LinearProgram
 from semidp.knorm.polar import TablePolar
+from semidp.knorm.table_constants import KINDS, facets
 from semidp.mechanisms import KNormMechanism
 from semidp.queries import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin
@@ -160,9 +160,9 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
     points /= np.array([honest.norm(point)[1] for point in points])[:, None, None]
     points *= np.array([0.9, 1.1, 0.999, 1.001, 0.5, 2.0])[:, None, None]
     generator = np.random.default_rng(8)
-    solve_cold = Program.solve_cold
+    solve_cold = LinearProgram.solve_cold
 
-    def lie(self: Program, objective: Floats) -> Answer | None:
+    def lie(self: LinearProgram, objective: Floats) -> Answer | None:
         found = solve_cold(self, objective)
         assert found is not None
         noise = generator.standard_normal
@@ -170,9 +170,9 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
             found.point + 0.1 * noise(found.point.shape), found.multipliers + 0.1 * noise(found.multipliers.shape)
         )
 
-    monkeypatch.setattr(Program, "solve", lie if quality == "wrong" else lambda self, objective: None)
+    monkeypatch.setattr(LinearProgram, "solve", lie if quality == "wrong" else lambda self, objective: None)
     if quality != "warm unknown":
-        monkeypatch.setattr(Program, "solve_cold", lie if quality == "wrong" else lambda self, objective: None)
+        monkeypatch.setattr(LinearProgram, "solve_cold", lie if quality == "wrong" else lambda self, objective: None)
     doubtful = TablePolar(4, 4, 3)
     assert [doubtful.contains(point) for point in points] == [True, False, True, False, True, False]
     everything = ExplicitBall(np.array([[1.0, 0.0], [0.0, 1.0]]))

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from semidp.release.prepare import implied_guarantee
 
 from semidp import (
     Budget,
@@ -368,6 +369,36 @@ def test_analyze_looks_at_one_table(command, file):
     assert "one --table" in command("analyze", file, "--table", "sex", "--table", "age", *EXACT, code=2)
 
 
+def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, file, tmp_path):
+    out = tmp_path / "exchange"
+    words = (
+        "release",
+        file,
+        "--table",
+        "sex,age",
+        "--table",
+        "age,region",
+        *EXACT,
+        "--mu",
+        1,
+        "--adjacency",
+        "exchange",
+    )
+    command(*words, "--out", out)
+    done = Release.load(out)
+    ball = run(plan(), people())
+    assert done.guarantee.adjacency.is_exchange
+    assert done.product.table("sex-age").standard_errors.max() < ball.product.table("sex-age").standard_errors.max()
+    implied = implied_guarantee(done)
+    assert not implied.adjacency.is_exchange
+    space = product_space(done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]])
+    worst = sum(space.cost[view] / square for view, square in done.product.mechanism.sigma2.items())
+    assert 2 < implied.tradeoff.mu_squared <= worst * (1 + Fraction(1, 10**6))
+    found = command("audit", out, "--samples", 40_000, "--seed", 1)
+    assert "survives" in found
+    assert float(found.split("mu is at least ")[1].split(",")[0]) > 0.7
+
+
 def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(command, file, tmp_path):
     out = tmp_path / "audited"
     command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
@@ -385,3 +416,16 @@ def test_structural_zeros_are_refused_with_what_to_do():
     data["sex"] = ["m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)]
     with pytest.raises(Refused, match="a budget of its own"):
         run(asked, data)
+
+
+def test_what_a_product_states_is_computed_again():
+    from dataclasses import replace
+
+    done = run(plan(), people())
+    assert disagreements(done, done.to_json()) == ()
+    product = done.product
+    half = {view: square / 4 for view, square in product.mechanism.sigma2.items()}
+    wrong = replace(product, mechanism=replace(product.mechanism, sigma2=half))
+    said = disagreements(replace(done, results=(wrong,)), done.to_json())
+    assert "'product' states a stronger guarantee than its noise gives" in said
+    assert "'product' states less noise than its budget needs" in said

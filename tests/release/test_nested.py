@@ -333,6 +333,10 @@ def test_the_commands_take_depths_everywhere(file: str, tmp_path: Path, capsys: 
     words = ["--table", "county,sex", "--invariant", "state", "--invariant", "sex", *nest, "--levels-from-data"]
     assert command(["analyze", file, *words]) == 0
     assert "state × county × sex: 8 cells" in capsys.readouterr().out
+    assert command(["analyze", file, *words[:-1]]) == 2
+    assert (
+        "(--schema FILE with a tree or a lookup, --invariant county, or --levels-from-data)" in capsys.readouterr().err
+    )
     assert command(["release", file, *words, "--rho", "1", "--out", str(tmp_path / "one")]) == 0
     assert (tmp_path / "one" / "table.csv").read_text().startswith("state,county,sex,count")
     group = ["--group", "county", "--mean", "score", "--bounds", "score=0,10", *nest, "--mu", "1"]

@@ -340,7 +340,7 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
 def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
     """Print the standard error of every table that shares the budget."""
     for line in product_lines(request, mechanism):
-        typer.echo(f"would use  {line}")
+        echo(f"would use  {line}")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.guarantees import Guarantee
 from semidp.inference.canonical import CanonicalNoise
-from semidp.inference.choice import canonical_noise, curve_of
 from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.inference.umpu import Alternative, Interval, UmpuTest, check_level
 from semidp.noise import Randomness, SystemRandomness
 from semidp.queries import sensitivity_space

@@ -344,12 +344,8 @@ class ProductSpace(QuerySpace):
         sizes = [chain.leaves for chain in chains]
         for _ in range(_TRIES if math.prod(shape) <= 2**22 else 0):
             two = generator.integers(sizes, size=(2, len(sizes)))
-            which = generator.integers(2, size=self.costs.a) * generator.integers(2)
-            before, after = two[which], two[1 - which]
-            for block in blocks:  # hand the published levels around, so that their counts stay
-                order = generator.permutation(self.costs.a)
-                for axis in block:
-                    after[:, axis] = before[order, axis]
+            draw = self._exchange if self.adjacency.is_exchange else self._ball
+            before, after = draw(two, blocks, generator)
             move = np.zeros(shape, dtype=np.int64)
             for sign, records in ((1, after), (-1, before)):
                 nodes = [
@@ -359,6 +355,42 @@ class ProductSpace(QuerySpace):
                 np.add.at(move, tuple(nodes), sign)
             if move.any():
                 yield move
+
+    def _ball(
+        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Any a records between two values, published levels handed around so that their counts stay."""
+        which = generator.integers(2, size=self.costs.a) * generator.integers(2)
+        before, after = two[which], two[1 - which]
+        for block in blocks:
+            order = generator.permutation(self.costs.a)
+            for axis in block:
+                after[:, axis] = before[order, axis]
+        return before, after
+
+    def _exchange(
+        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """One person from x to y, and a carrier for each block in which they differ; some carry for two."""
+        x, y = two
+        chains, before, after = self.residuals.grid.chains, [x], [y]
+        for margin in self.dataspace.published:
+            differ = []
+            for axis in named(margin.view):
+                starts = chains[axis].starts[margin.view[axis] - 1]
+                if np.ptp(np.searchsorted(starts, two[:, axis], side="right")):
+                    differ.append(axis)
+            if not differ:
+                continue
+            if len(before) == 1 or generator.integers(2):
+                anybody = generator.integers([chain.leaves for chain in chains])
+                carrier = two[generator.integers(2)] if generator.integers(2) else anybody
+                before.append(carrier.copy())
+                after.append(carrier.copy())
+            for axis in named(margin.view):
+                before[-1][axis] = y[axis]
+                after[-1][axis] = x[axis] if axis in differ else y[axis]
+        return np.array(before), np.array(after)
 
 
 def _exchanges(dataspace: Dataspace, adjacency: Adjacency, released: View) -> Iterator[Counts] | None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
 from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism, calibrated
-from semidp.mechanisms.choose import FOR_RELEASES
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import silent
 from semidp.release.products import ProductRequest, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
