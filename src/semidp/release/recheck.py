@@ -15,8 +15,9 @@ from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
 from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, calibrated
 from semidp.mechanisms.choose import FOR_RELEASES
+from semidp.mechanisms.products import ResidualMechanism
 from semidp.progress import silent
-from semidp.release.products import PublishedProduct
+from semidp.release.products import ProductRequest, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.release import Release
 from semidp.release.requests import Request
@@ -99,11 +100,11 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
 
 def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
     """Return the mechanism that a result names, calibrated as its budget asks."""
-    if isinstance(result, PublishedProduct):
-        return result.mechanism  # its scales are stated one by one, and its guarantee follows from them
     space = request.space(release.scope)
     if request.budget is None:
         raise InputError("its plan gives it no budget")
+    if isinstance(request, ProductRequest):
+        return request.calibrate(space)
     if space.is_zero:
         return NoNoise.calibrate(space, request.budget)
     for kind in FOR_RELEASES:
@@ -123,9 +124,10 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
     if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
         yield "a stronger guarantee than its noise gives"
-    if isinstance(result, PublishedProduct):
-        if request.budget is None or not _no_stronger(request.budget.tradeoff(), mechanism.tradeoff):
-            yield "less noise than its budget needs"
+    if isinstance(result, PublishedProduct) and isinstance(mechanism, ResidualMechanism):
+        stated = result.mechanism.sigma2
+        if any(float(stated.get(view, 0)) < float(square) * (1 - _CLOSE) for view, square in mechanism.sigma2.items()):
+            yield "less noise on some residual than its budget needs"
         return
     if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
         return
