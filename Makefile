@@ -8,7 +8,7 @@ LOCK   := requirements.lock
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fuzz test-services studies bench lock clean
+.PHONY: help demo test lint fuzz test-services docs studies bench lock clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,13 @@ fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about an hour on t
 
 test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report in real Chromium
 	tests/services/run
+
+$(VENV)/.installed-docs: $(STAMP)
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.installed-docs  ## the documentation site, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 studies: $(STAMP)  ## every figure of the paper at full size, into build/studies
 	$(BIN)/semidp reproduce --out build/studies --force

@@ -1,24 +1,23 @@
 """A module imports only from rows below its own: the picture in docs/how_it_works.md, executed."""
 
 import ast
+import importlib
+import re
+import sys
+from functools import reduce
 from pathlib import Path
+from types import CodeType, FrameType
 
 import pytest
 
+from semidp.accounting.ledger import Ledger
+from semidp.cli import run
+from semidp.tradeoff import Budget
+
 PACKAGE = Path(__file__).parent.parent / "src" / "semidp"
-ROWS = [
-    {"errors", "progress", "exact", "files"},
-    {"geometry"},
-    {"tradeoff", "tables"},
-    {"noise", "spaces", "engines"},
-    {"guarantees", "queries", "fit"},
-    {"knorm"},
-    {"mechanisms", "accounting"},
-    {"grouped", "inference", "plots"},
-    {"release"},
-    {"report", "audit", "reproduction"},
-    {"cli"},
-]
+PAGE = (Path(__file__).parent.parent / "docs" / "how_it_works.md").read_text(encoding="utf-8")
+LINES = re.findall(r"^ ?(\d+)  ([^#\n]+)", PAGE, flags=re.MULTILINE)
+ROWS = [set(names.split()) for _, names in reversed(LINES)]
 ABOVE_ALLOWED = {("release/release.py", "report")}
 """A release draws its own report: imported by the method that does."""
 BELOW_ALL = {"_startup", "_version", "data"}
@@ -82,5 +81,71 @@ def test_studies_use_public_names_and_draw_with_the_plots() -> None:
                 assert node.module.split(".")[1] in allowed, f"{path.name} imports {node.module}"
 
 
-def test_every_room_has_a_row() -> None:
-    assert {room(path) for path in MODULES} <= set().union(*ROWS)
+def test_the_picture_has_every_room_once() -> None:
+    assert [int(number) for number, _ in reversed(LINES)] == list(range(len(LINES)))
+    assert {room(path) for path in MODULES} == set().union(*ROWS)
+    assert sum(map(len, ROWS)) == len(set().union(*ROWS))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_is_shadowed_by_something_of_its_own_name(path: Path) -> None:
+    names = ["semidp", *path.relative_to(PACKAGE).with_suffix("").parts]
+    names = names[:-1] if names[-1] == "__init__" else names
+    module = importlib.import_module(".".join(names))
+    assert getattr(importlib.import_module(".".join(names[:-1])), names[-1]) is module
+
+
+def test_no_class_has_the_name_of_another() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(PACKAGE)))
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
+
+
+NOUNS = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| `(\w+)` \|$", PAGE, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("names", "home"), NOUNS, ids=lambda part: part)
+def test_every_noun_is_in_its_room(names: str, home: str) -> None:
+    source = "".join(path.read_text() for path in MODULES if room(path) == home)
+    for name in re.findall(r"\w+", names):
+        assert re.search(rf"^(class )?{name}\b", source, flags=re.MULTILINE), f"{name} is not defined in {home}"
+
+
+WALK = re.findall(r"^\d+\. `([\w.]+)`", PAGE, flags=re.MULTILINE)
+
+
+def function_at(address: str) -> CodeType:
+    """Return the code of a function by its address below `semidp`, through whatever wraps it."""
+    *path, last = address.split(".")
+    modules = [".".join(["semidp", *path[:length]]) for length in range(len(path), 0, -1)]
+    name = next(name for name in modules if name in sys.modules)
+    inside = [*path[name.count(".") :], last]
+    found = reduce(getattr, inside, sys.modules[name])
+    code: CodeType = getattr(found, "__wrapped__", found).__code__
+    assert Path(code.co_filename).is_relative_to(PACKAGE / path[0]) or path[0] == "files"
+    return code
+
+
+def test_the_walk_is_what_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("sex,region\n" + "f,n\nm,s\nm,n\n" * 4)
+    Ledger.create("privacy.json", Budget.gdp(2))
+    command = re.search(r"^`semidp (release [^`]+)`", PAGE, flags=re.MULTILINE)
+    assert command
+    assert 10 <= len(WALK) <= 15
+    hops = {function_at(address): address for address in WALK}
+    seen: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in hops:
+            seen.setdefault(hops[frame.f_code])
+
+    sys.setprofile(note)
+    try:
+        assert run(command[1].split()) == 0
+    finally:
+        sys.setprofile(None)
+    assert list(seen) == WALK

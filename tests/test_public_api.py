@@ -49,3 +49,59 @@ def test_every_public_name_has_an_example(name: str) -> None:
 def test_import_touches_nothing_heavy() -> None:
     code = f"import sys, semidp; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+SUBPACKAGES = {
+    "accounting": """
+        Account Charge Renyi approximate_group dp_sgd event_guarantee event_tradeoff fits functional_tradeoff gdp_delta
+        gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp pure_to_zcdp tradeoff_from_json zcdp_delta zcdp_epsilon
+        zcdp_epsilon_paper zcdp_group
+    """,
+    "audit": """
+        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_mechanism claims_of_plan claims_of_release
+        noise_energy one_by_one pair_for worst_pair
+    """,
+    "grouped": """
+        Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
+        SumSpace check_binary joint_counts linear_regression logistic_regression means moment_space moments_of
+        outcome_adjacency proportions read_moments read_sums sum_space sums
+    """,
+    "mechanisms": """
+        AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism
+        LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NAMES NoNoise Norms RoundedGaussianMechanism
+        available calibrated choose knorm_noise mechanism_for naive_loss option_name outcome_mechanism
+        recorded Objective ResidualMechanism
+    """,
+    "noise": """
+        DiscreteGaussian DiscreteLaplace LatticeGaussian OneSidedLatticeGaussian Randomness RoundedGaussian
+        SeededRandomness SystemRandomness generator uniforms
+    """,
+}
+
+
+def test_the_facade_is_narrow() -> None:
+    assert len(semidp.__all__) <= 70
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_a_public_subpackage_has_these_names(name: str) -> None:
+    package = getattr(semidp, name)
+    assert sorted(package.__all__) == sorted(SUBPACKAGES[name].split())
+    for public in package.__all__:
+        value = getattr(package, public)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), f"{name}.{public} has no docstring"
+
+
+def test_no_name_is_public_twice() -> None:
+    homes: dict[str, list[str]] = {public: ["semidp"] for public in semidp.__all__}
+    for name in SUBPACKAGES:
+        for public in getattr(semidp, name).__all__:
+            homes.setdefault(public, []).append(name)
+    assert not {public: where for public, where in homes.items() if len(where) > 1}
+
+
+def test_it_is_imported_where_nothing_forks() -> None:
+    others = "import os, logging, random, secrets, threading, numpy; del os.register_at_fork"
+    code = f"{others}; import semidp, semidp.ball_arithmetic; print(semidp.Budget.gdp(1).kind)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "gdp\n"

@@ -6,6 +6,7 @@ JSON. How curves combine is in tradeoff; how guarantees add up over several rele
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,17 +26,19 @@ _FALSE_ALARMS = Fraction(5, 100)
 class Explanation:
     """A guarantee in plain language, part by part; as text, the parts as paragraphs.
 
-    >>> str(Explanation("What is protected: all.", "From whom: all.", "What is not: nothing.", "What is known: all."))
-    'What is protected: all.\\n\\nFrom whom: all.\\n\\nWhat is not: nothing.\\n\\nWhat is known: all.'
+    >>> str(Explanation("What is protected: all.", "From whom: all.", "Well.", "What is not: nothing.", "Known: all."))
+    'What is protected: all.\\n\\nFrom whom: all. Well.\\n\\nWhat is not: nothing.\\n\\nKnown: all.'
     """
 
     protected: str
+    attacker: str
     strength: str
     unprotected: str
     side_information: str
 
     def __str__(self) -> str:
-        return "\n\n".join((self.protected, self.strength, self.unprotected, self.side_information))
+        against = f"{self.attacker} {self.strength}"
+        return "\n\n".join((self.protected, against, self.unprotected, self.side_information))
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,13 @@ class Guarantee:
         >>> print(Guarantee(Dataspace.described("state totals"), Adjacency(2), gaussian(1)).explain())
         What is protected: ...at most 2 records...
         """
-        return Explanation(self._protected(), self._strength(), self._unprotected(), self._side_information())
+        return Explanation(
+            self._protected(),
+            "From whom: anyone who sees the release, with any computing power.",
+            detection(self.tradeoff),
+            self._unprotected(),
+            self._side_information(),
+        )
 
     @property
     def is_ordinary(self) -> bool:
@@ -228,19 +237,6 @@ class Guarantee:
             f"({self.dataspace.summary()}) allow. Two datasets are hard to tell apart where one person's record "
             f"differs and {others} (exchange adjacency). This is not a guarantee for any {max(a, 2)} "
             "records that change at once: such changes are protected less."
-        )
-
-    def _strength(self) -> str:
-        if self.tradeoff.is_trivial:
-            return (
-                "From whom: the noisy part adds nothing to what is published exactly. Everything here is published "
-                "exactly, or follows from what is."
-            )
-        power = 1 - float(self.tradeoff(float(1 - _FALSE_ALARMS)))
-        return (
-            "From whom: anyone who sees the release, with any computing power. The best attacker who tries to tell two "
-            f"such datasets apart, and accepts a false alarm in 5 cases of 100, detects the difference "
-            f"in at most {_percentage(power)} of cases."
         )
 
     def _unprotected(self) -> str:
@@ -358,11 +354,17 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
-def _percentage(x: float) -> str:
-    """Write a proportion rounded up, since a small one flatters the guarantee.
+def detection(tradeoff: Tradeoff) -> str:
+    """Say how often the best attacker finds out, in whole percent rounded up: a small one flatters the guarantee.
 
-    >>> _percentage(0.12345), _percentage(0.99999)
-    ('12.4%', '100%')
+    >>> from semidp.tradeoff import gaussian
+    >>> detection(gaussian(1))
+    'The best attacker who accepts 5% false alarms finds out in at most 26% of cases.'
     """
-    tenths = -int(-x * 1000 // 1)
-    return "100%" if tenths >= 1000 else f"{tenths / 10:.1f}%"
+    if tradeoff.is_trivial:
+        return "Everything here is published exactly, or follows from what is: the noise adds nothing."
+    power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
+    return (
+        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms finds out in at most "
+        f"{min(math.ceil(100 * power + 1e-9), 100)}% of cases."
+    )

@@ -322,7 +322,7 @@ def test_a_repeated_person_is_refused_without_a_name(here: Semidp, tmp_path: Pat
 def test_an_internal_error_shows_its_place_and_not_its_words(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, semidp\n"
-        "r = sys.modules['semidp.release.prepare']\n"
+        "r = sys.modules['semidp.release.pipeline']\n"
         "def broken(*a, **k): raise RuntimeError('the count is 1000003')\n"
         "r.survey = broken\n"
     )

@@ -336,6 +336,27 @@ def test_structural_zeros_are_checked(engine: Engine, records: Records, refused:
     refused(caught.value, "declared impossible")
 
 
+def test_nested_features_are_grouped_by_the_columns_that_are_there(engine: Engine, refused: Refused) -> None:
+    county = Feature.nested(["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?")
+    records = {"state": ["a", "a", "b", "a", None], "county": ["1", "01", "2", None, None]}
+    assert engine(records).counts(Schema([county])).counts.tolist() == [1, 1, 1, 1, 0, 1]
+    alone = {"county": records["county"]}
+    assert engine(alone).counts(Schema([county])).counts.tolist() == [1, 1, 0, 1, 0, 2]
+    assert engine(records).paths(["state", "county"], "?") == [
+        ("?", "?"),
+        ("a", "01"),
+        ("a", "1"),
+        ("a", "?"),
+        ("b", "2"),
+    ]
+    with pytest.raises(DataError) as caught:
+        engine({"state": ["b"], "county": ["01"]}).counts(Schema([county]))
+    refused(caught.value, "another parent")
+    with pytest.raises(DataError) as caught:
+        engine(records).paths(["state", "county"])
+    refused(caught.value, "missing values")
+
+
 def _objects(records: Records) -> dict[str, Any]:
     return {name: np.array(values, dtype=object) for name, values in records.items()}
 

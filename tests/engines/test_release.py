@@ -37,7 +37,9 @@ def files_of(data: Any, folder: Path) -> dict[str, str]:
     release.save(folder)
     files = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
     document = {**json.loads(files["release.json"]), "created": None}
-    return {**files, "release.json": json.dumps(document)}
+    at = release.created.replace("T", " ").removesuffix("+00:00")
+    assert at in files["report.html"]
+    return {**files, "release.json": json.dumps(document), "report.html": files["report.html"].replace(at, "")}
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")

@@ -9,8 +9,9 @@ from scipy import stats
 
 from semidp.engines import Outcome, open_source
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.grouped import GroupSums, logistic_regression, means, outcome_mechanism, proportions, sum_space, sums
-from semidp.grouped.spread import measure_squares, square_mechanism
+from semidp.grouped import GroupSums, logistic_regression, means, proportions, sum_space, sums
+from semidp.grouped.outcome_spread import measure_squares, square_mechanism
+from semidp.mechanisms import outcome_mechanism
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Plan, run
 from semidp.report import html, summary

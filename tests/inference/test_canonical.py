@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from semidp.errors import InputError, Refused
 from semidp.inference import CanonicalNoise, Normal, Recursive, Tulap, canonical_noise
-from semidp.inference.choice import curve_of, polygon_above
+from semidp.inference.noise_for_tradeoff import curve_of, polygon_above
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.tradeoff import Budget, PiecewiseLinear, Tradeoff, approximate, gaussian, laplace, piecewise, zcdp
 
@@ -184,7 +184,7 @@ def test_more_bits_are_drawn_where_the_first_do_not_decide(name: str) -> None:
     with mpmath.workdps(60):
         low, high = mpmath.mpf(0), mpmath.mpf(1)
         edge = Fraction(1, 8 * noise.sensitivity)
-        from semidp.noise.balls import ball, precision
+        from semidp.ball_arithmetic import ball, precision
 
         with precision(256):  # bisect for F(edge) with the ball quantile
             for _ in range(140):

@@ -9,7 +9,7 @@ import pytest
 
 from semidp.errors import Refused
 from semidp.knorm import ExplicitBall, PairBall, RaggedRowsBall, RowsBall, TableBall, place_ball
-from semidp.knorm.placing import whole_points
+from semidp.knorm.placed_balls import whole_points
 from semidp.mechanisms import mechanism_for
 from semidp.mechanisms.knorm import KNormMechanism
 from semidp.mechanisms.laplace import LaplaceMechanism

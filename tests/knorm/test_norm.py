@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError
 from semidp.knorm import Ball, ExplicitBall, PairBall, RowsBall, TableBall
-from semidp.knorm.facets import KINDS, facets
-from semidp.knorm.linear import Answer, Program
+from semidp.knorm.linear import Answer, LinearProgram
 from semidp.knorm.polar import TablePolar
+from semidp.knorm.table_constants import KINDS, facets
+from semidp.mechanisms import KNormMechanism
+from semidp.queries import sensitivity_space
+from semidp.spaces import Adjacency, Dataspace, Margin
+from semidp.tables import Feature, Schema, Table
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]
@@ -156,9 +160,9 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
     points /= np.array([honest.norm(point)[1] for point in points])[:, None, None]
     points *= np.array([0.9, 1.1, 0.999, 1.001, 0.5, 2.0])[:, None, None]
     generator = np.random.default_rng(8)
-    solve_cold = Program.solve_cold
+    solve_cold = LinearProgram.solve_cold
 
-    def lie(self: Program, objective: Floats) -> Answer | None:
+    def lie(self: LinearProgram, objective: Floats) -> Answer | None:
         found = solve_cold(self, objective)
         assert found is not None
         noise = generator.standard_normal
@@ -166,9 +170,9 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
             found.point + 0.1 * noise(found.point.shape), found.multipliers + 0.1 * noise(found.multipliers.shape)
         )
 
-    monkeypatch.setattr(Program, "solve", lie if quality == "wrong" else lambda self, objective: None)
+    monkeypatch.setattr(LinearProgram, "solve", lie if quality == "wrong" else lambda self, objective: None)
     if quality != "warm unknown":
-        monkeypatch.setattr(Program, "solve_cold", lie if quality == "wrong" else lambda self, objective: None)
+        monkeypatch.setattr(LinearProgram, "solve_cold", lie if quality == "wrong" else lambda self, objective: None)
     doubtful = TablePolar(4, 4, 3)
     assert [doubtful.contains(point) for point in points] == [True, False, True, False, True, False]
     everything = ExplicitBall(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -253,3 +257,22 @@ def test_exact_norm_of_a_rational_point() -> None:
     ball = ExplicitBall(np.array([[3, 0], [0, 1]]))
     assert ball.contains_exactly(np.array([1.5, 0.5]))
     assert not ball.contains_exactly(np.array([1.5, 0.5 + float(Fraction(1, 2**50))]))
+
+
+@pytest.mark.parametrize(("size", "a"), [(3, 4), (3, 5)])
+def test_moves_of_more_records_lie_in_the_stretched_ball_of_three(size: int, a: int) -> None:
+    """The largest norm is exactly ⌊a/2⌋, so that less stretching would claim too much."""
+    schema = Schema([Feature(name, [str(level) for level in range(size)]) for name in "rc"])
+    public = Dataspace.of(Table(schema, np.full((size, size), 9)), [Margin("r"), Margin("c")])
+    every = np.array(list(sensitivity_space(public, Adjacency(a)).moves()), dtype=float)
+    assert np.maximum(every, 0).sum(axis=(1, 2)).max() == a
+    norms = TableBall(size, size, 3).norm(every)
+    assert norms.max() == pytest.approx(a // 2)
+
+
+def test_two_way_tables_of_four_records_are_served_with_a_smaller_rate() -> None:
+    schema = Schema([Feature("r", "abc"), Feature("c", "xyz")])
+    public = Dataspace.of(Table(schema, np.full((3, 3), 9)), [Margin("r"), Margin("c")])
+    three, four = (KNormMechanism(sensitivity_space(public, Adjacency(a)), Fraction(1)) for a in (3, 4))
+    assert (three.rate, four.rate, four.tradeoff.implied_epsilon()) == (1, Fraction(1, 2), 1)
+    assert four.expected_l2 > 1.9 * three.expected_l2

@@ -146,7 +146,7 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 def test_the_explanation_says_what_is_and_is_not_protected() -> None:
     text = str(Guarantee(SPACES[2], Adjacency(3), gaussian(1)).explain())
     assert len(text.split("\n\n")) == 4
-    for phrase in ("sex, region", "at most 3 records", "side information", "leave a single dataset", "26.0%"):
+    for phrase in ("sex, region", "at most 3 records", "side information", "leave a single dataset", "26%"):
         assert phrase in text
     assert "What is not protected: the exact statistics" in text
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.spaces.adjacency import by_listing
+from semidp.spaces.adjacency import by_listing, graver_degree
 from semidp.spaces.cover import worst_cover
 from semidp.spaces.listing import datasets, fiber, tables
 from semidp.spaces.structure import Structure
@@ -103,7 +103,7 @@ def test_the_triangle_is_listed_when_small_and_needs_a_otherwise() -> None:
         for rows in itertools.combinations_with_replacement([f"{i:03b}" for i in range(8)], 4)
     }
     assert 4 in values
-    with pytest.raises(AdjacencyUnknown, match="--a N"):
+    with pytest.raises(AdjacencyUnknown, match="give the number a"):
         semi_adjacency(space_of(np.full((4, 4, 4), 9), "AB", "BC", "AC"))
 
 
@@ -172,11 +172,45 @@ def test_a_zero_inside_a_published_margin_changes_nothing() -> None:
     assert semi_adjacency(with_zero).worst_case == semi_adjacency(space_of(counts, "AB", "C")).worst_case
 
 
-def test_large_spaces_with_structural_zeros_need_a() -> None:
-    counts = np.full((6, 6), 100)
+def test_large_spaces_with_structural_zeros_have_a_bound_or_need_a() -> None:
+    counts = np.full((6, 5), 100)
     counts[0, 0] = 0
+    found = semi_adjacency(space_of(counts, "A", "B", zeros=({"A": "0", "B": "0"},)))
+    assert (found.worst_case, found.bound, found.method) == (None, 6, "bound by Graver elements")
+    cube = np.full((6, 5, 4), 100)
+    cube[0, 0] = 0
     with pytest.raises(AdjacencyUnknown, match="structural zeros"):
-        semi_adjacency(space_of(counts, "A", "B", zeros=({"A": "0", "B": "0"},)))
+        semi_adjacency(space_of(cube, "A", "B", "C", zeros=({"A": "0", "B": "0"},)))
+
+
+def test_graver_bounds_hold_and_are_attained() -> None:
+    """Two-way tables with any structural zeros, also beside a free bit, and 2 x J x K by pairs: all small fibers."""
+    rng = np.random.default_rng(7)
+    checked, attained = 0, set()
+    for shape, margins in (
+        ((3, 3), "A B"),
+        ((2, 3), "A B"),
+        ((2, 2, 2), "A B"),
+        ((2, 2, 2), "AB BC AC"),
+        ((3, 3), "A"),
+    ):
+        for _ in range(60):
+            possible = rng.random(shape) < 0.7
+            table = np.where(possible, rng.integers(0, 2, shape), 0)
+            if not 2 <= table.sum() <= 6:
+                continue
+            zeros = tuple(
+                {"ABC"[axis]: str(level) for axis, level in enumerate(cell)} for cell in np.argwhere(~possible).tolist()
+            )
+            space = space_of(table, *margins.split(), zeros=zeros)
+            listed, degree = by_listing(space), graver_degree(Structure.of(space))
+            if listed is not None and degree is not None:
+                assert listed.worst_case <= max(2, 1 + degree)
+                checked += 1
+                attained |= {(shape, margins)} if listed.worst_case == 1 + degree else set()
+    assert checked > 150
+    assert {((2, 3), "A B"), ((2, 2, 2), "A B")} <= attained
+    assert by_listing(cycle(4)).worst_case <= 1 + graver_degree(Structure.of(cycle(4)))
 
 
 # --- closed form = listing, on random margins ---------------------------------------------------------------------

@@ -1,13 +1,17 @@
 """The move that is said to attain Δ2 does: it keeps the published totals, fits into them, and has that length."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semidp.geometry import Grid
 from semidp.queries import sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.queries.moves import _Appearing
+from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.tables import Feature, Schema, StructuralZero, Table
 
 
 def check(counts: np.ndarray, a: int) -> None:
@@ -40,3 +44,42 @@ def test_blocks_of_different_sizes(shape: list[int], data: st.DataObject) -> Non
 @pytest.mark.parametrize("a", [2, 3, 4])
 def test_a_feature_with_one_level_beside_two_others(a: int) -> None:
     check(np.array([[[2], [1]], [[1], [1]]]), a)
+
+
+def test_moves_under_structural_zeros_are_those_of_a_listing() -> None:
+    """Also where features are left out: their zeros tie cells of the released table."""
+    rng = np.random.default_rng(0)
+    checked = partial = 0
+    for trial in range(60):
+        shape = [(2, 2, 2), (2, 3), (3, 2, 2)][trial % 3]
+        possible = rng.random(shape) < 0.75
+        table = np.where(possible, rng.integers(0, 2, shape), 0)
+        if not 2 <= table.sum() <= 4:
+            continue
+        cells = np.argwhere(~possible).tolist()
+        zeros = [StructuralZero.of({"ABC"[axis]: str(level) for axis, level in enumerate(cell)}) for cell in cells]
+        features = [Feature("ABC"[axis], [str(level) for level in range(size)]) for axis, size in enumerate(shape)]
+        names = "AB"[: rng.integers(1, 3)]
+        public = Dataspace.of(Table(Schema(features, zeros), table), [Margin(name) for name in names])
+        adjacency = Adjacency(max(semi_adjacency(public).bound, 1))
+        for size in range(1, len(shape) + 1):
+            for released in itertools.combinations("ABC"[: len(shape)], size):
+                space = sensitivity_space(public, adjacency, released)
+                listing = space.listing()
+                assert listing is not None
+                listed = {move.tobytes() for move in listing.moves(adjacency.a)}
+                assert {move.tobytes() for move in space.moves()} == listed
+                checked += 1
+                partial += size < len(shape) and bool(zeros) and bool(listed)
+    assert checked > 80
+    assert partial > 40
+
+
+def test_both_ways_to_complete_a_move_agree() -> None:
+    grid = Grid.flat((2, 2, 3))
+    views = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    labels = [grid.labels(view).tolist() for view in views]
+    appearing = _Appearing(grid, views, labels, list(range(12)))
+    for vanish in itertools.combinations_with_replacement(range(12), 3):
+        ways = ({tuple(sorted(way)) for way in found(vanish)} for found in (appearing._shuffled, appearing._searched))
+        assert len({frozenset(way) for way in ways}) == 1

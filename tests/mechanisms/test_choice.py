@@ -21,8 +21,8 @@ from semidp.mechanisms import (
     choose,
 )
 from semidp.mechanisms.base import CLAIMS, KINDS
-from semidp.mechanisms.choose import FOR_RELEASES, NAMES
 from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.mechanisms.selection import FOR_RELEASES, NAMES
 from semidp.noise import SeededRandomness
 from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Order

@@ -14,7 +14,7 @@ from semidp.mechanisms import (
     calibrated,
     choose,
 )
-from semidp.mechanisms.choose import FOR_RELEASES
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.noise import SeededRandomness
 from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.tables import Table

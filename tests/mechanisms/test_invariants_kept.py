@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from semidp.mechanisms import ContinuousGaussianMechanism, available
-from semidp.mechanisms.choose import FOR_RELEASES
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.tradeoff import Budget

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.ball_arithmetic import ball, precision
 from semidp.errors import InputError, Refused
 from semidp.noise import (
     LatticeGaussian,
@@ -19,7 +20,6 @@ from semidp.noise import (
     rejection,
     theta,
 )
-from semidp.noise.balls import ball, precision
 from semidp.noise.splits import zero_sum
 
 SHAPES = [(2, 2), (2, 3), (3, 3)]

@@ -104,7 +104,7 @@ def test_a_fork_shares_no_noise_and_does_not_wait_for_a_lost_thread() -> None:
         import os, threading, warnings
         from fractions import Fraction
         from semidp.noise import DiscreteGaussian, SystemRandomness
-        from semidp.noise.balls import precision
+        from semidp.ball_arithmetic import precision
 
         warnings.simplefilter("ignore")
         source, noise = SystemRandomness(), DiscreteGaussian(Fraction(10**6))

@@ -11,10 +11,11 @@ from semidp.geometry import Chain, Grid
 from semidp.mechanisms import Objective, ResidualMechanism
 from semidp.mechanisms.products import allocate, allocate_largest
 from semidp.queries import product_space
-from semidp.queries.costs import BallCosts, single_move
+from semidp.queries.costs import BallCosts, ExchangeCosts, single_move
 from semidp.queries.products import ProductSpace
 from semidp.queries.residuals import Residuals, below, named
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.spaces.exchange import Blocks
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget
 
@@ -84,6 +85,82 @@ def test_no_pair_of_adjacent_datasets_costs_more_than_the_budget(name, joint, ob
     assert worst <= 1
     if joint:  # the listed moves are all there are: nothing is left over, and a little less noise would be too little
         assert worst > 0.999
+
+
+def exchanged(name: str) -> ProductSpace:
+    public, tables = CASES[name]
+    return product_space(public, Adjacency.exchange(public), tables)
+
+
+def exchange_differences(space: ProductSpace):
+    """Vectors of the product for all pairs of datasets that are exchanges of each other, by the definition executed."""
+
+    def vector(counts):
+        table = Table(space.schema, counts)
+        return space.measure([table.margin(space.schema.named(view)) for view in space.views])
+
+    blocks = Blocks.of(space.dataspace)
+    for table in space.dataspace.tables():
+        cells = np.argwhere(table.counts)
+        records = tuple(tuple(map(int, cell)) for cell in cells for _ in range(int(table.counts[tuple(cell)])))
+        mine, seen = vector(table.counts), set()
+        for neighbour in blocks.neighbours(records):
+            counts = np.zeros(space.schema.shape, dtype=np.int64)
+            np.add.at(counts, tuple(zip(*neighbour, strict=True)), 1)
+            if counts.tobytes() not in seen:
+                seen.add(counts.tobytes())
+                yield vector(counts) - mine
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_exchange_costs_more_than_the_budget(name):
+    space = exchanged(name)
+    differences = list(exchange_differences(space))
+    unlisted = ExchangeCosts(space.costs.residuals, space.costs.margins, space.costs.a)
+    for joint in (True, False):
+        mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=joint)
+        worst = max(spent(mechanism, difference) for difference in differences)
+        assert worst <= 1
+        if joint and space.costs.moves is not None:
+            assert worst > 0.999
+    for view in space.measured:
+        part = space.parts[view]
+        largest = max(float(((d[part] / space.scales[part]) ** 2).sum()) for d in differences)
+        assert largest <= float(unlisted.cost(view)) + 1e-9
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 2, 4)])
+def test_exchange_costs_of_large_counts_are_attained(sizes):
+    """Six records of each cell: every pattern of agreement occurs, so that the costs are not only bounds."""
+    schema = Schema([Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(sizes)])
+    public = Dataspace.of(Table(schema, np.full(sizes, 6)), [Margin("f0"), Margin("f1")])
+    residuals = Residuals(schema.grid)
+    costs = ExchangeCosts(residuals, ((1, 0, 0), (0, 1, 0)), 3)
+    cells = list(itertools.product(*map(range, sizes)))
+    best = dict.fromkeys([(0, 0, 1), (1, 0, 1), (1, 1, 0), (0, 1, 1), (1, 1, 1)], 0.0)
+    assert Adjacency.exchange(public).a == 3
+    for x, y in itertools.permutations(cells, 2):
+        if (x[0] == y[0]) or x > y:
+            continue
+        for r in cells:  # one carrier of the first feature, another of the second, or one of both
+            if r[0] != y[0]:
+                continue
+            pairs = [[(r, (x[0], *r[1:]))]]
+            if x[1] != y[1]:
+                pairs = [[*pairs[0], (s, (s[0], x[1], s[2]))] for s in cells if s[1] == y[1]]
+                pairs += [[(r, (x[0], x[1], r[2]))]] if r[1] == y[1] else []
+            for carried in pairs:
+                move = np.zeros(sizes, dtype=np.int64)
+                for before, after in [(x, y), *carried]:
+                    move[before] -= 1
+                    move[after] += 1
+                for view in best:
+                    square = (residuals.centred(view, residuals.table(move, schema.grid.full, view)) ** 2).sum()
+                    best[view] = max(best[view], float(square))
+    best[0, 0, 1] = 2.0  # the person alone
+    for view in best:
+        if view != (0, 1, 1):  # the second feature alone may differ, which is not tried here
+            assert float(costs.cost(view)) == pytest.approx(best[view], abs=1e-9), view
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -172,6 +249,15 @@ def test_all_pairs_of_five_features_under_two_exact_totals():
     equal = sum(trace * cost * 10 for trace, cost in one_by_one)
     best = sum(math.sqrt(trace * cost) for trace, cost in one_by_one) ** 2
     assert (round(equal), round(best)) == (93_580, 75_382)
+
+
+def test_all_pairs_of_five_features_under_exchange():
+    ball = five_features()
+    exchange = Adjacency.exchange(ball.dataspace)
+    space = product_space(ball.dataspace, exchange, [ball.schema.named(view) for view in PAIRS])
+    mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
+    total = sum(float(mechanism.cell_variances(number).sum()) for number in range(10))
+    assert total == pytest.approx(11_778, abs=2)
 
 
 def test_given_add_remove_costs_the_allocation_is_residual_planners():

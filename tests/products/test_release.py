@@ -2,10 +2,12 @@
 
 import csv
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from semidp.release.pipeline import implied_guarantee
 
 from semidp import (
     Budget,
@@ -207,8 +209,6 @@ def test_a_seed_marks_the_product_not_private_and_repeats():
 def test_an_audit_reads_the_claim_and_finds_missing_noise():
     done = run(plan(), people())
     assert claims_of_release(done)[0].faults == ()
-    from dataclasses import replace
-
     product = done.product
     least = min(product.mechanism.sigma2, key=product.mechanism.sigma2.get)
     less = {**product.mechanism.sigma2, least: product.mechanism.sigma2[least] * Fraction(9, 10)}
@@ -227,12 +227,31 @@ def test_everything_exact_needs_no_noise(tmp_path):
     done.save(tmp_path)
     assert Release.load(tmp_path).product.table("region").standard_errors.max() == 0
     assert claims_of_release(done)[0].faults == ()
+    assert disagreements(done, done.to_json()) == ()
 
 
 def test_the_report_shows_the_tables_and_how_they_hang_together():
     page = html(run(plan(), people()))
     for words in ("Published tables from one budget", "sex-age", "the same number", "age-region.csv"):
         assert words in page
+
+
+def test_a_release_from_strangers_is_computed_again():
+    done = run(plan(), people())
+    assert disagreements(done, done.to_json()) == ()
+    product = done.product
+    table = product.tables[0]
+    for changes, said in (
+        ({"estimate": table.estimate + 1}, "estimates of sex-age"),
+        ({"standard_errors": table.standard_errors / 2}, "standard errors of sex-age"),
+    ):
+        wrong = replace(product, tables=(replace(table, **changes), *product.tables[1:]))
+        told = replace(done, results=(wrong,))
+        assert any(said in sentence for sentence in disagreements(told, told.to_json()))
+    least = min(product.mechanism.sigma2, key=product.mechanism.sigma2.get)
+    less = {**product.mechanism.sigma2, least: product.mechanism.sigma2[least] / 2}
+    told = replace(done, results=(replace(product, mechanism=replace(product.mechanism, sigma2=less)),))
+    assert any("less noise" in sentence for sentence in disagreements(told, told.to_json()))
 
 
 # --- whole numbers ---------------------------------------------------------------------------------------------------
@@ -350,6 +369,36 @@ def test_analyze_looks_at_one_table(command, file):
     assert "one --table" in command("analyze", file, "--table", "sex", "--table", "age", *EXACT, code=2)
 
 
+def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, file, tmp_path):
+    out = tmp_path / "exchange"
+    words = (
+        "release",
+        file,
+        "--table",
+        "sex,age",
+        "--table",
+        "age,region",
+        *EXACT,
+        "--mu",
+        1,
+        "--adjacency",
+        "exchange",
+    )
+    command(*words, "--out", out)
+    done = Release.load(out)
+    ball = run(plan(), people())
+    assert done.guarantee.adjacency.is_exchange
+    assert done.product.table("sex-age").standard_errors.max() < ball.product.table("sex-age").standard_errors.max()
+    implied = implied_guarantee(done)
+    assert not implied.adjacency.is_exchange
+    space = product_space(done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]])
+    worst = sum(space.cost[view] / square for view, square in done.product.mechanism.sigma2.items())
+    assert 2 < implied.tradeoff.mu_squared <= worst * (1 + Fraction(1, 10**6))
+    found = command("audit", out, "--samples", 40_000, "--seed", 1)
+    assert "survives" in found
+    assert float(found.split("mu is at least ")[1].split(",")[0]) > 0.7
+
+
 def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(command, file, tmp_path):
     out = tmp_path / "audited"
     command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
@@ -378,4 +427,4 @@ def test_what_a_product_states_is_computed_again():
     half = {view: square / 4 for view, square in product.mechanism.sigma2.items()}
     wrong = replace(product, mechanism=replace(product.mechanism, sigma2=half))
     said = disagreements(replace(done, results=(wrong,)), done.to_json())
-    assert said == ("'product' states less noise on some residual than its budget needs",)
+    assert "'product' states less noise on a residual than its budget needs" in said

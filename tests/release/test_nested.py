@@ -333,6 +333,10 @@ def test_the_commands_take_depths_everywhere(file: str, tmp_path: Path, capsys: 
     words = ["--table", "county,sex", "--invariant", "state", "--invariant", "sex", *nest, "--levels-from-data"]
     assert command(["analyze", file, *words]) == 0
     assert "state × county × sex: 8 cells" in capsys.readouterr().out
+    assert command(["analyze", file, *words[:-1]]) == 2
+    assert (
+        "(--schema FILE with a tree or a lookup, --invariant county, or --levels-from-data)" in capsys.readouterr().err
+    )
     assert command(["release", file, *words, "--rho", "1", "--out", str(tmp_path / "one")]) == 0
     assert (tmp_path / "one" / "table.csv").read_text().startswith("state,county,sex,count")
     group = ["--group", "county", "--mean", "score", "--bounds", "score=0,10", *nest, "--mu", "1"]
@@ -372,3 +376,29 @@ def test_a_nest_that_is_refused(
     assert command(["release", file, *table, *words, "--out", str(tmp_path / "out")]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_odds_ratio_and_a_regression_beside_a_nested_feature(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nest = ["--nest", "state,county,tract", "--epsilon", "1"]
+    kept = ["--where", "state <> 'DC'", "--rows", "sex", "--columns", "state", "--invariant", "county"]
+    assert command(["test", file, *kept, *nest]) == 0
+    assert "x11: sex = f and state = AL" in capsys.readouterr().out
+    regress = ["--regress", "score", "--bounds", "score=0,10", *nest, "--out"]
+    assert command(["release", file, *regress, str(tmp_path / "state"), "--on", "state,sex"]) == 0
+    (csv_file,) = (tmp_path / "state").glob("*.csv")
+    rows = csv_file.read_text()
+    assert [row.split(",")[0] for row in rows.splitlines()[1:]] == ["intercept", "state=DC", "state=WA", "sex=m"]
+    beside = ["--invariant", "county", *regress]
+    assert command(["release", file, *beside, str(tmp_path / "beside"), "--on", "sex"]) == 0
+    assert command(["release", file, *beside, str(tmp_path / "refused"), "--on", "state"]) == 2
+    assert "'state' is a depth of a nested feature" in capsys.readouterr().err
+
+
+def test_group_statistics_of_the_library_take_depths() -> None:
+    from semidp.engines import Outcome
+    from semidp.grouped import sums
+
+    found = sums(people(), Outcome("score", 0, 10, 10), ["county"], Budget.gdp(1), features=[PLACES])
+    assert found.means().groups == (("AL", "001"), ("AL", "003"), ("WA", "05"), ("DC", "9"))

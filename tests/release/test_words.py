@@ -6,8 +6,9 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semidp import Budget, Plan, TableRequest, run
 from semidp.exact import exact, rounded_up
-from semidp.report import name_of, strength
+from semidp.report import name_of, strength, summary
 from semidp.tradeoff import Tradeoff, approximate, compose, gaussian, zcdp
 
 NUMBERS = st.fractions(min_value="1/100000", max_value=50)
@@ -48,3 +49,14 @@ def test_names_claim_no_more_than_the_curve(curve: Tradeoff) -> None:
         assert number >= curve.implied_rho()
     else:
         assert number >= curve.implied_epsilon()
+
+
+def test_each_number_of_the_guarantee_is_said_once_and_rounded_one_way() -> None:
+    people = {"sex": ["f", "m"] * 20, "region": ["n", "s", "n", "w"] * 10}
+    for budget in (Budget.gdp(1), Budget.zcdp("1/2"), Budget.pure(1)):
+        release = run(Plan([TableRequest(["sex", "region"], budget)], ["sex", "region"]), people)
+        page = re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", " ", release.report_html(), flags=re.DOTALL)
+        said = re.findall(r"at most (\S+)% of cases", page)
+        assert len(said) == 1
+        assert said == re.findall(r"at most (\S+)% of cases", str(release.guarantee.explain()))
+        assert said == re.findall(r"at most (\S+)% of cases", summary(release, "report.html"))

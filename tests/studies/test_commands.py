@@ -94,4 +94,4 @@ def test_census_for_machines_and_its_picture(tmp_path: Path, capsys: pytest.Capt
     assert rows["persons", "production", "all", 1]["rho_exact"] == "293764/114921"
     assert round(rows["persons", "rounded", "all", 2]["epsilon_paper"], 5) == 40.95057
     assert {file.name for file in out.iterdir()} == {"census.csv", "census.png", "studies.json"}
-    assert len(_rows(out / "census.csv")) == 30
+    assert len(_rows(out / "census.csv")) == 35

@@ -7,9 +7,9 @@ parameters that must be good enough for a target down. Rényi curves are in reny
 import math
 from fractions import Fraction
 
+from semidp.ball_arithmetic import above, ball, least, sharp
 from semidp.exact import Number
 from semidp.tradeoff import Approximate, approximate, gaussian, zcdp
-from semidp.tradeoff.balls import above, ball, least, sharp
 from semidp.tradeoff.base import group_size, nonnegative, proportion, pure_rho, read_up
 
 

@@ -16,12 +16,12 @@ import numpy as np
 import scipy
 
 from semidp.accounting.renyi import Renyi
+from semidp.ball_arithmetic import above, ball, sharp
 from semidp.errors import InputError, Refused
 from semidp.exact import exact
 from semidp.guarantees import Guarantee
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import ZCDP, Gaussian, Laplace, Tradeoff, compose, from_profile
-from semidp.tradeoff.balls import above, ball, sharp
 from semidp.tradeoff.base import ROUNDOFF, Floats, group_size
 from semidp.tradeoff.composition import losses_of, reach_of
 from semidp.tradeoff.losses import Losses, convolve_all

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
+from semidp.ball_arithmetic import RealBall, above, ball, sharp
 from semidp.errors import InputError, Refused
 from semidp.exact import Number, exact
-from semidp.tradeoff.balls import Ball, above, ball, sharp
 from semidp.tradeoff.base import group_size, nonnegative, proportion
 
 ORDERS: tuple[Fraction, ...] = (
@@ -83,7 +83,7 @@ class Renyi:
         e = nonnegative(epsilon, "epsilon")
 
         def bound(order: Fraction) -> Fraction:
-            def divergence() -> Ball:
+            def divergence() -> RealBall:
                 top = ball(order * e).exp() + ball((1 - order) * e).exp()
                 return (top / (1 + ball(e).exp())).log() / ball(order - 1)
 
@@ -108,7 +108,7 @@ class Renyi:
         if d == 0:
             return float("inf")
 
-        def at(order: Fraction, value: Fraction) -> Ball:
+        def at(order: Fraction, value: Fraction) -> RealBall:
             gain = ball(1 / (order * d)).log() / ball(order - 1)
             return ball(value) + gain + ball(1 - 1 / order).log()
 
@@ -123,7 +123,7 @@ class Renyi:
         """
         e = nonnegative(epsilon, "epsilon")
 
-        def at(order: Fraction, value: Fraction) -> Ball:
+        def at(order: Fraction, value: Fraction) -> RealBall:
             return (ball(order - 1) * (ball(value - e) + ball(1 - 1 / order).log())).exp() / ball(order)
 
         found = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]

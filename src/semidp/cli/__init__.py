@@ -15,15 +15,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
+from semidp.cli import analyze, audit, census, guarantee, ledger, release, reproduce
 from semidp.cli._hints import hinted
 from semidp.cli._output import complain, echo, silence_stdout
-from semidp.cli.analyze import analyze
-from semidp.cli.audit import audit
-from semidp.cli.census import census
-from semidp.cli.guarantee import guarantee
-from semidp.cli.ledger import ledger
-from semidp.cli.release import demo, release, show
-from semidp.cli.reproduce import reproduce
 from semidp.cli.test import odds_ratio
 from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError
@@ -56,11 +50,11 @@ def semidp(
 
 
 COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
-    analyze: (
+    analyze.analyze: (
         "what publishing these totals exactly would mean",
         ("semidp analyze people.csv --table sex,region --invariant sex --invariant region",),
     ),
-    release: (
+    release.release: (
         "publish exact totals and a noisy table, with a report",
         (
             "semidp release people.csv --table sex,region --invariant sex --invariant region --mu 1 --out release",
@@ -71,7 +65,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "a private test of association in a 2x2 table",
         ("semidp test people.csv --rows sex --columns smoker --epsilon 1",),
     ),
-    guarantee: (
+    guarantee.guarantee: (
         "what an existing release really guarantees",
         (
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
@@ -79,18 +73,18 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
         ),
     ),
-    audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),
-    ledger: (
+    audit.audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),
+    ledger.ledger: (
         "open a ledger, or see what one has spent",
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
     ),
-    show: ("what a release holds and guarantees", ("semidp show release",)),
-    census: ("what the 2020 Census products guarantee", ("semidp census --out census",)),
-    reproduce: (
+    release.show: ("what a release holds and guarantees", ("semidp show release",)),
+    census.census: ("what the 2020 Census products guarantee", ("semidp census --out census",)),
+    reproduce.reproduce: (
         "the paper's figures, as published and corrected",
         ("semidp reproduce adjacency census --out studies",),
     ),
-    demo: ("a full release of an embedded real table", ("semidp demo --out demo",)),
+    release.demo: ("a full release of an embedded real table", ("semidp demo --out demo",)),
 }
 """Each command, what it answers, and examples for its help; the tests run them."""
 

@@ -4,6 +4,7 @@ from semidp.errors import SemidpError
 
 HINTS = {
     "levels": "--levels {first}=a,b or --schema FILE, --invariant {first}, or --levels-from-data",
+    "nested levels": "--schema FILE with a tree or a lookup, --invariant {first}, or --levels-from-data",
     "margin": "--invariant {all}",
     "adjacency": "--a N",
     "bounds": "--bounds {first}=0,100",

@@ -6,10 +6,11 @@ out count 0. Everything in it is public.
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.cli._options import Declared, read_text
 from semidp.errors import DataError, InputError
@@ -23,13 +24,11 @@ def totals_of(paths: Sequence[Path], declared: Declared | None) -> Dataspace:
     """Return the dataspace that the files of public totals describe; undeclared levels are those that they list."""
     files = {path: _rows(path) for path in paths}
     features = {feature.name: feature for feature in declared.features} if declared else {}
-    nested = {name for feature in features.values() if len(feature.names) > 1 for name in feature.names}
-    for name in (name for names, _ in files.values() for name in names if name in nested):
-        raise InputError(f"{name!r} is a depth of a nested feature, whose totals cannot be read yet: give --a")
+    known = {name for feature in features.values() for name in feature.names}
     undeclared: dict[str, dict[str, None]] = {}
     for names, rows in files.values():
         for place, name in enumerate(names):
-            if name not in features:
+            if name not in known:
                 undeclared.setdefault(name, {}).update(dict.fromkeys(levels[place] for levels, _ in rows))
     features |= {name: Feature(name, tuple(levels)) for name, levels in undeclared.items()}
     schema = Schema(tuple(features.values()), declared.structural_zeros if declared else ())
@@ -68,17 +67,28 @@ def _rows(path: Path) -> tuple[tuple[str, ...], list[tuple[tuple[str, ...], int]
 
 
 def _table(path: Path, schema: Schema, names: tuple[str, ...], rows: list[tuple[tuple[str, ...], int]]) -> Table:
-    codes = [{level: code for code, level in enumerate(schema.feature(name).levels)} for name in names]
-    order = [names.index(name) for name in schema.names]
-    counts = np.zeros(schema.shape, dtype=np.int64)
-    seen = set()
-    for levels, count in rows:
-        for name, code, level in zip(names, codes, levels, strict=True):
-            if level not in code:
-                raise DataError(f"the totals {path} name a level of {name!r} that is not declared")
-        cell = tuple(codes[place][levels[place]] for place in order)
-        if cell in seen:
-            raise DataError(f"the totals {path} give one cell twice")
-        seen.add(cell)
-        counts[cell] = count
-    return Table(schema, counts)
+    columns = dict(zip(names, zip(*(levels for levels, _ in rows), strict=True), strict=True))
+    try:
+        codes = [_codes(feature, columns) for feature in schema.features]
+    except DataError:
+        raise DataError(
+            f"the totals {path} name a level of {' or '.join(map(repr, names))} that is not declared, or not there"
+        ) from None
+    flat = np.ravel_multi_index(tuple(codes), schema.shape)
+    if len(np.unique(flat)) < len(flat):
+        raise DataError(f"the totals {path} give one cell twice")
+    counts = np.zeros(schema.size, dtype=np.int64)
+    counts[flat] = [count for _, count in rows]
+    return Table(schema, counts.reshape(schema.shape))
+
+
+def _codes(feature: Feature, columns: Mapping[str, Sequence[str]]) -> NDArray[np.intp]:
+    """Return the level that each row names; that of a nested feature by the columns of its path."""
+    if feature.name not in columns:
+        raise DataError(f"a column {feature.name!r} is missing")
+    if feature.above:
+        return feature.located({name: columns[name] for name in feature.names if name in columns})
+    code = {level: position for position, level in enumerate(feature.levels)}
+    if any(level not in code for level in columns[feature.name]):
+        raise DataError(f"a level of {feature.name!r} is not declared")
+    return np.array([code[level] for level in columns[feature.name]], dtype=np.intp)

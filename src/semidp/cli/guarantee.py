@@ -111,7 +111,7 @@ def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | N
 
 
 @dataclass(frozen=True)
-class _Scope:
+class _Together:
     """How many records move together, how that is known, and the datasets it is about."""
 
     records: int
@@ -126,7 +126,7 @@ class _Scope:
         return Adjacency(self.records, self.kind)
 
 
-def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Scope:
+def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
     """Return how many records move together: as given, or from what is published exactly."""
     reading = adjacency_from(asked)
     given = reading if isinstance(reading, int) else None
@@ -138,7 +138,7 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
                 "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
                 "for each margin, or --invariant A,B with --schema FILE"
             )
-        return _Scope(given, "given", Dataspace.described("totals published exactly"))
+        return _Together(given, "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space else ()
     missing = [margin for margin in margins if not any(margin.within(known) for known in published)]
@@ -153,25 +153,25 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     except AdjacencyUnknown:
         if given is None:
             raise
-        return _Scope(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
+        return _Together(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
     enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
     if given is None and reading is Reading.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
-        return _Scope(enough, f"{source} ({found.method})", space, other=_exchanges_within(space, enough))
+        return _Together(enough, f"{source} ({found.method})", space, other=_exchanges_within(space, enough))
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
-    return _Scope(given, "given", space, low if given < enough else ())
+    return _Together(given, "given", space, low if given < enough else ())
 
 
-def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Scope:
+def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
     """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
     space = totals_of(totals, declared) if totals else None
     if space is None or any(not space.publishes(margin) for margin in margins):
         raise InputError("exchanges are known from the exact totals themselves: give --totals FILE for each margin")
     records = max(Adjacency.exchange(space).a, 1)
     source = "one person and those who hand over published values"
-    return _Scope(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
+    return _Together(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
 
 
 def _exchanges_within(space: Dataspace, a: int) -> Adjacency | None:

@@ -46,7 +46,7 @@ def prove(
     counts, proved = np.zeros(problem.grid.shape, dtype=np.int64), True
     for block, part in problem.parts():
         cells = block.at(problem.grid.full)
-        program = _Program(part, _near(block, part, start), deadline, progress)
+        program = _IntegerProgram(part, _near(block, part, start), deadline, progress)
         found, sure = program.solve(None if known is None else known[cells])
         if found is None:
             return None, False
@@ -62,7 +62,7 @@ def _near(block: Block, part: Problem, start: RealFit) -> RealFit:
 
 
 @dataclass(frozen=True, eq=False)
-class _Program:
+class _IntegerProgram:
     problem: Problem
     start: RealFit
     deadline: float

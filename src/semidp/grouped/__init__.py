@@ -1,14 +1,13 @@
 """Exact group counts, private group statistics: sums, means, proportions, comparison, linear and logistic regression.
 
-`sums` and `regression` are the pages to read first; the proofs and the regression designs are in `queries`.
+`group_sums` and `regression` are the pages to read first; the proofs and the regression designs are in `queries`.
 """
 
+from semidp.grouped.group_sums import Comparison, Estimates, GroupSums, means, proportions, sums
+from semidp.grouped.inputs import check_binary, moments_of, read_moments, read_sums
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
-from semidp.grouped.reading import check_binary, moments_of, read_moments, read_sums
+from semidp.grouped.outcome_spread import Spread, SquareSum
 from semidp.grouped.regression import LinearFit, Moments, linear_regression
-from semidp.grouped.spread import Spread, SquareSum
-from semidp.grouped.sums import Comparison, Estimates, GroupSums, means, proportions, sums
-from semidp.mechanisms import outcome_mechanism
 from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "moment_space",
     "moments_of",
     "outcome_adjacency",
-    "outcome_mechanism",
     "proportions",
     "read_moments",
     "read_sums",

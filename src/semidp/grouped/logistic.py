@@ -16,9 +16,9 @@ from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.exact import Number, positive
-from semidp.grouped.reading import check_binary, open_groups, read_moments
+from semidp.grouped.inputs import check_binary, open_groups, read_moments
+from semidp.grouped.outcome_spread import charge
 from semidp.grouped.regression import Moments, chosen, published
-from semidp.grouped.spread import charge
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import outcome_mechanism
 from semidp.noise import Randomness

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
-from semidp.grouped.reading import open_groups, read_moments, read_squares, squares_outcome
-from semidp.grouped.spread import SquareSum, charge, measure_squares, square_mechanism
+from semidp.grouped.inputs import open_groups, read_moments, read_squares, squares_outcome
+from semidp.grouped.outcome_spread import SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness

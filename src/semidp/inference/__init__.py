@@ -5,10 +5,10 @@ tables live in `release`, pictures in `plots`.
 """
 
 from semidp.inference.canonical import CanonicalNoise, Normal, Recursive, Tulap
-from semidp.inference.choice import canonical_noise
 from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.noise_for_tradeoff import canonical_noise
 from semidp.inference.odds_ratio import OddsRatioResult, odds_ratio_test
-from semidp.inference.power import PowerCurves, power, power_curves, sample_size
+from semidp.inference.power_analysis import PowerCurves, power, power_curves, sample_size
 from semidp.inference.umpu import Alternative, Interval, UmpuTest
 
 __all__ = [

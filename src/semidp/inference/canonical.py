@@ -1,7 +1,7 @@
 """Canonical noise: the distributions that meet a tradeoff function f exactly, neither more nor less.
 
 `Tulap` for (ε, δ), `Normal` for Gaussian privacy, and `Recursive` for any symmetric polygon by the paper's recursion.
-Which of them serves a given f is decided in `choice`; the test that uses them is in `umpu`.
+Which of them serves a given f is decided in `noise_for_tradeoff`; the test that uses them is in `umpu`.
 """
 
 import math
@@ -16,8 +16,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.ball_arithmetic import ball, precision
 from semidp.errors import InputError, Refused
-from semidp.noise.balls import LazyUniform, ball, precision
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Randomness, Stream, uniforms
 
 Floats = NDArray[np.float64]

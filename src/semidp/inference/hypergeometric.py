@@ -17,10 +17,10 @@ _TAIL = 700.0  # nats below the mode at which a probability leaves the window: e
 
 
 @dataclass(frozen=True)
-class Law:
+class IntegerLaw:
     """A distribution on consecutive integers: ``P(H = first + i) = pmf[i]``.
 
-    >>> Law(2, np.array([0.25, 0.75])).mean
+    >>> IntegerLaw(2, np.array([0.25, 0.75])).mean
     2.75
     """
 
@@ -42,13 +42,13 @@ class Law:
         """The expectation."""
         return float(self.first + self.pmf @ np.arange(len(self.pmf)))
 
-    def mirrored(self) -> "Law":
+    def mirrored(self) -> "IntegerLaw":
         """Return the law of -H.
 
-        >>> Law(2, np.array([0.25, 0.75])).mirrored().first
+        >>> IntegerLaw(2, np.array([0.25, 0.75])).mirrored().first
         -3
         """
-        return Law(-self.last, self.pmf[::-1])
+        return IntegerLaw(-self.last, self.pmf[::-1])
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class TwoByTwo:
         """Whether the margins leave only one table, so that there is nothing to test."""
         return self.low == self.high
 
-    def law(self, odds_ratio: float = 1.0) -> Law:
+    def law(self, odds_ratio: float = 1.0) -> IntegerLaw:
         """Return the distribution of x11 given the margins, ``P(H = x) ∝ C(t1·, x) C(t2·, t·1 - x) ω^x``.
 
         Sums of log-ratios outward from the mode keep the relative error near 1e-12 where log-gamma functions would
@@ -105,10 +105,10 @@ class TwoByTwo:
         return self._central if odds_ratio == 1 else self.law_at(math.log(odds_ratio))
 
     @cached_property
-    def _central(self) -> Law:
+    def _central(self) -> IntegerLaw:
         return self.law_at(0.0)
 
-    def law_at(self, log_odds: float) -> Law:
+    def law_at(self, log_odds: float) -> IntegerLaw:
         """Return the same distribution for an odds ratio given by its logarithm.
 
         >>> TwoByTwo(2, 2, 4).law_at(-800.0).pmf.round(4)
@@ -127,7 +127,7 @@ class TwoByTwo:
         weights = np.exp(height[kept[0] : kept[-1] + 1])
         pmf = weights / weights.sum()
         pmf.setflags(write=False)
-        return Law(first + int(kept[0]), pmf)
+        return IntegerLaw(first + int(kept[0]), pmf)
 
     def _mode(self, log_odds: float) -> int:
         """The x after which the probabilities fall: their ratio decreases in x, so bisection finds it."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.guarantees import Guarantee
 from semidp.inference.canonical import CanonicalNoise
-from semidp.inference.choice import canonical_noise, curve_of
 from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.inference.umpu import Alternative, Interval, UmpuTest, check_level
 from semidp.noise import Randomness, SystemRandomness
 from semidp.queries import sensitivity_space
@@ -93,7 +93,8 @@ class OddsRatioResult:
         """The row and the column level whose joint count is tested: the first declared of each feature."""
         schema = self.guarantee.dataspace.schema
         assert schema is not None
-        return schema.feature(self.rows).levels[0], schema.feature(self.columns).levels[0]
+        row, column = (schema.restrict([name]).features[0].levels[0] for name in (self.rows, self.columns))
+        return row, column
 
     @property
     def most_powerful(self) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.canonical import CanonicalNoise, Tulap
-from semidp.inference.hypergeometric import Law, TwoByTwo
+from semidp.inference.hypergeometric import IntegerLaw, TwoByTwo
 
 _BLOCK = 2_000_000  # entries of one (statistics × counts) array
 _FARTHEST = 1400.0  # |log odds ratio| past which an end of an interval is 0 or infinity
@@ -116,7 +116,7 @@ class UmpuTest:
         """
         return self._p_value(np.asarray(u, dtype=np.float64), Alternative(alternative), self.margins.law(odds_ratio))
 
-    def _p_value(self, u: NDArray[np.float64], alternative: Alternative, law: Law) -> NDArray[np.float64]:
+    def _p_value(self, u: NDArray[np.float64], alternative: Alternative, law: IntegerLaw) -> NDArray[np.float64]:
         if alternative is Alternative.GREATER:
             return _exceedance(law, self.noise, u - self.grid / 2)
         if alternative is Alternative.LESS:
@@ -215,7 +215,7 @@ class UmpuTest:
 
     def _only(self, x11: int, u: float, side: Alternative) -> float:
         """The p-value where x11 is certain: the limit for an odds ratio of 0 or infinity."""
-        return float(self._p_value(np.asarray(u), side, Law(x11, np.ones(1))))
+        return float(self._p_value(np.asarray(u), side, IntegerLaw(x11, np.ones(1))))
 
 
 def check_level(value: float, name: str) -> None:
@@ -229,7 +229,7 @@ def check_level(value: float, name: str) -> None:
         raise InputError(f"{name} must lie between 0 and 1, such as 0.05 or 0.95, not {value}")
 
 
-def _exceedance(law: Law, noise: CanonicalNoise, u: NDArray[np.float64]) -> NDArray[np.float64]:
+def _exceedance(law: IntegerLaw, noise: CanonicalNoise, u: NDArray[np.float64]) -> NDArray[np.float64]:
     """``P(H + N >= u) = E[F(H - u)]`` for each u."""
     flat = u.ravel()
     if isinstance(noise, Tulap) and noise.delta == 0 and noise.sensitivity == 1 and flat.size >= _SHORTCUT:
@@ -242,7 +242,7 @@ def _exceedance(law: Law, noise: CanonicalNoise, u: NDArray[np.float64]) -> NDAr
     return np.minimum(out, 1.0).reshape(u.shape)
 
 
-def _by_knots(law: Law, epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
     """The same for Tulap noise with δ = 0, where it is linear in u between half-integers.
 
     Two first-order filters give the knots; beyond the last one (and for the complement below the first one) a step
@@ -268,7 +268,7 @@ def _by_knots(law: Law, epsilon: float, u: NDArray[np.float64]) -> NDArray[np.fl
     return np.asarray(np.where(k >= len(p), past, np.where(k < 0, before, between)))
 
 
-def _threshold(law: Law, noise: CanonicalNoise, alpha: float) -> float:
+def _threshold(law: IntegerLaw, noise: CanonicalNoise, alpha: float) -> float:
     def excess(m: float) -> float:
         return _log(float(_exceedance(law, noise, np.asarray(m)))) - _log(alpha)
 

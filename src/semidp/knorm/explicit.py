@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.knorm.closed import Floats, pilot
-from semidp.knorm.linear import Answer, Program
+from semidp.knorm.linear import Answer, LinearProgram
 from semidp.knorm.polar import MARGIN
 from semidp.knorm.rational import Rationals, inside
 from semidp.progress import Progress, silent
@@ -127,9 +127,9 @@ class ExplicitBall:
         return _pilot_covariance(self._distinct.tobytes(), self._distinct.shape)
 
     @cached_property
-    def _program(self) -> Program:
+    def _program(self) -> LinearProgram:
         ones = np.ones(len(self._vertices))
-        return Program(self._vertices, -ones, ones)
+        return LinearProgram(self._vertices, -ones, ones)
 
     @cached_property
     def _polar_points(self) -> list[Floats]:

@@ -22,10 +22,10 @@ class Answer:
     multipliers: Floats
 
 
-class Program:
+class LinearProgram:
     """``max <x, w>`` subject to ``lower <= A w <= upper``, for one x after another.
 
-    >>> square = Program(np.eye(2), np.full(2, -1.0), np.ones(2))
+    >>> square = LinearProgram(np.eye(2), np.full(2, -1.0), np.ones(2))
     >>> square.solve(np.array([1.0, -2.0])).point
     array([ 1., -1.])
     >>> square.add(np.array([[1.0, -1.0]]))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.knorm.closed import Floats, half_l1
-from semidp.knorm.linear import Answer, Program
+from semidp.knorm.linear import Answer, LinearProgram
 from semidp.knorm.rational import Rationals, inside
 
 MARGIN = 1e-11  # far above the rounding error of any sum below, far below what a sample of any size can see
@@ -90,7 +90,7 @@ class TablePolar:
             polar = self._table(answer)
             yield self._low(point, polar, self._steepest_cycles(polar)[1]), self._high(point, answer)
 
-    def _start(self) -> Program:
+    def _start(self) -> LinearProgram:
         """Columns: the free cells of W, then m_ik for each pair of rows; rows: ``0 <= W_ij - W_kj - m_ik <= 1``."""
         rows, columns = self.shape
         pairs = np.arange(len(self._first))
@@ -99,7 +99,7 @@ class TablePolar:
         differences[pairs, self._second] = -1
         cells = np.kron(differences[:, :-1], np.eye(columns)[:, :-1])
         matrix = np.concatenate([cells, np.repeat(-np.eye(len(pairs)), columns, axis=0)], axis=1)
-        return Program(matrix, np.zeros(len(matrix)), np.ones(len(matrix)))
+        return LinearProgram(matrix, np.zeros(len(matrix)), np.ones(len(matrix)))
 
     def _add(self, cycles: Floats) -> None:
         self._cycles = np.concatenate([self._cycles, cycles])

@@ -1,7 +1,7 @@
 """The ball of tables with both margins published: K = hull(S_2) or hull(S_3), three levels or more on both sides.
 
 Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`polar`), and its uniform point by
-rejection from an l1 envelope. Its constants are in `facets` and `moments`.
+rejection from an l1 envelope. Its constants are in `table_constants`.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.knorm.closed import Floats, half_l1, root_directions
-from semidp.knorm.facets import facets
-from semidp.knorm.moments import table_moment
 from semidp.knorm.polar import MARGIN, TablePolar
+from semidp.knorm.table_constants import facets, table_moment
 from semidp.progress import Progress, silent
 
 MOST_FREE_CELLS = 121  # beyond it a point takes long: 12 x 12 takes a tenth of a second, 3 x 61 a few seconds

@@ -1,21 +1,12 @@
 """Mechanisms: calibrated to a sensitivity space and a budget, each with its errors and the guarantee it satisfies.
 
-`base` is the page to read first; `choose` picks by expected loss. Noise distributions live in `noise`, the K-norm's
+`base` is the page to read first; `selection` picks by expected loss. Noise distributions live in `noise`, the K-norm's
 geometry in `knorm`.
 """
 
 from semidp.knorm import knorm_noise
-from semidp.mechanisms.base import CLAIMS, Claim, Measurement, Mechanism, NoNoise, naive_loss
-from semidp.mechanisms.choose import (
-    AUTO,
-    NAMES,
-    available,
-    calibrated,
-    choose,
-    mechanism_for,
-    option_name,
-    outcome_mechanism,
-)
+from semidp.mechanisms.base import CLAIMS, ClaimKind, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms.from_record import recorded
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -26,14 +17,23 @@ from semidp.mechanisms.l2 import L2Mechanism
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.mechanisms.lattice import LatticeGaussianMechanism
 from semidp.mechanisms.products import Objective, ResidualMechanism
-from semidp.mechanisms.recorded import recorded
+from semidp.mechanisms.selection import (
+    AUTO,
+    NAMES,
+    available,
+    calibrated,
+    choose,
+    mechanism_for,
+    option_name,
+    outcome_mechanism,
+)
 from semidp.queries import Norms
 
 __all__ = [
     "AUTO",
     "CLAIMS",
     "NAMES",
-    "Claim",
+    "ClaimKind",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
     "KNormMechanism",

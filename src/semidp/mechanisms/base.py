@@ -24,10 +24,10 @@ from semidp.spaces import Adjacency
 from semidp.tables import Table
 from semidp.tradeoff import Budget, Gaussian, Tradeoff
 
-Claim = Literal["exact", "ideal"]
+ClaimKind = Literal["exact", "ideal"]
 """Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the proof."""
 
-CLAIMS: dict[Claim, str] = {
+CLAIMS: dict[ClaimKind, str] = {
     "exact": "The noise is drawn exactly from the distribution of the proof, in whole numbers: "
     "the guarantee holds for what is published.",
     "ideal": "The proof is for real-valued noise and the computer draws floating-point numbers; "
@@ -77,7 +77,7 @@ class Measurement:
     noisy: NDArray[Any] = field(repr=False)
     projected: NDArray[np.float64] = field(repr=False)
     mechanism: str
-    claim: Claim
+    claim: ClaimKind
     private: bool
 
 
@@ -100,7 +100,7 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
-    claim: ClassVar[Claim] = "exact"
+    claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
 
     @classmethod

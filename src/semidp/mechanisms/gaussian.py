@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from semidp.mechanisms.base import (
     CellByCell,
-    Claim,
+    ClaimKind,
     Mechanism,
     check_request,
     check_scale,
@@ -134,7 +134,7 @@ class ContinuousGaussianMechanism(GaussianNoise):
     """
 
     name: ClassVar[str] = "continuous gaussian"
-    claim: ClassVar[Claim] = "ideal"
+    claim: ClassVar[ClaimKind] = "ideal"
     for_studies: ClassVar[bool] = True
 
     @property

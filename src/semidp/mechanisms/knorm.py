@@ -17,7 +17,7 @@ from semidp.errors import Refused
 from semidp.exact import up
 from semidp.guarantees import Guarantee
 from semidp.knorm import MOST_FREE_CELLS, PlacedBall, TableBall, knorm_noise, noise_moment, place_ball
-from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request, check_scale
+from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, check_scale
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.noise import Randomness, generator
 from semidp.progress import Progress, silent
@@ -62,7 +62,7 @@ class KNormMechanism(Mechanism):
 
     name: ClassVar[str] = "k-norm"
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
-    claim: ClassVar[Claim] = "ideal"
+    claim: ClassVar[ClaimKind] = "ideal"
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -95,14 +95,19 @@ class KNormMechanism(Mechanism):
         return place_ball(self.space)
 
     @property
+    def rate(self) -> Fraction:
+        """ε, divided by how many times the ball contains the space."""
+        return self.epsilon / self.placed.stretch
+
+    @property
     def scale(self) -> float:
-        """1/ε, rounded up."""
-        return up(1 / self.epsilon)
+        """One over the rate, rounded up."""
+        return up(1 / self.rate)
 
     @property
     def variance(self) -> float:
         """The expected squared loss for each free direction of the table."""
-        total = noise_moment(self.placed.ball, self.epsilon) + _ROUNDING * float(self.placed.rounding_counts().sum())
+        total = noise_moment(self.placed.ball, self.rate) + _ROUNDING * float(self.placed.rounding_counts().sum())
         return total / self.space.dimension
 
     @property
@@ -136,7 +141,7 @@ class KNormMechanism(Mechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw whole noise with zero margins, `count` times."""
-        drawn = knorm_noise(self.placed.ball, self.epsilon, count, generator(randomness), self.progress)
+        drawn = knorm_noise(self.placed.ball, self.rate, count, generator(randomness), self.progress)
         tables = [self.placed.place(self.placed.rounded(point)) for point in drawn]
         return np.stack(tables).astype(np.int64)
 

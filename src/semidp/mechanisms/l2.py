@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.exact import sqrt_up
-from semidp.mechanisms.base import Claim, Mechanism, check_request, check_scale, epsilon_of, root_up
+from semidp.mechanisms.base import ClaimKind, Mechanism, check_request, check_scale, epsilon_of, root_up
 from semidp.noise import Randomness, uniforms
 from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate
@@ -24,8 +24,8 @@ class L2Mechanism(Mechanism):
     """Noise of density ``∝ exp(-‖v‖/b)`` on the subspace: pure ε with ``ε = Δ2/b``.
 
     The length is Gamma(s) times b and the direction uniform in the subspace of dimension s, so that
-    ``E‖v‖² = b² s(s+1)``. The errors are those of the real-valued noise; rounding each cell to a whole number adds
-    about 1/12 to the variance.
+    ``E‖v‖² = b² s(s+1)``. Rounding each cell to a whole number adds about 1/12 to the variance, which the errors
+    include.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class L2Mechanism(Mechanism):
     >>> from semidp.mechanisms.examples import two_way
     >>> space, table = two_way()
     >>> mechanism = L2Mechanism.calibrate(space, Budget.pure(1))
-    >>> mechanism.scale, round(mechanism.expected_l2, 4)  # 2 √(2·3)
-    (2.0, 4.899)
+    >>> mechanism.scale, round(mechanism.expected_l2, 4)  # √(2 (4·3 + 1/12))
+    (2.0, 4.916)
     >>> mechanism.apply(table).noisy.dtype
     dtype('int64')
     """
@@ -49,7 +49,7 @@ class L2Mechanism(Mechanism):
 
     name: ClassVar[str] = "l2"
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
-    claim: ClassVar[Claim] = "ideal"
+    claim: ClassVar[ClaimKind] = "ideal"
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -64,8 +64,8 @@ class L2Mechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """``b² (s+1)``: the squared length shared among s dimensions."""
-        return float(self.b2 * (self.space.dimension + 1))
+        """``b² (s+1)``, the squared length shared among s dimensions, and 1/12 for the rounding."""
+        return float(self.b2 * (self.space.dimension + 1) + Fraction(1, 12))
 
     @property
     def tradeoff(self) -> Tradeoff:

@@ -6,7 +6,7 @@ be enumerated. The measurement is one vector with one guarantee.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -18,11 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError, Refused
 from semidp.exact import up
 from semidp.geometry import View, within
+from semidp.guarantees import Guarantee
 from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
 from semidp.queries import ProductSpace, QuerySpace
 from semidp.queries.costs import BallCosts
+from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
@@ -173,6 +175,24 @@ class ResidualMechanism(Mechanism):
             return Gaussian(Fraction(0))
         return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
 
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return what the same noise guarantees under another adjacency: its costs, over the same σ².
+
+        >>> from semidp.queries import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).under(Adjacency(4)).tradeoff.mu_squared > 3
+        True
+        """
+        space = self.space.under(adjacency)
+        assert isinstance(space, ProductSpace)
+        cost = _spent(space, self.sigma2)
+        found = space.costs.joint(self.sigma2) if self.sigma2 else None
+        if found is not None:
+            cost = min(cost, Fraction(found))
+        return replace(self, space=space, precision=cost).guarantee
+
     @property
     def scale(self) -> float:
         """The largest σ of a residual, rounded up."""
@@ -312,10 +332,14 @@ def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precisi
     factor = Fraction(1)
     while True:
         sigma2 = {view: _coarse(Fraction(square) * factor) for view, square in wanted.items()}
-        spent = sum(math.ceil(space.cost[view] / square * 2**80) for view, square in sigma2.items())
-        if Fraction(spent, 2**80) <= precision:
+        if _spent(space, sigma2) <= precision:
             return sigma2
         factor *= 1 + Fraction(1, 2**22)
+
+
+def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
+    """Return ``Σ k/σ²``, rounded up."""
+    return Fraction(sum(math.ceil(space.cost[view] / square * 2**80) for view, square in sigma2.items()), 2**80)
 
 
 def _coarse(square: Fraction) -> Fraction:

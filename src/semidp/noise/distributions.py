@@ -15,11 +15,12 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
-from semidp.noise.balls import Ball, LazyUniform, ball, precision
-from semidp.noise.inversion import LARGEST, Inversion, Law
+from semidp.noise.inversion import LARGEST, CertifiedLaw, Inversion
 from semidp.noise.laws import DigitLaw, GaussianLaw, GeometricLaw, LaplaceLaw, RoundedGaussianLaw, gaussian_tails
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
 from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Proposal, attempt, exact_probability, widths
 
@@ -34,7 +35,7 @@ _FROM_HERE_SMOOTH = 4  # σ² from which a discrete Gaussian's sum and variance 
 
 
 @lru_cache(maxsize=64)
-def _table(law: Law) -> Inversion:
+def _table(law: CertifiedLaw) -> Inversion:
     return Inversion(law)
 
 
@@ -240,7 +241,7 @@ def _collect(count: int, tries: Callable[[int], Integers]) -> Integers:
 
 
 def _wide_discrete(sigma2: Fraction, tries: int, stream: Stream) -> Integers:
-    def exact(_: int, proposal: Proposal) -> Callable[[], Ball]:
+    def exact(_: int, proposal: Proposal) -> Callable[[], RealBall]:
         return exact_probability(proposal, Fraction(0), sigma2)
 
     x, accepted = attempt(np.zeros(tries), widths(np.full(tries, float(sigma2))), stream, exact)
@@ -255,7 +256,7 @@ def _wide_rounded(sigma2: Fraction, tries: int, stream: Stream) -> Integers:
     half = Fraction(1, 2)
     words = stream.words(tries)
 
-    def exact(lane: int, proposal: Proposal) -> Callable[[], Ball]:
+    def exact(lane: int, proposal: Proposal) -> Callable[[], RealBall]:
         taken = LazyUniform(int(words[lane]), 64, stream)
         return lambda: (-proposal.exponent(_revealed(taken) - ball(half), sigma2, ball(half))).exp()
 
@@ -264,7 +265,7 @@ def _wide_rounded(sigma2: Fraction, tries: int, stream: Stream) -> Integers:
     return x[accepted]
 
 
-def _revealed(u: LazyUniform) -> Ball:
+def _revealed(u: LazyUniform) -> RealBall:
     """Return a uniform number to the precision in force."""
     from flint import ctx
 

@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.ball_arithmetic import RealBall, precision
 from semidp.errors import Refused
-from semidp.noise.balls import Ball, LazyUniform, precision
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Stream
 
 UNDECIDED = -1
@@ -20,18 +21,18 @@ LARGEST = 1 << 62
 _LARGEST_TABLE = 30_000  # the guide holds 16-bit indices
 
 
-class Law(Protocol):
+class CertifiedLaw(Protocol):
     """A distribution on the integers, by certified values of its cumulative distribution function."""
 
     def boundaries(self, bits: int) -> tuple[int, int]:
         """Return first and last k such that F lies within 2^-bits of 0 before and of 1 from the last k on."""
 
-    def cdf(self, first: int, last: int) -> Iterator[Ball]:
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return balls of F(first), …, F(last) at the precision in force."""
 
 
 class Inversion:
-    """Draws from a `Law`, exactly.
+    """Draws from a `CertifiedLaw`, exactly.
 
     For each boundary k the table holds ``floor(2^word_bits F(k))``, certified. A word below it means U < F(k), a word
     above it means U > F(k); a word equal to it, probability 2^-word_bits, leaves the matter open, and only then more
@@ -54,7 +55,7 @@ class Inversion:
     (8,)
     """
 
-    def __init__(self, law: Law, guide_bits: int = 16, word_bits: int = 64) -> None:
+    def __init__(self, law: CertifiedLaw, guide_bits: int = 16, word_bits: int = 64) -> None:
         self.law = law
         self.guide_bits, self.word_bits = guide_bits, word_bits
         first, last = law.boundaries(word_bits)
@@ -126,11 +127,11 @@ class Inversion:
                 return None
         return high
 
-    def _at(self, k: int) -> Ball:
+    def _at(self, k: int) -> RealBall:
         return next(self.law.cdf(k, k))
 
 
-def _certified_floors(law: Law, first: int, last: int, bits: int) -> NDArray[np.uint64]:
+def _certified_floors(law: CertifiedLaw, first: int, last: int, bits: int) -> NDArray[np.uint64]:
     """Return ``floor(2^bits F(k))`` for k = first, …, last, at whatever precision makes every one certain.
 
     0 < F(k) < 1 at every boundary, so that a ball that touches 0 or 1 still has one floor.
@@ -145,7 +146,7 @@ def _certified_floors(law: Law, first: int, last: int, bits: int) -> NDArray[np.
         working *= 2
 
 
-def _floors(boundary: Ball, largest: int) -> tuple[int, int]:
+def _floors(boundary: RealBall, largest: int) -> tuple[int, int]:
     """Return the floors of both ends of a ball, kept within 0, …, largest."""
     low, high = (int(end.floor().unique_fmpz()) for end in (boundary.lower(), boundary.upper()))
     return max(low, 0), min(high, largest)

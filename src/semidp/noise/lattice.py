@@ -13,10 +13,11 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.ball_arithmetic import RealBall
 from semidp.errors import InputError, Refused
 from semidp.noise import theta
-from semidp.noise.balls import Ball, LazyUniform
 from semidp.noise.distributions import variance_parameter
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
 from semidp.noise.rejection import Floats, Integers, Proposal, attempt, exact_probability, widths
 from semidp.noise.splits import Splits, single, zero_sum
@@ -153,7 +154,7 @@ def _checked(rows: int, columns: int, sigma2: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _DrawingOrder:
     """Both trees, the pairs of splits in the order of their draws, and what the acceptance step knows beforehand.
 
     A pair (i, j) of splits is the number i · (column splits) + j. `steps` are the ends of the runs of `order` that may
@@ -183,12 +184,12 @@ class _Plan:
 
 
 @lru_cache(maxsize=4)
-def _plan(rows: int, columns: int, sigma2: Fraction) -> _Plan:
+def _plan(rows: int, columns: int, sigma2: Fraction) -> _DrawingOrder:
     return _planned(*_trees(rows, columns, sigma2), sigma2)
 
 
 @lru_cache(maxsize=4)
-def _row_plan(columns: int, sigma2: Fraction) -> _Plan:
+def _row_plan(columns: int, sigma2: Fraction) -> _DrawingOrder:
     return _planned(*_row_trees(columns, sigma2), sigma2)
 
 
@@ -237,7 +238,7 @@ def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
     return total
 
 
-def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _Plan:
+def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _DrawingOrder:
     depth = np.add.outer(rows.depth, columns.depth).ravel()
     steps = np.cumsum(np.bincount(depth))
     order = np.argsort(depth.astype(np.uint16), kind="stable")
@@ -246,7 +247,7 @@ def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _Plan:
     q = theta.nome(variance[heavy])
     loss = 4 * float(q.sum()) * (1 + 2.0**-28) + depth.size * theta.LIGHT_LOSS
     acceptance = math.exp(-_log_loss(rows, columns, sigma2))
-    return _Plan(rows, columns, sigma2, order, steps, heavy, q, loss, acceptance)
+    return _DrawingOrder(rows, columns, sigma2, order, steps, heavy, q, loss, acceptance)
 
 
 def _largest(rows: Splits, columns: Splits) -> int:
@@ -259,7 +260,7 @@ def _largest_batch(rows: Splits, columns: Splits) -> int:
     return max(1, _VALUES // (rows.nodes * columns.nodes))
 
 
-def _sample(plan: _Plan, count: int, randomness: Randomness) -> Integers:
+def _sample(plan: _DrawingOrder, count: int, randomness: Randomness) -> Integers:
     """Return `count` accepted tables, drawn in batches whose memory is bounded."""
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
         raise InputError(f"the number of tables must be a whole number, 0 or more, not {count!r}")
@@ -281,7 +282,7 @@ def _sample(plan: _Plan, count: int, randomness: Randomness) -> Integers:
     return tables
 
 
-def _propose(plan: _Plan, count: int, stream: Stream) -> Integers:
+def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
     """Draw all block sums of `count` tables, top down; row = pair of nodes, column = table."""
     sums = np.zeros((plan.rows.nodes * plan.columns.nodes, count), dtype=np.int64)
     for pairs in _together(plan, max(1, _LANES // count)):
@@ -298,7 +299,7 @@ def _propose(plan: _Plan, count: int, stream: Stream) -> Integers:
     return sums
 
 
-def _together(plan: _Plan, most: int) -> Iterator[Integers]:
+def _together(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
     """Yield runs of pairs of one depth, at most `most` long: each depends on shallower pairs only."""
     start = 0
     for stop in plan.steps.tolist():
@@ -308,7 +309,7 @@ def _together(plan: _Plan, most: int) -> Iterator[Integers]:
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _BlockSums:
     """Where the block sums around a pair of splits are kept, and how they give the centre."""
 
     top: Integers
@@ -327,12 +328,12 @@ class _Blocks:
         return a[:, None] * top + b[:, None] * side - c[:, None] * whole, self.denominator
 
 
-def _blocks(plan: _Plan, i: Integers, j: Integers) -> _Blocks:
+def _blocks(plan: _DrawingOrder, i: Integers, j: Integers) -> _BlockSums:
     rows, columns, width = plan.rows, plan.columns, plan.columns.nodes
     parent, left, right = rows.parent[i] * width, rows.left[i] * width, rows.right[i] * width
     whole, here, there = columns.parent[j], columns.left[j], columns.right[j]
     (top, bottom), (part, of) = ((side.share[0][k], side.share[1][k]) for side, k in ((rows, i), (columns, j)))
-    return _Blocks(
+    return _BlockSums(
         top=parent + here,
         side=left + whole,
         whole=parent + whole,
@@ -345,7 +346,7 @@ def _blocks(plan: _Plan, i: Integers, j: Integers) -> _Blocks:
     )
 
 
-def _draw(plan: _Plan, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream) -> Integers:
+def _draw(plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream) -> Integers:
     """Return one discrete Gaussian for each centre, each attempt repeated until it is accepted."""
     i, j = plan.pair(pairs)
     count = numerator.shape[1]
@@ -358,7 +359,7 @@ def _draw(plan: _Plan, pairs: Integers, numerator: Integers, denominator: Intege
     these = these.select(lane // count) if count > 1 else these
     result = np.empty(rest.size, dtype=np.int64)
 
-    def exact(position: int, proposal: Proposal) -> Callable[[], Ball]:
+    def exact(position: int, proposal: Proposal) -> Callable[[], RealBall]:
         at = int(lane[position])
         exact_centre = Fraction(int(rest[at]), int(denominators[at]))
         return exact_probability(proposal, exact_centre, plan.variance(int(i[at // count]), int(j[at // count])))
@@ -372,7 +373,7 @@ def _draw(plan: _Plan, pairs: Integers, numerator: Integers, denominator: Intege
     return drawn
 
 
-def _accepted(plan: _Plan, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
+def _accepted(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
     """Decide, exactly, which tables to keep: each with probability Π θ(c; q)/θ(0; q).
 
     The product is at least 1 - `loss`, which decides nearly always for σ above 1; then floats decide where they are
@@ -391,12 +392,12 @@ def _accepted(plan: _Plan, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
     return accepted
 
 
-def _tolerance(plan: _Plan) -> float:
+def _tolerance(plan: _DrawingOrder) -> float:
     """Return a bound of the error of `_float_product`: its factors, their multiplication, and what it leaves out."""
     return 2.0**-28 * plan.loss + 2.0**-50 * (plan.heavy.size + 4) + plan.order.size * theta.LIGHT_LOSS
 
 
-def _float_product(plan: _Plan, sums: Integers) -> Floats:
+def _float_product(plan: _DrawingOrder, sums: Integers) -> Floats:
     result = np.ones(sums.shape[1])
     step = max(1, _LANES // sums.shape[1])
     for start in range(0, plan.heavy.size, step):
@@ -406,7 +407,7 @@ def _float_product(plan: _Plan, sums: Integers) -> Floats:
     return result
 
 
-def _ball_product(plan: _Plan, sums: Integers) -> Ball:
+def _ball_product(plan: _DrawingOrder, sums: Integers) -> RealBall:
     """Return a ball of the product for one table; pairs with q below 2^-precision enter as a bound."""
     from flint import arb, ctx
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from semidp.noise.balls import Ball, ball, precision
+from semidp.ball_arithmetic import RealBall, ball, precision
 
 _BITS_TO_NATS = math.log(2)
 
@@ -31,7 +31,7 @@ class GaussianLaw:
         reach = _gaussian_reach(self.sigma2, bits)
         return -reach, reach - 1
 
-    def cdf(self, first: int, last: int) -> Iterator[Ball]:
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last): sums over a tail, divided by the sum over all integers."""
         from flint import arb, ctx
 
@@ -46,7 +46,7 @@ class GaussianLaw:
 
 
 @lru_cache(maxsize=4)
-def gaussian_tails(sigma2: Fraction, bits: int) -> list[Ball]:
+def gaussian_tails(sigma2: Fraction, bits: int) -> list[RealBall]:
     """Return balls of Σ_{j>=i} exp(-j²/2σ²) for i = 0, 1, …, up to where the sum is below 2^-bits.
 
     What is left out after the last term is below that term times a geometric series.
@@ -91,7 +91,7 @@ class RoundedGaussianLaw:
         reach = _gaussian_reach(self.sigma2, bits)
         return -reach, reach - 1
 
-    def cdf(self, first: int, last: int) -> Iterator[Ball]:
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last) = erfc(-(2k + 1)/√(8σ²))/2."""
         unit = 1 / ball(8 * self.sigma2).sqrt()
         for k in range(first, last + 1):
@@ -114,7 +114,7 @@ class LaplaceLaw:
         reach = _exponential_reach(self.scale, bits)
         return -reach, reach - 1
 
-    def cdf(self, first: int, last: int) -> Iterator[Ball]:
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last)."""
         rate = 1 / ball(self.scale)
         norm = 1 + (-rate).exp()
@@ -137,7 +137,7 @@ class GeometricLaw:
         """Return 0 and the end beyond which the tail is below 2^-bits."""
         return 0, _exponential_reach(self.scale, bits)
 
-    def cdf(self, first: int, last: int) -> Iterator[Ball]:
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last); 0 below 0."""
         rate = 1 / ball(self.scale)
         for k in range(first, last + 1):
@@ -160,7 +160,7 @@ class DigitLaw:
         """Return the boundaries between digits, whatever the bits."""
         return 0, self.size - 2
 
-    def cdf(self, first: int, last: int) -> Iterator[Ball]:
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last); 0 below 0 and 1 from the last digit on."""
         from flint import arb
 

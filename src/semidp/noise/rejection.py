@@ -20,10 +20,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import Refused
-from semidp.noise.balls import Ball, LazyUniform, ball, precision
 from semidp.noise.inversion import UNDECIDED, Inversion
 from semidp.noise.laws import GaussianLaw
+from semidp.noise.lazy_uniform import LazyUniform
 from semidp.noise.randomness import Stream
 
 Floats = NDArray[np.float64]
@@ -64,7 +65,7 @@ def proposal_spread(index: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Family:
+class _ProposalTables:
     """The tables of all proposal classes, one row of `guide` for each table."""
 
     variances: Floats
@@ -77,11 +78,11 @@ class _Family:
 
 
 @lru_cache(maxsize=1)
-def _family() -> _Family:
+def _family() -> _ProposalTables:
     narrow = len(_STEPS) * _NARROW_OCTAVES
     classes = np.arange(_CLASSES)
     tables = tuple(Inversion(GaussianLaw(proposal_variance(index))) for index in range(narrow))
-    return _Family(
+    return _ProposalTables(
         variances=np.array([float(proposal_variance(index)) for index in range(_CLASSES)]),
         spreads=np.array([proposal_spread(index) for index in range(_CLASSES)]),
         table=np.where(classes < narrow, classes, narrow - len(_STEPS) + classes % len(_STEPS)),
@@ -136,14 +137,14 @@ class Proposal:
     y: int
     index: int
 
-    def exponent(self, centre: Ball, variance: Fraction, reach: Ball) -> Ball:
+    def exponent(self, centre: RealBall, variance: Fraction, reach: RealBall) -> RealBall:
         """Return E of the module docstring at the precision in force."""
         tau2 = proposal_variance(self.index)
         lift = (reach + proposal_spread(self.index) // 2) ** 2 / ball(2 * (tau2 - variance))
         return (self.x - centre) ** 2 / ball(2 * variance) - ball(Fraction(self.y * self.y) / (2 * tau2)) + lift
 
 
-Exact = Callable[[int, Proposal], Callable[[], Ball]]
+Exact = Callable[[int, Proposal], Callable[[], RealBall]]
 """For a lane number and a proposal, the function that computes exp(-E) at the precision in force."""
 
 
@@ -240,7 +241,7 @@ def exp_minus(x: Floats) -> Floats:
     return result
 
 
-def exact_probability(proposal: Proposal, centre: Fraction, variance: Fraction) -> Callable[[], Ball]:
+def exact_probability(proposal: Proposal, centre: Fraction, variance: Fraction) -> Callable[[], RealBall]:
     """Return the function that computes exp(-E) for a rational centre.
 
     >>> from fractions import Fraction

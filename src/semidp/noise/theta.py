@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from semidp.noise.balls import Ball, ball
+from semidp.ball_arithmetic import RealBall, ball
 from semidp.noise.rejection import Floats, Integers, exp_minus
 
 LIGHT = 60.0
@@ -62,10 +62,10 @@ def losses(numerator: Integers, denominator: Integers, q: Floats) -> Floats:
     return result
 
 
-def ratio(centre: Fraction, variance: Fraction) -> Ball:
+def ratio(centre: Fraction, variance: Fraction) -> RealBall:
     """Return a ball of θ(c; q)/θ(0; q) at the precision in force.
 
-    >>> from semidp.noise.balls import precision
+    >>> from semidp.ball_arithmetic import precision
     >>> with precision(64):
     ...     float(ratio(Fraction(3), Fraction(1, 4)))
     1.0
@@ -87,7 +87,7 @@ def ratio(centre: Fraction, variance: Fraction) -> Ball:
         k += 1
 
 
-def product(cells: Iterable[tuple[Fraction, Fraction]], lightest: Ball) -> Ball:
+def product(cells: Iterable[tuple[Fraction, Fraction]], lightest: RealBall) -> RealBall:
     """Return a ball of Π θ(c; q)/θ(0; q) over (centre, variance), times a factor between 1 - `lightest` and 1."""
     result = 1 - ball(0).union(lightest.upper())
     for centre, variance in cells:

@@ -22,9 +22,14 @@ from semidp.queries.residuals import Floats, Residuals, named
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
 _MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
+_MOST_CARRIERS = 3  # blocks of a residual whose exchanges are enumerated
 _MOST_WORK = 400_000_000  # entries of products of kernels: some seconds
 _MOST_OPTIONS = 20_000
 _EXACT_DENOMINATOR = 10**8  # kernels are multiples of one over this, if not more: then floats are rounded to them
+
+
+Places = list[tuple[int, int]]
+"""For each record its parent and its node below it, numbered as they are met."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +44,14 @@ class Slot:
         How many nodes there are one depth above.
     held
         2 where moves keep the count of every node, 1 where that of every parent, 0 where neither.
+    published
+        Whether anything is published of the feature, however coarse.
     """
 
     counts: tuple[int, ...]
     parents: int
     held: int
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,24 +139,92 @@ def ball_patterns(slot: Slot, a: int) -> tuple[Pattern, ...] | None:
             balance[group] = balance.get(group, 0) + sign
         if slot.held and any(balance.values()):
             return True
-        choices = []
-        for used in nodes:
-            fitting = [count for count in slot.counts if count >= used]
-            choices.append(sorted({fitting[0], fitting[-1]}))
-        parents = np.array([parent for parent, _ in places])
-        same_parent = parents[:, None] == parents[None, :]
-        labels = np.array([parent * records + node for parent, node in places])
-        same = labels[:, None] == labels[None, :]
-        for counts in itertools.product(*choices):
-            share = np.array([1 / counts[parent] for parent in parents])
-            kernel = np.where(same_parent, same - share[:, None], 0.0)
+        for counts, kernel in _kernels(slot, places, nodes):
             found.setdefault(kernel.tobytes(), Pattern(_kind(places, signs, counts), kernel))
         return len(found) <= MOST_PATTERNS
 
     return tuple(found.values()) if grow([], []) else None
 
 
-def _kind(places: list[tuple[int, int]], signs: list[int], counts: Sequence[int]) -> tuple[object, ...]:
+def _kernels(slot: Slot, places: Places, nodes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Floats]]:
+    """Iterate over the kernels of records at (parent, node): parents have as few or as many children as there are."""
+    choices = []
+    for used in nodes:
+        fitting = [count for count in slot.counts if count >= used]
+        choices.append(sorted({fitting[0], fitting[-1]}))
+    parents = np.array([parent for parent, _ in places])
+    same_parent = parents[:, None] == parents[None, :]
+    labels = np.array([parent * len(places) + node for parent, node in places])
+    same = labels[:, None] == labels[None, :]
+    for counts in itertools.product(*choices):
+        share = np.array([1 / counts[parent] for parent in parents])
+        yield counts, np.where(same_parent, same - share[:, None], 0.0)
+
+
+@cache
+def exchange_patterns(slot: Slot, carriers: int, server: int | None) -> tuple[Pattern, ...]:
+    """Return the patterns of one exchange along one feature: y, x, then each carrier after and before.
+
+    The carrier that serves the feature (None where x and y have the same published node) has y's published node and
+    takes x's node; every other one keeps its own.
+
+    >>> len(exchange_patterns(Slot((5,), 1, 0), 0, None)), len(exchange_patterns(Slot((5,), 1, 2, True), 1, 0))
+    (2, 1)
+    """
+    found: dict[bytes, Pattern] = {}
+    largest = slot.counts[-1]
+
+    def grow(places: Places, nodes: list[int]) -> None:
+        """Place x, y and then each carrier before: all that can be chosen."""
+        if len(places) == carriers + 2:
+            finish(places, nodes)
+            return
+        who = len(places) - 2  # -2 is x, -1 is y, then the carriers
+        for parent in range(min(len(nodes) + 1, slot.parents)):
+            there = nodes[parent] if parent < len(nodes) else 0
+            for node in range(min(there + 1, largest)):
+                if not allowed(who, (parent, node), places):
+                    continue
+                grown = [*nodes, 0] if parent == len(nodes) else list(nodes)
+                grown[parent] = max(there, node + 1)
+                grow([*places, (parent, node)], grown)
+
+    def allowed(who: int, place: tuple[int, int], places: Places) -> bool:
+        if who == -1 and slot.published:
+            if server is None:  # x and y have the same published node
+                return slot.held != 2 or place == places[0]
+            return place != places[0] if slot.held == 2 else place[0] != places[0][0]
+        if who >= 0 and who == server:  # it has y's published node
+            if slot.held == 2:
+                return place == places[1]
+            return place[0] == places[1][0] if slot.held == 1 else place[0] != places[0][0]
+        return True
+
+    def finish(places: Places, nodes: list[int]) -> None:
+        x, y, *before = places
+        every = [y, x]
+        for number, place in enumerate(before):
+            every += [x if number == server else place, place]
+        for _, kernel in _kernels(slot, every, nodes):
+            found.setdefault(kernel.tobytes(), Pattern((kernel.tobytes(),), kernel))
+
+    grow([], [])
+    return tuple(found.values())
+
+
+def _partitions(items: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
+    """Iterate over the ways to split items into groups: which blocks share a carrier."""
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for groups in _partitions(rest):
+        for number, group in enumerate(groups):
+            yield [*groups[:number], (first, *group), *groups[number + 1 :]]
+        yield [(first,), *groups]
+
+
+def _kind(places: Places, signs: list[int], counts: Sequence[int]) -> tuple[object, ...]:
     """What does not change when records of the same sign change places: the occupation of nodes, parent by parent."""
     nodes: dict[tuple[int, int], list[int]] = {}
     for place, sign in zip(places, signs, strict=True):
@@ -239,7 +315,7 @@ class BallCosts:
         known = max((other[axis] for other in (self.margins if margin is None else (margin,))), default=0)
         held = 2 if known >= depth else 1 if known == depth - 1 > 0 else 0
         chain = self.residuals.grid.chains[axis]
-        return Slot(tuple(np.unique(chain.children(depth - 1, depth)).tolist()), chain.size(depth - 1), held)
+        return Slot(tuple(np.unique(chain.children(depth - 1, depth)).tolist()), chain.size(depth - 1), held, known > 0)
 
     def joint(self, sigma2: Mapping[View, Fraction]) -> float | None:
         """Return ``sup_m Σ_d |H_d M_d m|² / σ_d²``, or an upper bound of it, where the moves can be enumerated."""
@@ -274,12 +350,19 @@ class BallCosts:
         key = (tuple(slots[i] for i in order), tuple(tuple(kept[i] for i in order) for kept in held))
         if key not in self._known:
             bounds = [self._closed(slots, held)]
-            patterns = [ball_patterns(slot, self.a) for slot in slots]
-            largest = Family(_signs(self.a), tuple(p for p in patterns if p is not None)).largest()
-            if largest is not None and None not in patterns:
-                bounds.append(self._upwards(largest, view))
+            families = self._families(slots)
+            values = None if families is None else [family.largest() for family in families]
+            if values is not None and None not in values:
+                bounds.append(self._upwards(max(value for value in values if value is not None), view))
             self._known[key] = min(bounds)
         return self._known[key]
+
+    def _families(self, slots: tuple[Slot, ...]) -> list[Family] | None:
+        """All moves as patterns, or None where they are too many."""
+        patterns = [ball_patterns(slot, self.a) for slot in slots]
+        if any(pattern is None for pattern in patterns):
+            return None
+        return [Family(_signs(self.a), tuple(pattern for pattern in patterns if pattern is not None))]
 
     @cached_property
     def _known(self) -> dict[object, Fraction]:
@@ -347,6 +430,42 @@ class BallCosts:
                     without = without + product
             best = max(best, float((kernels[last] @ with_last).max() + without.sum()))
         return best * (1 + 1e-9)
+
+
+class ExchangeCosts(BallCosts):
+    """Costs under exchanges of one person: carriers hand over published values, and nobody else changes.
+
+    A joint margin is taken as margins of its features alone, which only adds exchanges. Every exchange lies in A_a with
+    a one more than the number of blocks, so that what bounds the ball bounds exchanges too.
+
+    >>> from semidp.geometry import Grid
+    >>> costs = ExchangeCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
+    >>> costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1))
+    (Fraction(2, 1), Fraction(4, 1), Fraction(12, 7))
+    """
+
+    def _families(self, slots: tuple[Slot, ...]) -> list[Family] | None:
+        public = tuple(place for place, slot in enumerate(slots) if slot.published)
+        if len(public) > _MOST_CARRIERS:
+            return None
+        found = []
+        for size in range(len(public) + 1):
+            for differ in itertools.combinations(public, size):
+                for parts in _partitions(differ):
+                    servers = {place: number for number, part in enumerate(parts) for place in part}
+                    patterns = [
+                        exchange_patterns(slot, len(parts), servers.get(place)) for place, slot in enumerate(slots)
+                    ]
+                    found.append(Family(np.array([1, -1] * (len(parts) + 1)), tuple(patterns)))
+        return found
+
+    def _certified(self, view: View) -> Fraction:
+        """Return q² + q + 2 for a table that touches q blocks."""
+        q = sum(any(meet(margin, view)) for margin in self.margins)
+        return Fraction(q * q + q + 2)
+
+    def _joint_patterns(self, sigma2: Mapping[View, Fraction]) -> float | None:
+        return None
 
 
 def _signs(a: int) -> NDArray[np.int64]:

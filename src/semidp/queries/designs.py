@@ -82,11 +82,14 @@ class Design:
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
             raise InputError("a design needs at least one column")
+        for name in dict.fromkeys(name for column in self.columns for name in column.features):
+            if len(self.schema.feature(name).names) > 1:
+                raise Refused(f"{name!r} is a depth of a nested feature, which a regression cannot use: leave it out")
         if len(set(self.names)) < len(self.names):
             raise InputError("a design names a column twice: leave one of them out")
         for column in self.columns:
             part = self.schema.axes(column.features)
-            names = tuple(self.schema.names[axis] for axis in part)
+            names = tuple(self.schema.features[axis].name for axis in part)
             if names != column.features or len(column.values) != math.prod(self.schema.shape[axis] for axis in part):
                 raise InputError(
                     f"column {column.name!r} needs its features in the schema's order and a value for each combination "

@@ -17,9 +17,10 @@ from semidp.errors import Refused
 from semidp.geometry import Counts, variables
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.norms import Found, Question
+from semidp.queries.patterns import LARGEST_A
 from semidp.spaces.exchange import Blocks
 
-_MOST_PATTERNS = 400_000  # combinations of agreements that are looked at: about a second
+_MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
 _MOST_MOVES = 2_000_000  # combinations of records that are listed
 _MOST_CELLS = 40  # of a joint block that is seen below what is published of it
 
@@ -238,6 +239,9 @@ class ExchangeTable:
         varying = structure.varying & variables(self.question.released)
         margins = [variables(margin.view) & varying for margin in self.blocks.margins]
         any_records = certified_norms(self.reach, varying, margins)
+        blocks = self.question.blocks
+        if blocks is not None and self.reach <= LARGEST_A:
+            any_records = any_records.least(blocks.norms(self.reach)[0])
         return Norms(2 * (q + 1), q * q + q + 2, max(1, q)).least(any_records)
 
     @cached_property
@@ -300,11 +304,11 @@ class ExchangeTable:
                 options.append({_agreement(values): values for values in some})
             free = self.unpublished(carriers + 2)
             options.append({_agreement(values): values for values in free.assignments(carriers, every=False)})
-            work += math.prod(map(len, options))
-            if work > _MOST_PATTERNS:
-                return None
             reached: dict[int, tuple[Values, ...]] = {-1: ()}
             for option in options:
+                work += len(reached) * len(option)
+                if work > _MOST_PATTERNS:
+                    return None
                 reached = {
                     known & mask: (*so_far, values)
                     for known, so_far in reached.items()

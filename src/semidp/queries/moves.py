@@ -3,6 +3,7 @@
 Closed forms are in `bounds` and `patterns`; what is listed here is what they are tested against.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -130,8 +131,10 @@ class _Appearing:
             ]
 
     def beside(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Iterate over the multisets of allowed cells that have the margins of `vanish`."""
-        yield from self._shuffled(vanish) if self.shuffle else self._searched(vanish)
+        """Iterate over the multisets of allowed cells that have the margins of `vanish`: whichever way is shorter."""
+        size = len(vanish)
+        shuffled = self.shuffle and math.factorial(size) ** len(self.blocks) <= math.comb(len(self.where) + size, size)
+        yield from self._shuffled(vanish) if shuffled else self._searched(vanish)
 
     def _shuffled(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Margins that are disjoint apart from a common part: permute the levels of each block but the first."""

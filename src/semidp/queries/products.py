@@ -5,7 +5,7 @@ are not measured. How much noise each gets is decided in `mechanisms.products`.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
@@ -17,9 +17,10 @@ from semidp.errors import DataError, InputError, Refused
 from semidp.geometry import Counts, View, join, within
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
-from semidp.queries.costs import BallCosts
+from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing
 from semidp.queries.residuals import Residuals, below, kept_nodes, named, trimmed
+from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace
 from semidp.spaces.structure import Structure
 from semidp.tables import Schema, Table
@@ -111,7 +112,8 @@ class ProductSpace(QuerySpace):
         a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)
-        return BallCosts(self.residuals, margins, a, self._listed(a, released), released)
+        kind = ExchangeCosts if self.adjacency.is_exchange else BallCosts
+        return kind(self.residuals, margins, a, self._listed(a, released), released)
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
@@ -314,14 +316,21 @@ class ProductSpace(QuerySpace):
         """Every move of a small dataspace, as tables at the finest view, or None."""
         if self.schema.size > 4096:
             return None
-        listing = Listing.of(self.dataspace, released)
-        if listing is None:
+        if self.adjacency.is_exchange:
+            moves = _exchanges(self.dataspace, self.adjacency, released)
+        else:
+            listing = Listing.of(self.dataspace, released)
+            moves = None if listing is None else listing.moves(a)
+        if moves is None:
             return None
         found = []
-        for move in listing.moves(a):
-            found.append(self.trim(move, released).astype(np.int64))
-            if len(found) > _MOST_LISTED:
-                return None
+        try:
+            for move in moves:
+                found.append(self.trim(move, released).astype(np.int64))
+                if len(found) > _MOST_LISTED:
+                    return None
+        except Refused:  # exchanges are counted as they are listed
+            return None
         return np.stack(found) if found else None
 
     def _drawn(self) -> Iterable[NDArray[np.int64]]:
@@ -335,12 +344,8 @@ class ProductSpace(QuerySpace):
         sizes = [chain.leaves for chain in chains]
         for _ in range(_TRIES if math.prod(shape) <= 2**22 else 0):
             two = generator.integers(sizes, size=(2, len(sizes)))
-            which = generator.integers(2, size=self.costs.a) * generator.integers(2)
-            before, after = two[which], two[1 - which]
-            for block in blocks:  # hand the published levels around, so that their counts stay
-                order = generator.permutation(self.costs.a)
-                for axis in block:
-                    after[:, axis] = before[order, axis]
+            draw = self._exchange if self.adjacency.is_exchange else self._ball
+            before, after = draw(two, blocks, generator)
             move = np.zeros(shape, dtype=np.int64)
             for sign, records in ((1, after), (-1, before)):
                 nodes = [
@@ -350,3 +355,48 @@ class ProductSpace(QuerySpace):
                 np.add.at(move, tuple(nodes), sign)
             if move.any():
                 yield move
+
+    def _ball(
+        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Any a records between two values, published levels handed around so that their counts stay."""
+        which = generator.integers(2, size=self.costs.a) * generator.integers(2)
+        before, after = two[which], two[1 - which]
+        for block in blocks:
+            order = generator.permutation(self.costs.a)
+            for axis in block:
+                after[:, axis] = before[order, axis]
+        return before, after
+
+    def _exchange(
+        self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """One person from x to y, and a carrier for each block in which they differ; some carry for two."""
+        x, y = two
+        chains, before, after = self.residuals.grid.chains, [x], [y]
+        for margin in self.dataspace.published:
+            differ = []
+            for axis in named(margin.view):
+                starts = chains[axis].starts[margin.view[axis] - 1]
+                if np.ptp(np.searchsorted(starts, two[:, axis], side="right")):
+                    differ.append(axis)
+            if not differ:
+                continue
+            if len(before) == 1 or generator.integers(2):
+                anybody = generator.integers([chain.leaves for chain in chains])
+                carrier = two[generator.integers(2)] if generator.integers(2) else anybody
+                before.append(carrier.copy())
+                after.append(carrier.copy())
+            for axis in named(margin.view):
+                before[-1][axis] = y[axis]
+                after[-1][axis] = x[axis] if axis in differ else y[axis]
+        return np.array(before), np.array(after)
+
+
+def _exchanges(dataspace: Dataspace, adjacency: Adjacency, released: View) -> Iterator[Counts] | None:
+    """Every difference of a table at one view between datasets that are exchanges of each other, where listed."""
+    assert dataspace.schema is not None
+    try:
+        return sensitivity_space(dataspace, adjacency, dataspace.schema.named(released)).moves()
+    except Refused:
+        return None

@@ -173,8 +173,11 @@ class TableSpace(QuerySpace):
         question = self._question
         if self._exchange is not None:
             return self._exchange.moves()
-        if question.lifts and question.structure.decomposable:
-            return moves(question.grid, question.visible, self._domain, min(self.adjacency.a, question.structure.n))
+        structure = question.structure
+        # under structural zeros what is left out ties the cells of the table: then only a listing knows the moves
+        whole = question.released == structure.grid.full or not structure.schema.structural_zeros
+        if question.lifts and structure.decomposable and whole:
+            return moves(question.grid, question.visible, self._domain, min(self.adjacency.a, structure.n))
         listing = self.listing()
         if listing is None:
             raise Refused(

@@ -1,10 +1,10 @@
-"""From a plan to a release: what to publish (`plan`, `requests`), what is public (`scope`), and doing it (`prepare`).
+"""From a plan to a release: what to publish (`plan`, `requests`), what is public (`scope`), and doing it (`pipeline`).
 
-`prepare` is the page to read first; `published` and `release` hold what comes out.
+`pipeline` is the page to read first; `published` and `release` hold what comes out.
 """
 
+from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.plan import Plan, Reading, adjacency_from, declared
-from semidp.release.prepare import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
 from semidp.release.published import (
     FitKind,

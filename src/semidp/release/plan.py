@@ -1,7 +1,7 @@
 """A plan: everything about a release that can be decided before the data are read.
 
 A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so that it can be reviewed,
-kept and reused. What it does to data is in `prepare`.
+kept and reused. What it does to data is in `pipeline`.
 """
 
 from collections.abc import Iterable, Mapping

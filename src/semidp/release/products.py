@@ -313,7 +313,7 @@ class PublishedProduct(Published):
     def from_json(
         cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: Mapping[str, bytes]
     ) -> "PublishedProduct":
-        """Read what `to_json` and `files` wrote; estimates follow again from the measurements."""
+        """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
         squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
         mechanism = ResidualMechanism(
@@ -322,15 +322,13 @@ class PublishedProduct(Published):
         if set(squares) != set(space.measured):
             raise ValueError("the residuals are not those of the plan")
         noisy = np.array([int(row[-1]) for row in _rows(files[MEASUREMENTS])], dtype=np.int64)
-        estimates = space.estimates(mechanism.publish(noisy.reshape(space.shape)))
+        if noisy.shape != space.shape:
+            raise ValueError("the measurements are not those of the plan")
         tables = []
-        for number, (part, estimate) in enumerate(zip(entry["tables"], estimates, strict=True)):
-            schema = space.schema.restrict(part["features"])
-            cells = [row[len(schema.names)] for row in _rows(files[f"{part['name']}.csv"])]
-            whole = all(not set(cell) & set(".eni") for cell in cells)
-            counts = np.array(cells, dtype=str).astype(np.int64 if whole else np.float64).reshape(schema.shape)
-            fitted = Fitted(**part["fit"])
-            tables.append(ProductTable(part["name"], schema, counts, estimate, mechanism.table_errors(number), fitted))
+        for part, table in zip(entry["tables"], request.tables, strict=True):
+            schema = space.schema.restrict(table.features)
+            columns = _columns(files[f"{table.name}.csv"], schema)
+            tables.append(ProductTable(table.name, schema, *columns, Fitted(**part["fit"])))
         return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
 
 
@@ -429,6 +427,15 @@ def _csv(header: list[str], rows: Iterable[tuple[Any, ...]]) -> bytes:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue().encode()
+
+
+def _columns(content: bytes, schema: Schema) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+    """Read the counts (whole unless they are estimates), the estimates and their standard errors of a table's file."""
+    cells = [row[len(schema.names) :] for row in _rows(content)]
+    whole = all(not set(row[0]) & set(".eni") for row in cells)
+    columns = [np.array([row[place] for row in cells], dtype=str).reshape(schema.shape) for place in range(3)]
+    counts: NDArray[Any] = columns[0].astype(np.int64 if whole else np.float64)
+    return counts, columns[1].astype(np.float64), columns[2].astype(np.float64)
 
 
 def _rows(content: bytes) -> list[list[str]]:

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
-from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, calibrated
-from semidp.mechanisms.choose import FOR_RELEASES
-from semidp.mechanisms.products import ResidualMechanism
+from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism, calibrated
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import silent
 from semidp.release.products import ProductRequest, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
@@ -116,18 +115,17 @@ def _mechanism(request: Request, result: Published, release: Release) -> Mechani
 def _of(request: Request, result: Published, mechanism: Mechanism, release: Release) -> Iterator[str]:
     """Compare one result with its mechanism, and with what follows from its noisy values."""
     noise = result.noise
-    if noise.mechanism != mechanism.name:
-        yield f"{noise.mechanism} noise, where its totals leave {mechanism.name}"
+    name = NoNoise.name if mechanism.space.is_zero else mechanism.name
+    if noise.mechanism != name:
+        yield f"{noise.mechanism} noise, where its totals leave {name}"
     if not noise.scale >= mechanism.scale * (1 - _CLOSE):
         yield f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}"
     if noise.claim != mechanism.claim:
         yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
     if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
         yield "a stronger guarantee than its noise gives"
-    if isinstance(result, PublishedProduct) and isinstance(mechanism, ResidualMechanism):
-        stated = result.mechanism.sigma2
-        if any(float(stated.get(view, 0)) < float(square) * (1 - _CLOSE) for view, square in mechanism.sigma2.items()):
-            yield "less noise on some residual than its budget needs"
+    if isinstance(result, PublishedProduct):
+        yield from _of_product(result, mechanism)
         return
     if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
         return
@@ -156,6 +154,22 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         pairs = (result.coefficients, again.coefficients), (result.standard_errors, again.standard_errors)
         if result.terms != again.terms or not all(_close(one, other, 1e-4) for one, other in pairs):
             yield "coefficients or standard errors that do not follow from its noisy values"
+
+
+def _of_product(result: PublishedProduct, mechanism: Mechanism) -> Iterator[str]:
+    """Compare the noise of each residual with what the budget needs, and the tables with what the noise says."""
+    assert isinstance(mechanism, ResidualMechanism)
+    stated = result.mechanism
+    if any(stated.sigma2[view] < float(square) * (1 - _CLOSE) for view, square in mechanism.sigma2.items()):
+        yield "less noise on a residual than its budget needs"
+    if stated.precision > mechanism.precision or stated.law != mechanism.law:
+        yield "another guarantee for its residuals than its budget gives"
+    estimates = stated.space.estimates(stated.publish(result.noisy))
+    for number, (table, estimate) in enumerate(zip(result.tables, estimates, strict=True)):
+        if not _close(table.estimate, estimate):
+            yield f"estimates of {table.name} that do not follow from its measurements"
+        if not _close(table.standard_errors, stated.table_errors(number)):
+            yield f"standard errors of {table.name} that its noise does not have"
 
 
 def _no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:

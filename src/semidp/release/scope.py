@@ -175,7 +175,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         raise SchemaError(
             f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts exactly, or have "
             "them read from the data, which discloses them",
-            needs="levels",
+            needs="nested levels" if hidden[0] in owners else "levels",
             names=tuple(hidden),
         )
     for own, position in finest.items():

@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Grid:
+class CellGrid:
     """A table of published counts: the features down the side, one feature across (or none), the lines, their sums."""
 
     side: tuple[str, ...]
@@ -53,11 +53,11 @@ class Branch:
 
     name: str
     total: str
-    grid: Grid | None
+    grid: CellGrid | None
     unfolded: bool
 
 
-def grid(table: PublishedTable) -> Grid | None:
+def grid(table: PublishedTable) -> CellGrid | None:
     """Lay out a published table with one feature across and the others down the side; None where it is too large.
 
     The feature across is the one with the most levels that still fit side by side, the last of equals.
@@ -95,7 +95,7 @@ def _flat(feature: Feature) -> Feature:
     return Feature(" · ".join(feature.names), tuple(" · ".join(path) for path in feature.paths()))
 
 
-def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any, down: int | None = None) -> Grid:
+def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any, down: int | None = None) -> CellGrid:
     """Lay out counts with one feature across, never the one that is to run down."""
     chosen = _across(features, down)
     side = [feature for position, feature in enumerate(features) if position != chosen]
@@ -114,8 +114,8 @@ def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any, d
     totals = tuple(map(_text, counts.reshape(-1, counts.shape[-1]).sum(axis=0).tolist()))
     names = tuple(feature.name for feature in side)
     if chosen is None:
-        return Grid(names, None, ("count",), rows, totals)
-    return Grid(names, features[chosen].name, features[chosen].levels, rows, totals)
+        return CellGrid(names, None, ("count",), rows, totals)
+    return CellGrid(names, features[chosen].name, features[chosen].levels, rows, totals)
 
 
 def _across(features: tuple[Feature, ...], down: int | None) -> int | None:

@@ -10,7 +10,7 @@ import numpy as np
 from semidp.exact import plain
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release, table_files
-from semidp.report import words
+from semidp.report import sentences
 from semidp.report.cells import branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
@@ -41,16 +41,16 @@ def html(release: Release, title: str | None = None) -> str:
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
         private=release.private,
-        exact=words.exact_part(scope.dataspace),
-        noisy=words.noisy_part(release),
-        strength=words.strength(release.guarantee.tradeoff, release.plan.report_delta),
+        exact=sentences.exact_part(scope.dataspace),
+        noisy=sentences.noisy_part(release),
+        strength=sentences.strength(release.guarantee.tradeoff, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
-        explanation=[explanation.protected, explanation.strength],
+        explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
         advertised=advertised is not None,
-        advertised_name=words.name_of(advertised) if advertised else None,
-        adjacency_heading=words.why_heading(scope),
-        adjacency=[*words.why_together(scope), *words.implied(release)],
+        advertised_name=sentences.name_of(advertised) if advertised else None,
+        adjacency_heading=sentences.why_heading(scope),
+        adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
         moves=moves[:_SHOWN_MOVES],
         more_moves=max(len(moves) - _SHOWN_MOVES, 0),
         tables=[_table(table) for table in release.tables],
@@ -59,10 +59,10 @@ def html(release: Release, title: str | None = None) -> str:
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
         ],
-        limits=words.limits(release),
+        limits=sentences.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
-        files=[(name, quote(name), what) for name, what in words.files(release)],
+        files=[(name, quote(name), what) for name, what in sentences.files(release)],
     ).lstrip()
 
 
@@ -77,8 +77,8 @@ def _listed(release: Release) -> str:
     if release.product is not None:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
-    regressions = [words.regressed(regression) for regression in release.regressions]
-    text = ", ".join([*names, *(words.titled(group) for group in release.groups), *regressions])
+    regressions = [sentences.regressed(regression) for regression in release.regressions]
+    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions])
     return text[:1].upper() + text[1:]
 
 
@@ -118,12 +118,12 @@ def _table(table: PublishedTable) -> dict[str, Any]:
     picture = None if cells or parts else heatmap(table.schema, table.counts)
     return {
         "heading": f"Published counts: {' by '.join(table.schema.names)}",
-        "summary": words.table_summary(table),
+        "summary": sentences.table_summary(table),
         "grid": cells,
         "branches": parts,
         "top": table.schema.features[nested[0]].names[0] if (nested := _nested(table)) else "",
         "heatmap": picture and _picture(picture),
-        "caption": words.errors_caption(table, error_text(_largest(table)), bool(cells or parts)),
+        "caption": sentences.errors_caption(table, error_text(_largest(table)), bool(cells or parts)),
         "cells": f"{table.schema.size:,}",
         "file": file,
         "link": quote(file),
@@ -150,7 +150,7 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
         picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
         rows = [
-            (label, f"{count:,}", words.number(value), words.number(error))
+            (label, f"{count:,}", sentences.number(value), sentences.number(error))
             for label, (_, count, value, error) in zip(labels, islice(part.rows(), _SHOWN_TOTALS), strict=False)
         ]
         more = len(labels) - len(rows)
@@ -158,7 +158,7 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
             {
                 "heading": f"Published {what} by {' and '.join(by.names)}",
                 "paragraphs": [
-                    *(words.group_paragraphs(group) if number == 0 else ()),
+                    *(sentences.group_paragraphs(group) if number == 0 else ()),
                     *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
                 ],
                 "figure": picture and _picture(picture),
@@ -171,10 +171,10 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
 
 
 def _product(product: PublishedProduct) -> dict[str, Any]:
-    errors = words.product_errors(product.request, product.mechanism)
+    errors = sentences.product_errors(product.request, product.mechanism)
     return {
         "heading": "Published tables from one budget",
-        "paragraphs": words.product_paragraphs(product),
+        "paragraphs": sentences.product_paragraphs(product),
         "figure": None,
         "caption": "",
         "columns": ("table", "cells", "standard error", "largest", "whole numbers by"),
@@ -182,8 +182,8 @@ def _product(product: PublishedProduct) -> dict[str, Any]:
             (
                 part["name"],
                 f"{part['cells']:,}",
-                words.number(part["rms_standard_error"]),
-                words.number(part["largest_standard_error"]),
+                sentences.number(part["rms_standard_error"]),
+                sentences.number(part["largest_standard_error"]),
                 table.fitted.method,
             )
             for part, table in zip(errors[:_SHOWN_TOTALS], product.tables, strict=False)
@@ -195,12 +195,12 @@ def _regression(regression: PublishedRegression) -> dict[str, Any]:
     terms, values, errors = zip(*regression.rows(), strict=True)
     picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
     return {
-        "heading": f"Published {words.regressed(regression)}",
-        "paragraphs": words.regression_paragraphs(regression),
+        "heading": f"Published {sentences.regressed(regression)}",
+        "paragraphs": sentences.regression_paragraphs(regression),
         "figure": picture and _picture(picture),
         "caption": "Coefficients with two standard errors of the noise to each side.",
         "columns": ("term", "coefficient", "standard error"),
-        "rows": [(term, words.number(value), words.number(error)) for term, value, error in regression.rows()],
+        "rows": [(term, sentences.number(value), sentences.number(error)) for term, value, error in regression.rows()],
     }
 
 
@@ -233,29 +233,32 @@ def _details(release: Release) -> list[tuple[str, str]]:
         name = " by ".join(table.schema.names)
         rows += [
             (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {table.noise.scale:.6g}"),
-            ("Kind of claim", words.claim(table)),
-            ("Guarantee", words.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            ("Kind of claim", sentences.claim(table)),
+            ("Guarantee", sentences.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
         ]
     if release.product is not None:
         product = release.product
         rows += [
             ("Mechanism of the tables that share a budget", f"{product.noise.mechanism}, exact noise on each residual"),
-            ("Kind of claim", words.CLAIMS[product.noise.claim]),
-            ("Guarantee", words.strength(product.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            ("Kind of claim", sentences.CLAIMS[product.noise.claim]),
+            ("Guarantee", sentences.strength(product.guarantee.tradeoff, release.plan.report_delta)[-1]),
         ]
     for group in release.groups:
         rows += [
-            (f"Mechanism of {words.titled(group)}", f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps"),
-            ("Kind of claim", words.CLAIMS[group.noise.claim]),
-            ("Guarantee", words.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            (
+                f"Mechanism of {sentences.titled(group)}",
+                f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps",
+            ),
+            ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
+            ("Guarantee", sentences.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
         ]
     for regression in release.regressions:
         rows += [
-            (f"Mechanism of the {words.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
-            ("Kind of claim", words.CLAIMS[regression.noise.claim]),
-            ("Guarantee", words.strength(regression.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            (f"Mechanism of the {sentences.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
+            ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
+            ("Guarantee", sentences.strength(regression.guarantee.tradeoff, release.plan.report_delta)[-1]),
         ]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),

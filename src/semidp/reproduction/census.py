@@ -41,11 +41,11 @@ LEVELS = {"US": 104, "state": 1440, "county": 447, "tract": 687, "block group": 
 STATE_TOTALS = "the population of every state, the District of Columbia and Puerto Rico"
 NOTES = (
     "a = 2: the state is one published feature. For you to have lived in another state, somebody there must have lived "
-    "in yours. What stays within a state (your block, age or race) needs nobody else: there the announced rho holds. The "
-    "exception is a sole occupant of group quarters, whose place somebody must take.",
+    "in yours. What stays within a state (your block, age or race) needs nobody else: there the announced rho holds, "
+    "but for a sole occupant of group quarters, whose place somebody must take.",
     "The two adjacencies are two promises. Ball: any two people change at once, in whatever way keeps the states: the "
     "paper's 4 rho. Exchange: you move with any new attributes and one person takes exactly your place and keeps the "
-    "rest: at most 2 rho below the nation (the queries have no negative entries, so that the two changes never add up), "
+    "rest: at most 2 rho below the nation (no query has negative entries, so that the two changes never add up), "
     "and 1 rho at the nation, where they are not seen to move. The total query costs 1, because your place is filled.",
     "5.12 holds whatever the shares are. The rows with a condition are nominal: the production run splits states into "
     "tribal and other areas and moves shares between levels, and it also fixes group quarters by block and some zeros, "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped
+from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
 from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
 from semidp.reproduction.base import PAPER, Settings, Tidy
@@ -84,7 +84,7 @@ def estimates(
     public = Dataspace.of(Table(schema, counts), [Margin("group")])
     adjacency = grouped.outcome_adjacency(public)
     space = grouped.sum_space(public, adjacency, Outcome("y", Fraction(0), Fraction(1), STEPS), [Margin("group")])
-    mechanism = grouped.outcome_mechanism(space, budget)
+    mechanism = mechanisms.outcome_mechanism(space, budget)
     semi = grouped.GroupSums(mechanism, mechanism.measure(steps, randomness)).means().values
     baseline = baseline_means(counts, totals, budget, a=adjacency.a, randomness=randomness)
     ordinary = baseline_means(counts, totals, budget, a=1, randomness=randomness)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped
+from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
 from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
 from semidp.reproduction.base import PAPER, Settings, Tidy
@@ -63,7 +63,7 @@ class Simulated:
         design = grouped.Design.of(schema, names, coding=grouped.Coding.effects)
         outcome = Outcome("y", Fraction(-1), Fraction(1), STEPS)
         space = grouped.moment_space(public, grouped.outcome_adjacency(public), outcome, design)
-        return grouped.outcome_mechanism(space, Budget.gdp(mu))
+        return mechanisms.outcome_mechanism(space, Budget.gdp(mu))
 
     def moments(self, space: Any) -> NDArray[np.int64]:
         """Return the confidential X'y that the mechanism measures."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.exact import sqrt_down
-from semidp.mechanisms.base import Claim, Mechanism, cell_weights, check_request, epsilon_of, root_up
+from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, epsilon_of, root_up
 from semidp.noise import Randomness, generator
 from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian
@@ -46,7 +46,7 @@ class NaiveMechanism(Mechanism):
     parameter: Fraction
 
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
-    claim: ClassVar[Claim] = "ideal"
+    claim: ClassVar[ClaimKind] = "ideal"
     for_studies: ClassVar[bool] = True
     one_record: ClassVar[int]  # the square of the sensitivity of one record, in the norm of the mechanism
 

@@ -189,7 +189,8 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
 
     Margins that are disjoint, or disjoint apart from one common part, are exact in closed form: one record plus the
     worst smallest cover of y's published values. A small space is listed. Other decomposable margins have the bound
-    m + 1 for m margins. Otherwise the caller must give a.
+    m + 1 for m margins; `graver_degree` bounds some with structural zeros or without a junction tree. Otherwise the
+    caller must give a.
 
     Examples
     --------
@@ -214,6 +215,9 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
         return listed
     if not structure.zeros_matter and structure.decomposable:
         return SemiAdjacency(None, None, len(structure.essential) + 1, "bound by the junction tree")
+    degree = graver_degree(structure)
+    if degree is not None:
+        return SemiAdjacency(None, None, max(2, 1 + degree), "bound by Graver elements")
     reason = "structural zeros tie its features" if structure.zeros_matter else "they are not decomposable"
     raise AdjacencyUnknown(
         f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many to list: give the "
@@ -234,7 +238,7 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
     --------
     >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature
-    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("age", "yom")])
     >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
     3
     >>> semi_adjacency_bound(schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")])
@@ -245,6 +249,9 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
     occurs = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
     views = maximal(schema.view(margin.names) for margin in wanted)
     everything = Structure(schema, 1, tuple(Totals(view, grid.sum(occurs, view)) for view in views))
+    degree = graver_degree(everything) if everything.zeros_matter or not everything.decomposable else None
+    if degree is not None:
+        return SemiAdjacency(None, None, max(2, 1 + degree), "bound over all totals")
     if everything.zeros_matter or not everything.decomposable:
         raise AdjacencyUnknown(
             f"no number of records is known that suffices for all totals of {', '.join(map(str, wanted))}: give the "
@@ -252,6 +259,39 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
             needs="adjacency",
         )
     return SemiAdjacency(None, None, len(everything.essential) + 1, "bound over all totals")
+
+
+def graver_degree(structure: Structure) -> int | None:
+    """Return the largest degree of a Graver element of the margins, where it is known: then ``a(t) <= max(2, 1 + g)``.
+
+    If somebody already is y, two records swap. Otherwise T' - T for a table T' of D_t with a y is a sign-compatible sum
+    of Graver elements; one of them, e, brings a y, and T + e is in D_t: x becomes y, one record that e takes away
+    becomes x, the others follow. Structural zeros only leave Graver elements out, and features that nobody publishes
+    add some of degree 1.
+
+    At most one block: degree 1. Two disjoint blocks of r and c levels: cycles of a bipartite graph, min(r, c). Three
+    features by pairs, one of two levels: the Lawrence lifting of the J x K table, 2 min(J, K).
+
+    >>> from semidp.spaces import Margin
+    >>> from semidp.tables import Feature, Table
+    >>> table = Table(Schema([Feature("a", "01"), Feature("b", "012"), Feature("c", "0123")]), np.ones((2, 3, 4)))
+    >>> pairs = Dataspace.of(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
+    >>> graver_degree(Structure.of(pairs))
+    6
+    """
+    views = [margin.view for margin in structure.essential]
+    if len(views) <= 1:
+        return 1
+    if len(views) == 2 and not any(map(min, *views)):
+        return min(margin.levels for margin in structure.essential)
+    axes = [axis for axis, depths in enumerate(zip(*views, strict=True)) if any(depths)]
+    depths = [{view[axis] for view in views} - {0} for axis in axes]
+    by_pairs = len(views) == len(axes) == 3 and all(sum(map(bool, view)) == 2 for view in views)
+    if not by_pairs or any(len(named) != 1 for named in depths):
+        return None
+    sizes = [int(structure.inhabited_nodes(axis, named.pop()).sum()) for axis, named in zip(axes, depths, strict=True)]
+    sizes.sort()
+    return 2 * sizes[1] if sizes[0] <= 2 else None
 
 
 def _closed_form(structure: Structure) -> SemiAdjacency:

@@ -15,7 +15,7 @@ MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partit
 _LARGEST_COUNT = 100_000  # beyond this the program runs on scaled counts, so that solver tolerances cannot matter
 _INFEASIBLE = 2  # scipy's code for a program proven to have no solution
 
-Pattern = frozenset[int]
+BlockSet = frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Cover:
 
     least: int
     most: int
-    agree: tuple[Pattern, ...]  # the blocks on which each record of the cover agrees with y
-    parts: tuple[Pattern, ...]  # the blocks that it is needed for: disjoint, together all
+    agree: tuple[BlockSet, ...]  # the blocks on which each record of the cover agrees with y
+    parts: tuple[BlockSet, ...]  # the blocks that it is needed for: disjoint, together all
 
 
 @cache
@@ -63,13 +63,13 @@ def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
     return Cover(1, most, everything, everything)
 
 
-def _fits(used: dict[Pattern, int], rarest: tuple[int, ...], others: int) -> bool:
+def _fits(used: dict[BlockSet, int], rarest: tuple[int, ...], others: int) -> bool:
     """Whether the records exist, in whole numbers: enough carriers for every block, and not too many in all."""
     carried = [sum(count for pattern, count in used.items() if b in pattern) for b in range(len(rarest))]
     return sum(used.values()) <= others and all(have >= need for have, need in zip(carried, rarest, strict=True))
 
 
-def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> dict[Pattern, float] | None:
+def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> dict[BlockSet, float] | None:
     """Numbers of records by pattern such that no size - 1 patterns in use cover all blocks.
 
     None where that is impossible, empty where the solver could not decide.
@@ -119,12 +119,12 @@ def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> 
     return {pattern: float(solved.x[i]) for pattern, i in place.items()}
 
 
-def _smallest_cover(patterns: list[Pattern], blocks: int) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+def _smallest_cover(patterns: list[BlockSet], blocks: int) -> tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]:
     """Return a smallest cover of the blocks by the patterns, and what each of them adds to the earlier ones."""
-    reached: dict[Pattern, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = {frozenset(): ((), ())}
+    reached: dict[BlockSet, tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]] = {frozenset(): ((), ())}
     everything = frozenset(range(blocks))
     while everything not in reached:
-        longer: dict[Pattern, tuple[tuple[Pattern, ...], tuple[Pattern, ...]]] = {}
+        longer: dict[BlockSet, tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]] = {}
         for covered, (used, added) in reached.items():
             for pattern in patterns:
                 longer.setdefault(covered | pattern, ((*used, pattern), (*added, pattern - covered)))
@@ -132,7 +132,7 @@ def _smallest_cover(patterns: list[Pattern], blocks: int) -> tuple[tuple[Pattern
     return reached[everything]
 
 
-def _partitions(items: list[int]) -> Iterator[list[Pattern]]:
+def _partitions(items: list[int]) -> Iterator[list[BlockSet]]:
     """Iterate over the set partitions of a list."""
     if not items:
         yield []

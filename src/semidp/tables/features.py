@@ -338,9 +338,10 @@ class Feature:
         >>> Feature.from_json({"name": "age", "bins": ["0", "18"]}).levels
         ('0 to <18', '18 and over')
         """
-        unknown = set(entry) - {"name", "levels", "bins", "null_level", *_NEST_KEYS}
+        known = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
+        unknown = set(entry) - {*known}
         if unknown:
-            raise SchemaError(f"a feature has name, levels, bins and null_level, not {', '.join(sorted(unknown))}")
+            raise SchemaError(f"a feature has the keys {', '.join(known)}, not {', '.join(sorted(unknown))}")
         if not set(entry).isdisjoint(_NEST_KEYS):
             nest = Nest.from_json(entry)
             if "tree" in entry:

@@ -12,7 +12,7 @@ from semidp.exact import Number, exact
 from semidp.tradeoff.base import Order, Tradeoff, nonnegative, proportion
 from semidp.tradeoff.budget import Budget
 from semidp.tradeoff.composition import Composed, Grouped, Numeric, compose
-from semidp.tradeoff.corners import PiecewiseLinear, from_function, from_profile, piecewise
+from semidp.tradeoff.piecewise_linear import PiecewiseLinear, from_function, from_profile, piecewise
 from semidp.tradeoff.polygons import Approximate
 from semidp.tradeoff.smooth import ZCDP, Gaussian, Laplace
 

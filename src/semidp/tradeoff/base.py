@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semidp.ball_arithmetic import least
 from semidp.errors import InputError
 from semidp.exact import Number, exact, up
-from semidp.tradeoff.balls import least
 
 Floats = npt.NDArray[np.float64]
 ROUNDOFF = 2.0**-52

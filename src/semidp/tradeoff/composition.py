@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semidp.ball_arithmetic import above, ball, least, sharp
 from semidp.exact import Number, down, up
-from semidp.tradeoff.balls import above, ball, least, sharp
 from semidp.tradeoff.base import (
     ROUNDOFF,
     Floats,

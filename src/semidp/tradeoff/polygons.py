@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semidp.ball_arithmetic import RealBall, above, ball, below, precision
 from semidp.exact import Number, plain, up
-from semidp.tradeoff.balls import Ball, above, ball, below, precision
 from semidp.tradeoff.base import (
     ROUNDOFF,
     Floats,
@@ -42,14 +42,14 @@ class Polygon(Tradeoff):
     """A curve through finitely many corners, from (size, power) = (0, p) to (1, 1)."""
 
     @cached_property
-    def _corners(self) -> list[tuple[Ball, Ball]]:
+    def _corners(self) -> list[tuple[RealBall, RealBall]]:
         """Return balls around the (size, power) of each corner, sizes increasing from 0 to 1."""
 
         with precision(BITS):
             return self._compute_corners()
 
     @abstractmethod
-    def _compute_corners(self) -> list[tuple[Ball, Ball]]: ...
+    def _compute_corners(self) -> list[tuple[RealBall, RealBall]]: ...
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
@@ -160,7 +160,7 @@ class Approximate(Polygon):
     def _steepest(self) -> Fraction:
         return self.epsilon0 * self.size
 
-    def _compute_corners(self) -> list[tuple[Ball, Ball]]:
+    def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
         """Return the corners of the lowest of the lines power_j + slope_j · size and 1.
 
         Steepest first. A line is dropped where balls cannot prove it lowest somewhere, and some are for very large
@@ -172,8 +172,8 @@ class Approximate(Polygon):
         )
         lines = [self._line(j, step) for j in some] if self.epsilon0 else [self._flat_line()]
         lines.append((ball(0), ball(1)))
-        corners: list[tuple[Ball, Ball]] = []
-        kept: list[tuple[Ball, Ball]] = []
+        corners: list[tuple[RealBall, RealBall]] = []
+        kept: list[tuple[RealBall, RealBall]] = []
         for slope, power in lines:
             while kept and not power > kept[-1][1]:  # lower at size 0 and flatter: always lower
                 kept.pop()
@@ -190,19 +190,19 @@ class Approximate(Polygon):
         corners = [corner for corner in corners if corner[0] < 1]
         return [(ball(0), kept[0][1]), *corners, (ball(1), ball(1))]
 
-    def _line(self, j: int, step: Ball) -> tuple[Ball, Ball]:
+    def _line(self, j: int, step: RealBall) -> tuple[RealBall, RealBall]:
         """Return slope and power at size 0 of the line with j flat pieces outside k - j steep ones."""
         lost = ball(self.delta0) * (geometric(self.size - j, step) + geometric(j, step))
         return ((self.size - 2 * j) * step).exp(), (-j * step).exp() * lost - (-j * step).expm1()
 
-    def _flat_line(self) -> tuple[Ball, Ball]:
+    def _flat_line(self) -> tuple[RealBall, RealBall]:
         return ball(1), ball(min(self.size * self.delta0, Fraction(1)))
 
 
-def geometric(terms: int, step: Ball) -> Ball:
+def geometric(terms: int, step: RealBall) -> RealBall:
     """Return ``1 + e^step + … + e^{(terms-1) step}``, exact for no term and for one."""
     return ball(terms) if terms < 2 else (terms * step).expm1() / step.expm1()
 
 
-def _meeting(steep: tuple[Ball, Ball], flat: tuple[Ball, Ball]) -> Ball:
+def _meeting(steep: tuple[RealBall, RealBall], flat: tuple[RealBall, RealBall]) -> RealBall:
     return (flat[1] - steep[1]) / (steep[0] - flat[0])

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from semidp.ball_arithmetic import RealBall, above, ball, sharp
 from semidp.errors import InputError
 from semidp.exact import Number, down, plain, sqrt_up, up
-from semidp.tradeoff.balls import Ball, above, ball, sharp
 from semidp.tradeoff.base import (
     LARGEST,
     ROUNDOFF,
@@ -79,7 +79,7 @@ class Gaussian(Tradeoff):
         if self.mu_squared == 0:
             return 0.0
 
-        def profile() -> Ball:
+        def profile() -> RealBall:
             mu = ball(self.mu_squared).sqrt()
             return _normal_tail(ball(e) / mu - mu / 2) - ball(e).exp() * _normal_tail(ball(e) / mu + mu / 2)
 
@@ -176,7 +176,7 @@ class ZCDP(Tradeoff):
         x = 1 + Fraction(_best_order(down(self.rho), down(e)))
 
         # any x > 1 gives a valid bound; the search above only makes it a good one
-        def bound() -> Ball:
+        def bound() -> RealBall:
             exponent = (x - 1) * (self.rho * x - e)
             return (ball(exponent) + ball(x - 1) * ball(1 - 1 / x).log()).exp() / ball(x)
 
@@ -291,7 +291,7 @@ class Laplace(Tradeoff):
         return np.minimum(-np.expm1(-gap / 2) * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF), 1.0)
 
 
-def _normal_tail(z: Ball) -> Ball:
+def _normal_tail(z: RealBall) -> RealBall:
     return (z / ball(2).sqrt()).erfc() / 2
 
 

@@ -15,7 +15,7 @@ from semidp.engines import Outcome, Source, open_source
 from semidp.errors import DataError, InputError
 from semidp.queries import Design, MomentSpace, SumSpace, outcome_adjacency
 from semidp.spaces import Adjacency, Dataspace, Margin, normalised
-from semidp.tables import Feature, Schema
+from semidp.tables import TRUTH, Feature, Schema
 
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""
@@ -81,16 +81,17 @@ def check_binary(source: Source, column: str) -> None:
     semidp.errors.DataError: a proportion needs zeros and ones, and 'cured' holds other values: ...
     """
     # Missing values are let through here: reading the sums refuses them in its own words.
-    known = Feature(column, ("0", "1", "false", "true", "missing"), null_level="missing")
-    try:
-        source.counts(Schema((known,)))
-    except DataError as error:
-        if f"feature {column!r}" not in str(error):  # a bad count column, say
-            raise
-        raise DataError(
-            f"a proportion needs zeros and ones, and {column!r} holds other values: publish a mean with declared "
-            "bounds, or make it a column of zeros and ones"
-        ) from None
+    for levels in (("0", "1"), TRUTH):
+        try:
+            source.counts(Schema([Feature(column, levels, null_level="missing")]))
+            return
+        except DataError as error:
+            if f"feature {column!r}" not in str(error):  # a bad count column, say
+                raise
+    raise DataError(
+        f"a proportion needs zeros and ones, and {column!r} holds other values: publish a mean with declared bounds, "
+        "or make it a column of zeros and ones"
+    )
 
 
 def read_moments(source: Source, space: MomentSpace) -> NDArray[np.int64]:
@@ -130,9 +131,10 @@ def _groups(
     source: Source, invariants: Sequence[Margin], features: Sequence[Feature], adjacency: Adjacency | None
 ) -> Groups:
     source.hold()
-    declared = {feature.name: feature for feature in features}
+    declared = {name: feature for feature in features for name in feature.names}
     names = dict.fromkeys(name for margin in invariants for name in margin.names)
-    schema = Schema(tuple(declared[name] if name in declared else Feature(name, source.levels(name)) for name in names))
+    parts = dict.fromkeys(declared[name] if name in declared else Feature(name, source.levels(name)) for name in names)
+    schema = Schema(tuple(parts)).restrict(names)
     margins = normalised(schema, invariants)
     dataspace = Dataspace.known(schema, {margin: source.counts(schema.restrict(margin.names)) for margin in margins})
     return Groups(source, dataspace, outcome_adjacency(dataspace) if adjacency is None else adjacency)

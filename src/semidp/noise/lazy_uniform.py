@@ -1,4 +1,4 @@
-"""Decisions that rounding cannot change: ball arithmetic (python-flint), and real numbers revealed bit by bit.
+"""Real numbers revealed bit by bit, so that rounding changes no decision about them.
 
 A ball is an interval that is proven to hold the true value; whatever precision is in force, a comparison that a ball
 answers is true. Nothing here knows which distribution is sampled.
@@ -7,10 +7,8 @@ answers is true. Nothing here knows which distribution is sampled.
 from collections.abc import Callable
 from fractions import Fraction
 
+from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.noise.randomness import Stream
-from semidp.tradeoff.balls import Ball, ball, precision
-
-__all__ = ["Ball", "LazyUniform", "ball", "precision"]
 
 
 class LazyUniform:
@@ -34,20 +32,20 @@ class LazyUniform:
         self.bits += 64
 
     @property
-    def low(self) -> Ball:
+    def low(self) -> RealBall:
         """The smallest value it can still have (exact inside ``precision(bits + 64)``)."""
         return ball(Fraction(self.top, 1 << self.bits))
 
     @property
-    def high(self) -> Ball:
+    def high(self) -> RealBall:
         """The bound it lies strictly below."""
         return ball(Fraction(self.top + 1, 1 << self.bits))
 
-    def between(self) -> Ball:
+    def between(self) -> RealBall:
         """Return the ball of all values it can still have."""
         return self.low.union(self.high)
 
-    def is_below(self, probability: Callable[[], Ball]) -> bool:
+    def is_below(self, probability: Callable[[], RealBall]) -> bool:
         """Decide ``U < p`` exactly: more bits and more precision until the ball of `p` leaves no doubt.
 
         `probability` computes `p` at the precision in force.

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import scipy
 
+from semidp.ball_arithmetic import ball, precision
 from semidp.errors import Refused
 from semidp.inference.canonical import CanonicalNoise, Floats, Normal, Recursive, Tulap
-from semidp.noise.balls import ball, precision
 from semidp.tradeoff import Approximate, Budget, Gaussian, PiecewiseLinear, Tradeoff
 
 _LIFT = 1 + 2.0**-36  # more than rounding inside f can take away

@@ -10,8 +10,8 @@ from typing import Any
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
 from semidp.mechanisms.base import Mechanism, NoNoise
-from semidp.mechanisms.choose import FOR_RELEASES
 from semidp.mechanisms.knorm import KNormMechanism
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.queries import query_space
 from semidp.spaces import Adjacency, Dataspace
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain, up
-from semidp.tradeoff.balls import Ball, ball, precision
 from semidp.tradeoff.base import Floats, Order, Tradeoff, group_size, nonnegative, proportion
 from semidp.tradeoff.polygons import BITS, Polygon
 
@@ -114,7 +114,7 @@ class PiecewiseLinear(Polygon):
         # a flat start of f reflects to a vertical end at alpha = 1; the curve keeps its lower value
         return _through([corner for i, corner in enumerate(corners) if i == 0 or corner[0] > corners[i - 1][0]])
 
-    def _compute_corners(self) -> list[tuple[Ball, Ball]]:
+    def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
         corners = [(ball(1 - alpha), ball(1 - value)) for alpha, value in zip(self.alphas, self.values, strict=True)]
         return corners[::-1]
 
@@ -287,7 +287,7 @@ def _interpolate(x: Fraction, xs: Sequence[Fraction], ys: Sequence[Fraction]) ->
     return ys[i - 1] + (ys[i] - ys[i - 1]) * (x - xs[i - 1]) / (xs[i] - xs[i - 1])
 
 
-def _ceiling(x: Ball) -> Fraction:
+def _ceiling(x: RealBall) -> Fraction:
     """Return a fraction with denominator 2^200 that is at least the number in the ball."""
     mantissa, exponent = x.upper().man_exp()
     value = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

@@ -14,7 +14,7 @@ from typing import Any
 
 from semidp.exact import down, up
 
-Ball = Any
+RealBall = Any
 """A `flint.arb`; python-flint has no type information."""
 
 _SMALLEST = math.ulp(0.0)
@@ -30,8 +30,9 @@ def _new_lock() -> None:
     _turn = threading.RLock()
 
 
-# A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
-os.register_at_fork(after_in_child=_new_lock)
+if hasattr(os, "register_at_fork"):
+    # A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 @contextmanager
@@ -55,7 +56,7 @@ def precision(bits: int) -> Iterator[None]:
             ctx.prec = before
 
 
-def ball(x: Fraction | int | float) -> Ball:
+def ball(x: Fraction | int | float) -> RealBall:
     """Return `x` as a ball at the current precision.
 
     >>> ball(Fraction(1, 2))
@@ -67,7 +68,7 @@ def ball(x: Fraction | int | float) -> Ball:
     return flint.arb(flint.fmpq(x.numerator, x.denominator))
 
 
-def sharp(compute: Callable[[], Ball]) -> Ball:
+def sharp(compute: Callable[[], RealBall]) -> RealBall:
     """Evaluate `compute` at rising precision until its result is known to 60 bits.
 
     >>> sharp(lambda: ball(10**40) + 1 - ball(10**40))
@@ -83,7 +84,7 @@ def sharp(compute: Callable[[], Ball]) -> Ball:
         bits *= 2
 
 
-def above(x: Ball) -> float:
+def above(x: RealBall) -> float:
     """Return a float that is at least the number in the ball `x`: its upper end, rounded up.
 
     >>> above(ball(Fraction(1, 3))) > 1 / 3
@@ -101,7 +102,7 @@ def above(x: Ball) -> float:
     return math.inf if end > 1e308 else up(_fraction(end))
 
 
-def below(x: Ball) -> float:
+def below(x: RealBall) -> float:
     """Return a float that is at most the number in the ball `x`: its lower end, rounded down.
 
     >>> below(ball(Fraction(1, 3))) < 1 / 3
@@ -145,7 +146,7 @@ def least(holds: Callable[[float], bool]) -> float:
     return high
 
 
-def _fraction(point: Ball) -> Fraction:
+def _fraction(point: RealBall) -> Fraction:
     mantissa, exponent = point.man_exp()
     mantissa, exponent = int(mantissa), int(exponent)
     return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)

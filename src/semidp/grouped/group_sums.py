@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError
-from semidp.grouped.reading import check_binary, open_groups, read_squares, read_sums, squares_outcome
-from semidp.grouped.spread import Spread, SquareSum, charge, measure_squares, square_mechanism
+from semidp.grouped.inputs import check_binary, open_groups, read_squares, read_sums, squares_outcome
+from semidp.grouped.outcome_spread import Spread, SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness

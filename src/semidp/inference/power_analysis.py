@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.canonical import Recursive
-from semidp.inference.choice import canonical_noise, curve_of
 from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.inference.umpu import Alternative, UmpuTest, check_level
 from semidp.noise import Randomness, SeededRandomness, generator
 from semidp.tradeoff import Approximate, Budget, Gaussian, Tradeoff

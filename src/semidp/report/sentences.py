@@ -6,6 +6,7 @@ from typing import Any
 
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
+from semidp.guarantees import detection
 from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.release import (
     ProductRequest,
@@ -20,8 +21,6 @@ from semidp.release import (
 )
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
-
-FALSE_ALARMS = Fraction(1, 20)
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -69,13 +68,11 @@ def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
     """
     if tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
-    power = 1 - float(tradeoff(float(1 - FALSE_ALARMS)))
     name = name_of(tradeoff)
     epsilon = tradeoff.epsilon(report_delta)
     restated = f"({rounded_up(epsilon)}, {plain(report_delta)})-DP"
     return [
-        f"The best attacker who accepts {float(FALSE_ALARMS):.0%} false alarms finds out in at most "
-        f"{min(math.ceil(100 * power + 1e-9), 100)}% of cases.",
+        detection(tradeoff),
         f"{name}, which is {restated}" if name else restated,
     ]
 
@@ -362,7 +359,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
         "each side are drawn. Values outside the bounds are noise."
     )
     paragraphs = [first]
-    if group.noise.naive_l2:
+    if group.noise.naive_l2 and group.noise.expected_l2:
         saved = group.noise.naive_l2 / group.noise.expected_l2
         paragraphs.append(
             f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "

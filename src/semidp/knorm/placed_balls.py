@@ -33,6 +33,7 @@ class PlacedBall(ABC):
     ball: Ball
     cells: NDArray[np.intp] = field(repr=False)
     shape: tuple[int, ...]
+    stretch: int = field(default=1, kw_only=True)  # how many times the ball holds the space
 
     def place(self, point: NDArray[np.generic]) -> NDArray[np.generic]:
         """Return the table that has a point's entries at its cells and zeros elsewhere."""
@@ -148,8 +149,9 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     """Return the ball K of a space, hull(S) or the smallest known ball that contains it.
 
     One published side (or none): `RowsBall`, or `RaggedRowsBall` where its rows have different lengths. Two:
-    `PairBall` for two levels on a side, else `TableBall` for a = 2, 3.
-    Everything else by listing S_a where that is small. Levels without records take no part.
+    `PairBall` for two levels on a side, else `TableBall` for a = 2, 3, and for more records that of three, stretched:
+    moves split into cycles, and a cycle of L records is a sum of ⌊L/2⌋ elements of hull(S_3), so that
+    ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels without records take no part.
 
     Examples
     --------
@@ -165,7 +167,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     form, rows = space.matrix(), space.rows()
     if form is None and rows is not None:
         return PlacedRows(RaggedRowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape)
-    if form is None or (form.columns_published and min(form.cells.shape) > 2 and a > 3):
+    if form is None:
         return _listed(space)
     return _matrix(space, form, a)
 
@@ -181,7 +183,8 @@ def _matrix(space: QuerySpace, form: MatrixForm, a: int) -> PlacedBall:
     if len(cells) == 2:
         smallest = int(np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).min())
         return PlacedMatrix(PairBall(cells.shape[1], min(a // 2, smallest)), cells, space.shape, both_sides=True)
-    return PlacedMatrix(TableBall(len(cells), cells.shape[1], min(a, 3)), cells, space.shape, both_sides=True)
+    table = TableBall(len(cells), cells.shape[1], min(a, 3))
+    return PlacedMatrix(table, cells, space.shape, both_sides=True, stretch=a // 2 if a > 3 else 1)
 
 
 def _listed(space: QuerySpace) -> PlacedBall:

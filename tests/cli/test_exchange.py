@@ -1,0 +1,145 @@
+"""Exchange adjacency on the command line: what is shown, saved, charged, audited and refused."""
+
+import csv
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from semidp import Adjacency, Feature, Plan, Release, TableRequest
+from semidp.audit import audit_mechanism, worst_pair
+from semidp.mechanisms import RoundedGaussianMechanism
+from semidp.noise import SeededRandomness
+from semidp.release import implied_guarantee, prepare, run
+from semidp.tradeoff import Budget, gaussian
+
+from .conftest import Semidp, one_sentence
+
+EXACT = {0: [], 1: ["a"], 2: ["a", "b"], 3: ["a", "b", "c"]}
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    rng = random.Random(5)
+    path = tmp_path / "people.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["a", "b", "c", "u", "score"])
+        rows.writerows(
+            [*(rng.choice("xyz") for _ in range(3)), rng.choice("yn"), rng.randrange(11)] for _ in range(400)
+        )
+    return path
+
+
+def options(q: int) -> list[str]:
+    return [word for name in EXACT[q] for word in ("--invariant", name)]
+
+
+@pytest.mark.parametrize(("q", "exchange", "ball"), [(0, 2, 2), (1, 4, 8), (2, 8, 18), (3, 14, 32)])
+def test_analyze_shows_both(here: Semidp, people: Path, q: int, exchange: int, ball: int) -> None:
+    words = ["analyze", people, "--table", ",".join([*EXACT[q], "u"]), *options(q), "--levels", "u=y,n", "--mu", "1"]
+    chosen = here(*words, "--adjacency", "exchange", "--format", "json").json
+    assert chosen["adjacency"] == {"kind": "exchange", "a": q + 1}
+    assert chosen["sensitivity"] == chosen["sensitivities"]["exchange"]
+    assert chosen["sensitivities"]["exchange"]["l2"] == pytest.approx(math.sqrt(exchange))
+    assert chosen["sensitivities"]["ball"]["l2"] == pytest.approx(math.sqrt(ball))
+    assert chosen["mechanisms"][0]["scale"] == pytest.approx(math.sqrt(exchange))
+    default = here(*words, "--format", "json").json
+    assert default["adjacency"] == {"kind": "ball", "a": q + 1}
+    assert default["sensitivity"] == default["sensitivities"]["ball"]
+    assert default["sensitivities"] == chosen["sensitivities"]
+    assert default["a"] == chosen["a"]
+    text = here(*words).out
+    assert f"any {q + 1} records at once" in text or q == 0
+    assert "another promise" in text
+
+
+def test_margins_without_exchanges_show_null_or_are_refused(here: Semidp, people: Path) -> None:
+    words = ["analyze", people, "--table", "a,b,c", "--invariant", "a,b", "--invariant", "b,c"]
+    assert here(*words, "--format", "json").json["sensitivities"]["exchange"] is None
+    assert "share no feature" in one_sentence(here(*words, "--adjacency", "exchange"))
+
+
+@pytest.mark.parametrize("command", ["analyze", "release"])
+def test_a_number_beside_exchange_is_refused(here: Semidp, people: Path, command: str) -> None:
+    words = [command, people, "--table", "a,b", "--invariant", "a", "--invariant", "b", "--mu", "1"]
+    words += ["--out", "out"] if command == "release" else []
+    assert "leave --a out" in one_sentence(here(*words, "--adjacency", "exchange", "--a", "3"))
+
+
+def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here: Semidp, people: Path) -> None:
+    words = ["release", people, "--table", "a,b,u", *options(2), "--levels", "u=y,n", "--mu", "1"]
+    done = here(*words, "--adjacency", "exchange", "--out", "out")
+    assert done.code == 0
+    assert "(not any 3 records)" in done.out
+    assert "For any 3 records that change at once the same noise gives: 1.5-GDP" in done.out
+    page = (people.parent / "out" / "report.html").read_text()
+    assert "not a guarantee for any 3 records" in page
+    assert "differ in up to 3 records" not in page
+    loaded = Release.load(people.parent / "out")
+    assert loaded.guarantee.adjacency == Adjacency(3, "exchange")
+    assert implied_guarantee(loaded).adjacency == Adjacency(3)
+    assert here("audit", "out", "--samples", "20000").code == 0
+    ball = here(*words, "--out", "ball")
+    assert "exchange" not in ball.out
+    assert "For exchanges of one person alone" in (people.parent / "ball" / "report.html").read_text()
+    assert "kind" not in (people.parent / "ball" / "release.json").read_text().split('"guarantee"')[0].split('"a":')[1]
+
+
+def test_a_ledger_holds_one_kind(here: Semidp, people: Path) -> None:
+    words = ["release", people, "--table", "a,u", "--invariant", "a", "--levels", "u=y,n", "--mu", "1"]
+    assert here("ledger", "book.json", "--mu", "9").code == 0
+    assert here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "one").code == 0
+    refused = one_sentence(here(*words, "--ledger", "book.json", "--out", "two"))
+    assert "two promises" in refused
+    assert here("ledger", "book.json", "--format", "json").json["adjacency"] == {"kind": "exchange", "a": 2}
+    assert here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "three").code == 0
+
+
+def test_a_plan_means_and_tests_take_it(here: Semidp, people: Path) -> None:
+    plan = Plan([TableRequest(["a", "u"], Budget.gdp(1))], ["a"], [Feature("u", "yn")], adjacency="exchange")
+    assert Plan.from_toml(plan.to_toml()) == plan
+    means = ["release", people, "--mean", "score", "--group", "a", "--bounds", "score=0,10", "--grid", "score=10"]
+    both = [
+        here(*means, "--mu", "1", "--adjacency", kind, "--dry-run", "--format", "json").json["groups"][0]["noise"][
+            "scale"
+        ]
+        for kind in ("worst-case", "exchange")
+    ]
+    assert both == [pytest.approx(20), pytest.approx(10 * math.sqrt(2))]
+    tested = ["test", people, "--rows", "a", "--columns", "u", "--where", "a <> 'z'", "--epsilon", "1"]
+    said = here(*tested, "--adjacency", "exchange").out
+    assert "adjacency exchange (up to 3 records)" in said
+    assert "not a guarantee for any 3 records" in said
+
+
+def test_an_existing_guarantee_under_exchange(here: Semidp, tmp_path: Path) -> None:
+    (tmp_path / "states.csv").write_text("state,count\na,50\nb,60\n")
+    words = ["guarantee", "--rho", "2.56", "--totals", "states.csv"]
+    found = here(*words, "--adjacency", "exchange", "--format", "json").json
+    assert found["adjacency"] == {"kind": "exchange", "a": 2}
+    assert found["also_for"] == {"kind": "ball", "a": 2}
+    assert float(found["rho"]) == 10.24
+    other = here(*words, "--format", "json").json
+    assert (other["adjacency"]["kind"], other["also_for"]["kind"]) == ("ball", "exchange")
+    assert "--totals" in one_sentence(here("guarantee", "--rho", "1", "--adjacency", "exchange"))
+
+
+def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball() -> None:
+    rng = random.Random(2)
+    data = {name: [rng.choice("xy") for _ in range(200)] for name in ("a", "b", "u")}
+    features = [Feature("u", "xy")]
+    plan = Plan([TableRequest(["a", "b", "u"], Budget.gdp(1))], ["a", "b"], features, adjacency="exchange")
+    prepared = prepare(plan, data)
+    (mechanism,) = prepared.mechanisms
+    assert isinstance(mechanism, RoundedGaussianMechanism)
+    convicted = {}
+    for adjacency in (prepared.scope.adjacency, Adjacency(3)):
+        pair = worst_pair(mechanism.space.under(adjacency))
+        found = audit_mechanism(
+            mechanism.measure_many, pair, gaussian(1), samples=60_000, randomness=SeededRandomness(3)
+        )
+        convicted[str(adjacency.kind)] = found.convicted
+    assert convicted == {"exchange": False, "ball": True}
+    assert run(plan, data).guarantee.tradeoff == gaussian(1)

@@ -1,0 +1,103 @@
+"""Sums and moments of a private outcome under exchange adjacency, against brute force over all datasets."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from semidp import Adjacency, Dataspace, Feature, Margin, Outcome, Schema, Table
+from semidp.errors import Refused
+from semidp.queries import Coding, Design, Norms, moment_space, outcome_exchange, sum_space
+from semidp.spaces import listing
+from semidp.spaces.exchange import Blocks
+
+STEPS = 2
+OUTCOME = Outcome("y", 0, 1, steps=STEPS)
+
+
+def pairs(public: Dataspace):
+    """All exchanges of records with their outcome, which is one more feature that nobody publishes."""
+    whole = Schema((*public.schema.features, Feature("y", [str(step) for step in range(STEPS + 1)])))
+    blocks = Blocks.of(Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n))
+    for dataset in listing.datasets(blocks.dataspace):
+        X = blocks.coded(dataset)
+        for Y in blocks.neighbours(X):
+            yield X, Y
+
+
+def norms_of(differences: list[np.ndarray]) -> Norms:
+    sizes = np.abs(np.array(differences))
+    return Norms(int(sizes.sum(axis=1).max()), int((sizes**2).sum(axis=1).max()), int(sizes.max()))
+
+
+def sums(schema: Schema, groups: list[Margin], records) -> np.ndarray:
+    found = []
+    for group in groups:
+        axes = [schema.names.index(name) for name in group.names]
+        table = np.zeros([schema.shape[axis] for axis in axes], dtype=np.int64)
+        for record in records:
+            table[tuple(record[axis] for axis in axes)] += record[-1]
+        found.append(table.ravel())
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize(
+    ("counts", "margins", "groups", "squares"),
+    [
+        ([2, 1], ["a"], [["a"]], 2),
+        ([3], ["a"], [["a"]], 1),
+        ([[1, 1], [1, 0]], ["a", "b"], [["a"], ["b"]], 4),
+        ([[1, 1], [1, 0]], ["a", "b"], [["b"]], 2),
+        ([[1, 0], [1, 1]], [["a", "b"]], [["a"]], 2),
+        ([[2, 0], [1, 0]], ["a", "b"], [["a"], ["b"]], 2),
+        ([[2, 0], [1, 0]], ["a", "b"], [[]], 1),
+    ],
+)
+def test_sums_by_published_groups(counts, margins, groups, squares: int) -> None:
+    counts = np.array(counts)
+    schema = Schema([Feature("ab"[axis], [str(i) for i in range(size)]) for axis, size in enumerate(counts.shape)])
+    public = Dataspace.of(Table(schema, counts), [Margin.of(margin) for margin in margins])
+    by = [Margin(*names) for names in groups]
+    space = sum_space(public, outcome_exchange(public), OUTCOME, by)
+    differences = [sums(schema, by, Y) - sums(schema, by, X) for X, Y in pairs(public)]
+    assert len(differences) > 20
+    assert space.norms == norms_of(differences)
+    assert space.l2_squared == squares * STEPS**2
+    worst = space.worst_move()
+    assert any(np.array_equal(worst, difference) for difference in differences)
+    assert (worst**2).sum() == space.l2_squared
+
+
+@pytest.mark.parametrize("coding", list(Coding))
+@pytest.mark.parametrize(("shape", "margins"), [((2,), ["a"]), ((3,), ["a"]), ((2, 2), [["a", "b"]])])
+def test_regressions_on_one_block(coding: Coding, shape: tuple[int, ...], margins) -> None:
+    names = "ab"[: len(shape)]
+    schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip(names, shape, strict=True)])
+    counts = np.ones(shape, dtype=np.int64)
+    if len(shape) == 2:
+        counts[0, 0] = 0
+    public = Dataspace.of(Table(schema, counts), [Margin.of(margin) for margin in margins])
+    design = Design.of(schema, list(names), coding=coding)
+    rows = dict(zip(itertools.product(*map(range, shape)), design.rows().astype(int), strict=True))
+    space = moment_space(public, outcome_exchange(public), OUTCOME, design)
+
+    def moments(records):
+        return sum(rows[record[:-1]] * record[-1] for record in records)
+
+    differences = [moments(Y) - moments(X) for X, Y in pairs(public)]
+    assert space.exact
+    assert space.norms == norms_of(differences)
+    assert any(np.array_equal(space.worst_move(), difference) for difference in differences)
+
+
+def test_what_is_not_public_is_refused() -> None:
+    schema = Schema([Feature("a", "01"), Feature("b", "01")])
+    public = Dataspace.of(Table(schema, [[2, 2], [2, 2]]), [Margin("a"), Margin("b")])
+    with pytest.raises(Refused, match="not published"):
+        sum_space(public, outcome_exchange(public), OUTCOME, [Margin("a", "b")])
+    with pytest.raises(Refused, match="not published"):
+        moment_space(public, outcome_exchange(public), OUTCOME, Design.of(schema, ["a", "b"]))
+    overlapping = Schema([Feature(name, "01") for name in "abc"])
+    joint = Dataspace.of(Table(overlapping, np.full((2, 2, 2), 2)), [Margin("a", "b"), Margin("b", "c")])
+    with pytest.raises(Refused, match="share no feature"):
+        sum_space(joint, Adjacency(3, "exchange"), OUTCOME, [Margin("a", "b")])
