@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/tutorial.md", "docs/groups.md"]
+PAGES = ["README.md", "docs/tutorial.md", "docs/groups.md", "docs/nested.md"]
 SHORT_FORMS = """
 import semidp
 from semidp import Budget, Feature, GroupRequest, Margin, Outcome, Plan, RegressionRequest, Schema, Table, TableRequest
