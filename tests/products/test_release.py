@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from semidp.release.pipeline import implied_guarantee
 
 from semidp import (
     Budget,
@@ -29,6 +28,7 @@ from semidp.noise import SeededRandomness
 from semidp.progress import silent
 from semidp.queries import product_space
 from semidp.release import FitKind, calibrate, prepare
+from semidp.release.pipeline import implied_guarantee
 from semidp.release.products import all_of, fit_product, tables_for
 from semidp.release.recheck import disagreements
 from semidp.report import html
