@@ -225,10 +225,10 @@ def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
 
 
 DEATHS = {
-    "before any noise": "prepare.survey = die",
+    "before any noise": "pipeline.survey = die",
     "in the fit": "published.fit_table = die",
     "in the middle of a file": "Path.write_bytes = half",
-    "before the report": "release.html = die",
+    "before the report": "report.html = die",
     "before the folder is moved": "os.rename = die",
 }
 
@@ -241,8 +241,8 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "import semidp.cli\n"
-        "prepare, published = (sys.modules[f'semidp.release.{name}'] for name in ('prepare', 'published'))\n"
-        "release = sys.modules['semidp.cli.release']\n"
+        "pipeline, published = (sys.modules[f'semidp.release.{name}'] for name in ('pipeline', 'published'))\n"
+        "report = sys.modules['semidp.report']\n"
         "def die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
         "def half(path, data):\n"
         "    with open(path, 'wb') as file: file.write(data[: len(data) // 2])\n"
