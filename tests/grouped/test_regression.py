@@ -19,8 +19,8 @@ from semidp.grouped import (
     logistic_regression,
     moment_space,
     moments_of,
-    outcome_mechanism,
 )
+from semidp.mechanisms import outcome_mechanism
 from semidp.noise import SeededRandomness
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
