@@ -428,6 +428,8 @@ def test_a_full_stderr_does_not_hide_the_exit_code(tmp_path: Path) -> None:
 SIGNAL_AT = """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
