@@ -26,7 +26,7 @@ from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, 
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.release.checks import texts
-from semidp.release.published import FitKind, Fitted, Noise, Published, read_back
+from semidp.release.published import FitKind, Fitted, Noise, Published, csv_bytes, read_back
 from semidp.release.requests import TableRequest
 from semidp.release.scope import Reader, Scope
 from semidp.tables import Schema, Table
@@ -275,7 +275,7 @@ class PublishedProduct(Published):
         found = {}
         for table in self.tables:
             header = [*table.schema.names, "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
-            found[f"{table.name}.csv"] = _csv(header, table.rows())
+            found[f"{table.name}.csv"] = csv_bytes(header, table.rows())
         space = self.mechanism.space
         rows = (
             (" × ".join(space.schema.named(view)), entry, scale, noisy)
@@ -284,7 +284,7 @@ class PublishedProduct(Published):
                 zip(space.scales[part].tolist(), self.noisy[part].tolist(), strict=True)
             )
         )
-        return {**found, MEASUREMENTS: _csv(["residual", "entry", "scale", "noisy"], rows)}
+        return {**found, MEASUREMENTS: csv_bytes(["residual", "entry", "scale", "noisy"], rows)}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
@@ -419,14 +419,6 @@ def _advertised(mechanism: ResidualMechanism) -> Tradeoff | None:
         return None
     cost = mechanism.forgotten
     return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
-
-
-def _csv(header: list[str], rows: Iterable[tuple[Any, ...]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def _columns(content: bytes, schema: Schema) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:

@@ -263,7 +263,7 @@ class PublishedTable(Published):
         """Write one row a cell: its levels, then the given columns, so that numbers read back the same."""
         values = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
         lines = ((*levels, *numbers) for levels, numbers in zip(self.rows(), values, strict=True))
-        return _csv([*self.schema.names, *columns], lines)
+        return csv_bytes([*self.schema.names, *columns], lines)
 
 
 def table_files(name: str) -> tuple[str, str]:
@@ -359,7 +359,7 @@ class PublishedGroups(Published):
                 for (levels, *numbers), step in zip(part.rows(), steps, strict=True)
             )
             header = [*names, "count", str(self.request.statistic), "standard_error", "noisy_steps"]
-            found[file], start = _csv(header, rows), start + len(part.groups)
+            found[file], start = csv_bytes(header, rows), start + len(part.groups)
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -462,7 +462,7 @@ class PublishedRegression(Published):
         """Return one CSV file, a row a coefficient."""
         header = ["term", "coefficient", "standard_error", "noisy_steps"]
         rows = ([*row, step] for row, step in zip(self.rows(), self.noisy.tolist(), strict=True))
-        return {self.request.files[0]: _csv(header, rows)}
+        return {self.request.files[0]: csv_bytes(header, rows)}
 
     @classmethod
     def from_json(
@@ -501,7 +501,8 @@ def _is_size(value: object) -> bool:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def _csv(header: Sequence[str], rows: Any) -> bytes:
+def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
+    """Return a CSV file that every reader splits into the same rows."""
     text = io.StringIO()
     few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     for row in (header, *rows):  # a carriage return is not quoted by itself, and ends the line for a reader
