@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError, Refused
-from semidp.geometry import View
+from semidp.geometry import View, named
 from semidp.guarantees import Guarantee
 from semidp.queries import Norms, sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
@@ -176,7 +176,13 @@ def check_table(
         assert int((worst**2).sum()) == truth.l2_squared
         assert np.allclose(space.project(worst), worst), "the noise moves along every exchange"
     q = sum(
-        len({tuple(c for c, d in zip(cell, view, strict=True) if d) for cell in np.argwhere(total.counts)}) > 1
+        len(
+            {
+                tuple(c for c, axis in zip(cell, named(total.view), strict=True) if view[axis])
+                for cell in np.argwhere(total.counts)
+            }
+        )
+        > 1
         for total in dataspace.published
         if any(map(min, total.view, view))
     )

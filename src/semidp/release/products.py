@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
 from semidp.fit import Infeasible, fit_totals
-from semidp.geometry import Totals, View, maximal, meet
+from semidp.geometry import Totals, maximal, meet, trimmed_view
 from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, ResidualMechanism
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
@@ -375,7 +375,7 @@ def fit_product(
     the workload is decomposable; then its estimate is published, and nothing looks at the data again.
     """
     grid, schema = space.schema.grid, space.schema
-    known = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.dataspace.n, dtype=np.int64))]
+    known = [Totals(grid.nothing, np.array(space.dataspace.n, dtype=np.int64))]
     known += space.dataspace.published
     found: dict[int, tuple[NDArray[Any], Fitted]] = {}
     for number in sorted(range(len(space.views)), key=lambda n: (grid.size_of(space.views[n]), n)):
@@ -387,7 +387,7 @@ def fit_product(
         part = schema.restrict(schema.named(view))
         fixed = {meet(total.view, view): total for total in known}
         margins = [
-            Totals(_cut(shared, view), _reshaped(fixed[shared].down(grid, shared).counts, shared, view))
+            Totals(trimmed_view(shared, view), fixed[shared].down(grid, shared).counts)
             for shared in (maximal(fixed) or [grid.nothing])
         ]
         try:
@@ -399,18 +399,8 @@ def fit_product(
             found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
             continue
         found[number] = (fit.counts, Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note))
-        known.append(Totals(view, fit.counts.reshape(grid.shape_of(view))))
+        known.append(Totals(view, fit.counts))
     return [found[number] for number in range(len(space.views))]
-
-
-def _cut(view: View, table: View) -> View:
-    """A view in the features of a table alone."""
-    return tuple(depth for depth, named in zip(view, table, strict=True) if named)
-
-
-def _reshaped(counts: NDArray[np.int64], view: View, table: View) -> NDArray[np.int64]:
-    """A margin's array without the axes of features that a table does not have."""
-    return counts.reshape([size for size, named in zip(counts.shape, table, strict=True) if named])
 
 
 def _advertised(mechanism: ResidualMechanism) -> Tradeoff | None:

@@ -19,7 +19,7 @@ from semidp.grouped import check_binary
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
-from semidp.tables import MAX_FEATURES, Feature, Nest, Schema, Table, no_column, refuse_large
+from semidp.tables import Feature, Nest, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -85,8 +85,7 @@ class Reader:
     @property
     def joint(self) -> bool:
         """Whether one query reads all counts."""
-        small = self.schema.size <= _JOINT_CELLS and len(self.schema.features) <= MAX_FEATURES
-        return small or bool(self.schema.structural_zeros)
+        return self.schema.grid.holds(_JOINT_CELLS) or bool(self.schema.structural_zeros)
 
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
@@ -123,8 +122,6 @@ class Reader:
 
 def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
-    if len(plan.names) > MAX_FEATURES:
-        raise SchemaError(f"the plan has too many features: {len(plan.names)}, where at most {MAX_FEATURES} are served")
     schema, disclosures = _schema(plan, source)
     for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:

@@ -245,10 +245,13 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
     Traceback (most recent call last):
     semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of ...
     """
-    wanted, grid = tuple(margins), schema.grid
-    occurs = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
+    wanted, grid, possible = tuple(margins), schema.grid, schema.possible
     views = maximal(schema.view(margin.names) for margin in wanted)
-    everything = Structure(schema, 1, tuple(Totals(view, grid.sum(occurs, view)) for view in views))
+    occurs = (
+        Totals(view, np.ones(grid.shape_of(view), dtype=np.int64) if possible is None else grid.sum(possible, view))
+        for view in views
+    )
+    everything = Structure(schema, 1, tuple(occurs))
     degree = graver_degree(everything) if everything.zeros_matter or not everything.decomposable else None
     if degree is not None:
         return SemiAdjacency(None, None, max(2, 1 + degree), "bound over all totals")
