@@ -122,7 +122,7 @@ class ProductRequest:
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the residuals of the confidential tables."""
         assert isinstance(space, ProductSpace)
-        return space.measure([reader.table(table.features) for table in self.tables])
+        return space.measure(reader.tables(table.features for table in self.tables))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -68,7 +68,7 @@ class Scope:
 class Reader:
     """The confidential counts and sums of a source over any features of a schema.
 
-    Counts come from one joint table where that is small, else by a query each.
+    Counts come from one joint table where that is small; else those that are wanted together are read together.
     """
 
     schema: Schema
@@ -91,6 +91,14 @@ class Reader:
         """Return the counts over some features."""
         names = tuple(features)
         return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(names)
+
+    def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
+        """Return the counts over several sets of features, read together."""
+        wanted = [tuple(names) for names in features]
+        if self.joint:
+            return [self._whole.margin(names) for names in wanted]
+        found = self.source.tables([self._readable(names) for names in wanted])
+        return [table.margin(names) for table, names in zip(found, wanted, strict=True)]
 
     def check_binary(self, column: str) -> None:
         """Refuse a column that holds anything but zeros and ones."""
@@ -132,7 +140,8 @@ def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
         source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
     margins = normalised(schema, plan.invariants)
     n = reader.table(schema.names[:1]).n if not margins else None
-    dataspace = Dataspace.known(schema, {margin: reader.table(margin.names) for margin in margins}, n)
+    totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
+    dataspace = Dataspace.known(schema, dict(totals), n)
     semi, adjacency, warnings = settled(plan, dataspace)
     return Scope(dataspace, semi, adjacency, disclosures, (*warnings, *formulas(schema))), reader
 
