@@ -210,14 +210,20 @@ class ResidualMechanism(Mechanism):
 
     @property
     def naive_l2(self) -> float:
-        """The same root for ordinary differential privacy on the same residuals, at this guarantee by group privacy."""
+        """The same root for ordinary differential privacy, at this guarantee by group privacy.
+
+        The better of two: noise on the same residuals, and noise on the cells of each table with the best split.
+        """
         free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
         needed = [view for view in self.space.needed if any(view)]
         costs = [float(free.cost(view)) * a**2 for view in needed]
         tables = self.space.views
         gain = self.space.residuals.gain
         gains = [sum(gain(view, table) for table in tables if within(view, table)) for view in needed]
-        return sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True)) / math.sqrt(self.precision)
+        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
+        cells = [math.prod(self.space.residuals.shape(view)) for view in tables]
+        one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
+        return min(together, one_by_one) / math.sqrt(self.precision)
 
     @property
     def forgotten(self) -> Fraction:
