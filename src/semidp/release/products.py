@@ -7,7 +7,7 @@ post-processing of public values.
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -275,6 +275,10 @@ class PublishedProduct(Published):
         return {
             **super().to_json(),
             **residuals_json(self.mechanism),
+            "whole_numbers": {
+                "loss": sum(table.fitted.loss for table in self.tables),
+                "real_valued_bound": sum(table.fitted.bound for table in self.tables),
+            },
             "tables": [
                 {
                     "name": table.name,
@@ -332,13 +336,36 @@ def fit_product(
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
 
     Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with all of them unless
-    the workload is decomposable; then its estimate is published, and nothing looks at the data again.
+    the workload is decomposable. Such a table is fitted first, with the exact totals alone, and the others after it:
+    those that it contains are its sums. Where it still has none, because another came before it for the same reason,
+    its estimate is published. Nothing looks at the data again.
     """
+    grid = space.schema.grid
+    sizes = sorted(range(len(space.views)), key=lambda number: (grid.size_of(space.views[number]), number))
+    first: list[int] = []
+    while True:
+        found: dict[int, tuple[NDArray[Any], Fitted]] = {}
+        order = [*first, *(number for number in sizes if number not in first)]
+        stuck = _fit_in_order(space, estimates, kinds, order, len(first), found, progress)
+        if stuck is None:
+            return [found[number] for number in range(len(space.views))]
+        first.insert(0, stuck)
+
+
+def _fit_in_order(
+    space: ProductSpace,
+    estimates: list[NDArray[np.float64]],
+    kinds: list[FitKind],
+    order: list[int],
+    early: int,
+    found: dict[int, tuple[NDArray[Any], Fitted]],
+    progress: Progress,
+) -> int | None:
+    """Fit one table after the other; return the first after the early ones that has no whole numbers, if any."""
     grid, schema = space.schema.grid, space.schema
     known = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.dataspace.n, dtype=np.int64))]
     known += space.dataspace.published
-    found: dict[int, tuple[NDArray[Any], Fitted]] = {}
-    for number in sorted(range(len(space.views)), key=lambda n: (grid.size_of(space.views[n]), n)):
+    for place, number in enumerate(order):
         view, estimate = space.views[number], estimates[number]
         if kinds[number] is not FitKind.integer:
             note = "The estimate itself is published."
@@ -353,14 +380,20 @@ def fit_product(
         try:
             fit = fit_totals(estimate, part.grid, margins, progress=progress)
         except Infeasible:
+            if place >= early:
+                return number
             fit = None
         if fit is None or fit.counts is None:
-            note = "No whole numbers that agree with the coarser tables were found, so that the estimate is published."
+            note = "No whole numbers that agree with the other tables were found, so that the estimate is published."
             found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
             continue
-        found[number] = (fit.counts, Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note))
+        how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+        if place < early:
+            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which follow from it now."
+            how = replace(how, optimal=False, note=note)
+        found[number] = (fit.counts, how)
         known.append(Totals(view, fit.counts.reshape(grid.shape_of(view))))
-    return [found[number] for number in range(len(space.views))]
+    return None
 
 
 def _cut(view: View, table: View) -> View:
