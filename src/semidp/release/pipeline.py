@@ -130,8 +130,7 @@ def implied_guarantee(release: Release) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        first, *others = (mechanism.under(other) for mechanism in calibrate(release.plan, scope).mechanisms)
-        return first.compose(*others)
+        return release.under(scope.dataspace, other)
     except Refused:
         return None
 
