@@ -21,7 +21,7 @@ from semidp.progress import Progress, silent
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan
 from semidp.release.release import Release, versions
-from semidp.release.requests import Request, budget_of, mechanism_again
+from semidp.release.requests import Request, budget_of
 from semidp.release.scope import Scope, survey
 from semidp.spaces import Adjacency
 
@@ -129,10 +129,7 @@ def implied_guarantee(release: Release) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        named = zip(release.plan.requests, release.results, strict=True)
-        mechanisms = (mechanism_again(request, result.noise.mechanism, scope) for request, result in named)
-        first, *others = (mechanism.under(other) for mechanism in mechanisms)
-        return first.compose(*others)
+        return release.under(scope.dataspace, other)
     except Refused:
         return None
 

@@ -7,8 +7,9 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -21,13 +22,15 @@ from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
-from semidp.release.plan import Plan
+from semidp.mechanisms import Mechanism
+from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
+from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
-from semidp.spaces import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import tradeoff_from_json
 
 SCHEMA_VERSION = 1
@@ -127,6 +130,52 @@ class Release:
     def regressions(self) -> tuple[PublishedRegression, ...]:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
+
+    def under(
+        self,
+        invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
+        adjacency: Adjacency | Reading | int | str | None = None,
+        known: Dataspace | None = None,
+    ) -> Guarantee:
+        """Return what the noise of this release guarantees where other statistics are exact: more, fewer, or others.
+
+        For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be weaker or stronger.
+        Nothing confidential is read.
+
+        Parameters
+        ----------
+        invariants
+            All that is exact: margins, or a `Dataspace` of them with their values.
+        adjacency
+            Which datasets are compared; unless given, exchanges for an exchange release and else any a(t) records.
+        known
+            Values of margins, and features, that are known besides those of the release. A margin whose values nobody
+            gives may have any.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+        ...     features=[semidp.Feature("ill", ["n", "y"])])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+        >>> release.under(["sex", "ill"]).tradeoff  # S is now the swaps: Δ2² = 4, where it was 8
+        ZCDP(rho=Fraction(1, 4))
+        >>> release.under([]).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
+        ZCDP(rho=Fraction(1, 8))
+        """
+        if isinstance(invariants, Dataspace):
+            margins, known = invariants.margins, invariants
+        else:
+            margins = margins_from(invariants)
+        about = self.scope.dataspace if known is None else known
+        check_about(about, self.scope.dataspace)
+        if adjacency is None:
+            adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
+        return guarantee_under(self._mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+
+    @cached_property
+    def _mechanisms(self) -> tuple[Mechanism, ...]:
+        return mechanisms_used(self.plan, self.scope, self.results)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Make a folder with everything that ``semidp release`` writes: whole, or not at all.

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
 from semidp.guarantees import detection
@@ -20,8 +21,10 @@ from semidp.release import (
     implied_guarantee,
     table_files,
 )
-from semidp.spaces import Dataspace
-from semidp.tradeoff import Tradeoff
+from semidp.spaces import Dataspace, Margin
+from semidp.tradeoff import Order, Tradeoff
+
+_SHOWN_MARGINS = 8
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -163,6 +166,32 @@ def implied(release: Release) -> list[str]:
             f"values) the same noise gives: {numbers}"
         ]
     return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
+
+
+def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Return what the noise guarantees if an attacker also knew a one-way margin, one row each, and how many are left.
+
+    The values of such a margin are confidential: each row holds for any. What is not known for the noise is left out.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> also_known(semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]}))
+    ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
+    """
+    space = release.scope.dataspace
+    assert space.schema is not None
+    open_names = [name for name in space.schema.names if not space.publishes(Margin(name))]
+    rows = []
+    for name in open_names[:_SHOWN_MARGINS]:
+        try:
+            found = release.under([*space.margins, Margin(name)])
+        except SemidpError:
+            continue
+        change = found.tradeoff.compare(release.guarantee.tradeoff)
+        numbers = strength(found.tradeoff, release.plan.report_delta)[-1]
+        rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
+    return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
 
 
 def table_summary(table: PublishedTable) -> str:

@@ -87,7 +87,8 @@ class Adjacency:
         return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
 
     def __str__(self) -> str:
-        return f"exchange (up to {self.a} records)" if self.is_exchange else f"any {self.a} records"
+        records = "1 record" if self.a == 1 else f"{self.a} records"
+        return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
