@@ -38,7 +38,7 @@ from semidp.release import (
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import product_errors, product_lines, strength, summary, together_text
+from semidp.report import cell_errors, errors_text, product_errors, product_lines, strength, summary, together_text
 
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
@@ -323,12 +323,12 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         if isinstance(request, ProductRequest):
             _echo_product(request, mechanism)
             continue
-        unit = float(mechanism.space.unit)
-        loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
-        what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
-        each = "" if mechanism.space.of_counts else " in each"
+        unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
+        what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
+        errors = f"{errors_text(cell_errors(mechanism))}, " if counts else ""
+        loss = f", expected distance of the whole table {mechanism.expected_l2:,.1f}" if counts else " in each"
         echo(
-            f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
+            f"would use  {mechanism.name} for {what}: {errors}scale {mechanism.scale * unit:.4g}{loss}, "
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
@@ -351,6 +351,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
             {
                 "name": request.name,
                 "budget": request.budget and request.budget.numbers(),
+                **({"errors": cell_errors(mechanism)} if key == "table" else {}),
                 "noise": mechanism.to_json(),
                 **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
             }

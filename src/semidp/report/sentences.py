@@ -220,6 +220,45 @@ def files(release: Release) -> list[tuple[str, str]]:
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
+_GAUSSIAN, _LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)
+"""Standard errors to each side for 95%: of Gaussian noise, and of Laplace noise, the widest of the others."""
+
+
+def cell_errors(mechanism: Mechanism) -> dict[str, float]:
+    """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
+
+    The noise of a cell that is a projection of many is nearly normal; the half-width of Laplace noise is used for
+    every law that is not Gaussian, and is on the wide side for those.
+
+    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.tradeoff import Budget
+    >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
+    {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
+    """
+    errors = mechanism.standard_errors() * float(mechanism.space.unit)
+    noisy = errors[errors > 0]
+    root = math.sqrt(float((errors**2).mean())) if errors.size else 0.0
+    wide = _GAUSSIAN if "gaussian" in mechanism.name or isinstance(mechanism, ResidualMechanism) else _LAPLACE
+    return {
+        "standard_error": root,
+        "smallest": float(noisy.min()) if noisy.size else 0.0,
+        "largest": float(noisy.max()) if noisy.size else 0.0,
+        "half_width": wide * root,
+    }
+
+
+def errors_text(errors: dict[str, float]) -> str:
+    """Say how far off a cell is.
+
+    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "half_width": 2.2632})
+    'standard error 1.155 a cell (1 to 2), 95% within ±2.263'
+    """
+    low, high = f"{errors['smallest']:.4g}", f"{errors['largest']:.4g}"
+    span = "" if low == high else f" ({low} to {high})"
+    return f"standard error {errors['standard_error']:.4g} a cell{span}, 95% within ±{errors['half_width']:.4g}"
+
+
 def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[str, Any]]:
     """Return for each table that shares a budget its name, its features and the standard errors of its estimates."""
     assert isinstance(mechanism, ResidualMechanism)
@@ -251,7 +290,8 @@ def product_lines(request: ProductRequest, mechanism: Mechanism) -> list[str]:
     for part in product_errors(request, mechanism):
         low, high = number(part["smallest_standard_error"]), number(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        lines.append(f"{part['name']}: standard error {span} a cell, {part['cells']:,} cells")
+        wide = number(_GAUSSIAN * part["rms_standard_error"])
+        lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
     return lines
 
 
