@@ -6,21 +6,18 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
-
-from attrs import evolve
 
 from semidp.cli import _options as o
 from semidp.cli._output import Format, echo, print_json
-from semidp.cli._totals import totals_of
+from semidp.cli._totals import without_data
 from semidp.engines import open_source
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
 from semidp.mechanisms import Mechanism, available, option_name
 from semidp.queries import Norms, TableSpace, sensitivity_space
-from semidp.release import Plan, Scope
-from semidp.release.scope import announced, any_totals, survey
+from semidp.release import Scope
+from semidp.release.scope import survey
 from semidp.report import cell_errors, errors_text
 from semidp.spaces import Adjacency
 from semidp.tradeoff import Budget
@@ -150,24 +147,6 @@ def analysis(
         "witness": None if semi is None or semi.witness is None else semi.witness.to_json(),
         "warnings": list(scope.warnings),
     }
-
-
-def without_data(plan: Plan, totals: Sequence[Path], declared: o.Declared | None) -> tuple[Scope, bool]:
-    """Return the scope of a plan from public totals and declared levels, and whether all its totals are known."""
-    space = totals_of(totals, declared) if totals else None
-    if space is not None:
-        more = [margin for margin in space.margins if not any(margin.within(known) for known in plan.invariants)]
-        plan = evolve(plan, invariants=(*plan.invariants, *more))
-    schema = space.schema if space is not None else declared.schema() if declared is not None else None
-    for name in plan.names:
-        if schema is None or name not in {part for feature in schema.features for part in feature.names}:
-            raise InputError(
-                f"without data the levels of {name!r} must be declared: give --schema, --levels or --totals with them"
-            )
-    assert schema is not None
-    if space is not None and all(space.publishes(margin) for margin in plan.invariants):
-        return announced(plan, space.over(plan.names)), True
-    return any_totals(plan, schema.restrict(plan.names)), False
 
 
 def _sensitivity(space: TableSpace) -> dict[str, Any]:

@@ -26,11 +26,11 @@ from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, 
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.release.checks import texts
-from semidp.release.published import FitKind, Fitted, Noise, Published, csv_bytes, read_back
+from semidp.release.published import FitKind, Fitted, Noise, Published, advertised, csv_bytes, read_back
 from semidp.release.requests import TableRequest
 from semidp.release.scope import Reader, Scope
 from semidp.tables import Schema, Table
-from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
+from semidp.tradeoff import Budget
 
 QUANTILE = 1.959963984540054
 """Standard errors to each side of an estimate for 95%."""
@@ -350,7 +350,7 @@ def published_product(
         name=request.name,
         noise=noise,
         guarantee=mechanism.guarantee,
-        advertised=_advertised(mechanism),
+        advertised=advertised(mechanism),
         private=measured.private,
         request=request,
         mechanism=mechanism,
@@ -411,14 +411,6 @@ def _cut(view: View, table: View) -> View:
 def _reshaped(counts: NDArray[np.int64], view: View, table: View) -> NDArray[np.int64]:
     """A margin's array without the axes of features that a table does not have."""
     return counts.reshape([size for size, named in zip(counts.shape, table, strict=True) if named])
-
-
-def _advertised(mechanism: ResidualMechanism) -> Tradeoff | None:
-    """Return what the same noise would be said to give for one record if the exact totals were forgotten."""
-    if not mechanism.sigma2:
-        return None
-    cost = mechanism.forgotten
-    return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
 
 
 def _columns(content: bytes, schema: Schema) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:

@@ -20,7 +20,7 @@ from semidp.engines import Outcome
 from semidp.fit import fit_table
 from semidp.grouped import Comparison, Estimates, GroupSums, LinearFit, LogisticFit
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism, naive_loss
 from semidp.progress import Progress
 from semidp.release.scope import Scope
 from semidp.tables import Schema, Table
@@ -143,9 +143,12 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
     """Return what the same noise would be said to give for one record if the exact totals were forgotten.
 
     The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
-    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``.
+    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``. Residuals know what one record costs.
     """
     space, tradeoff = mechanism.space, mechanism.tradeoff
+    if isinstance(mechanism, ResidualMechanism):
+        cost = mechanism.forgotten if mechanism.sigma2 else None
+        return None if cost is None else ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     if space.is_zero:
         return None
     share = Fraction(space.naive.l2_squared, space.l2_squared)

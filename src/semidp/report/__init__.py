@@ -3,6 +3,7 @@
 Everything said here is computed from a `Release`, which holds nothing confidential.
 """
 
+from semidp.report.forecast import expected_counts, forecast, forecast_text
 from semidp.report.page import html
 from semidp.report.sentences import (
     cell_errors,
@@ -18,6 +19,9 @@ from semidp.report.sentences import (
 __all__ = [
     "cell_errors",
     "errors_text",
+    "expected_counts",
+    "forecast",
+    "forecast_text",
     "html",
     "name_of",
     "product_errors",

@@ -4,6 +4,9 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
 from semidp.guarantees import detection
@@ -236,10 +239,18 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    errors = mechanism.standard_errors() * float(mechanism.space.unit)
+    wide = _GAUSSIAN if "gaussian" in mechanism.name else _LAPLACE
+    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), wide)
+
+
+def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
+    """Return the same for one of the tables that share a budget."""
+    return _spread(mechanism.table_errors(number), _GAUSSIAN)
+
+
+def _spread(errors: NDArray[np.float64], wide: float) -> dict[str, float]:
     noisy = errors[errors > 0]
     root = math.sqrt(float((errors**2).mean())) if errors.size else 0.0
-    wide = _GAUSSIAN if "gaussian" in mechanism.name or isinstance(mechanism, ResidualMechanism) else _LAPLACE
     return {
         "standard_error": root,
         "smallest": float(noisy.min()) if noisy.size else 0.0,
@@ -264,16 +275,15 @@ def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[s
     assert isinstance(mechanism, ResidualMechanism)
     found = []
     for number, table in enumerate(request.tables):
-        errors = mechanism.table_errors(number)
-        noisy = errors[errors > 0]
+        errors = table_errors(mechanism, number)
         found.append(
             {
                 "name": table.name,
                 "features": list(table.features),
-                "cells": int(errors.size),
-                "smallest_standard_error": float(noisy.min(initial=math.inf)) if noisy.size else 0.0,
-                "largest_standard_error": float(errors.max(initial=0.0)),
-                "rms_standard_error": math.sqrt(float((errors**2).mean())),
+                "cells": mechanism.table_errors(number).size,
+                "smallest_standard_error": errors["smallest"],
+                "largest_standard_error": errors["largest"],
+                "rms_standard_error": errors["standard_error"],
             }
         )
     return found
