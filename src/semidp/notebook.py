@@ -13,7 +13,7 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     """Return a heading and lines of a name and what is so called.
 
     >>> facts("Plan", [("exact", "sex <b>")])
-    '<div><strong>Plan</strong><table><tr><th scope="row" style="...">exact</th><td style="...">sex &lt;b&gt;</td></tr>...'
+    '<div><strong>Plan</strong><table><tr>...exact</th><td ...>sex &lt;b&gt;</td></tr></table></div>'
     """
     lines = "".join(
         f'<tr><th scope="row" style="{_CELL}">{escape(name)}</th><td style="{_CELL}">{escape(text)}</td></tr>'

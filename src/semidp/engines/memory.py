@@ -1,4 +1,4 @@
-"""What is in memory already: a `Table` as records, and what is read only once (streams, relations) as an Arrow table."""
+"""What is in memory: a `Table` as records, and what can be read only once (streams, relations) as an Arrow table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

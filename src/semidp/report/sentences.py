@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
 from semidp.guarantees import detection
-from semidp.mechanisms import Mechanism, ResidualMechanism
+from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
     ProductRequest,
     PublishedGroups,
@@ -223,15 +223,8 @@ def files(release: Release) -> list[tuple[str, str]]:
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
-_GAUSSIAN, _LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)
-"""Standard errors to each side for 95%: of Gaussian noise, and of Laplace noise, the widest of the others."""
-
-
 def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
-
-    The noise of a cell that is a projection of many is nearly normal; the half-width of Laplace noise is used for
-    every law that is not Gaussian, and is on the wide side for those.
 
     >>> from semidp.mechanisms import choose
     >>> from semidp.mechanisms.examples import two_way
@@ -239,13 +232,12 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    wide = _GAUSSIAN if "gaussian" in mechanism.name else _LAPLACE
-    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), wide)
+    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), interval_factor(mechanism.name))
 
 
 def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
     """Return the same for one of the tables that share a budget."""
-    return _spread(mechanism.table_errors(number), _GAUSSIAN)
+    return _spread(mechanism.table_errors(number), interval_factor(mechanism.name))
 
 
 def _spread(errors: NDArray[np.float64], wide: float) -> dict[str, float]:
@@ -300,7 +292,7 @@ def product_lines(request: ProductRequest, mechanism: Mechanism) -> list[str]:
     for part in product_errors(request, mechanism):
         low, high = number(part["smallest_standard_error"]), number(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        wide = number(_GAUSSIAN * part["rms_standard_error"])
+        wide = number(interval_factor(mechanism.name) * part["rms_standard_error"])
         lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
     return lines
 
