@@ -47,6 +47,16 @@ def shortened(items: Sequence[Any], most: int = 6) -> str:
     return f"({', '.join(map(repr, items[:most]))}, … {len(items):,} in all)"
 
 
+def shortened_text(value: Any, most: int = 90) -> str:
+    """Return the text of a value, cut where it is long.
+
+    >>> shortened_text("x" * 100, 4)
+    'xxx…'
+    """
+    text = str(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _text(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:.5g}"

@@ -3,7 +3,7 @@
 Everything said here is computed from a `Release`, which holds nothing confidential.
 """
 
-from semidp.report.forecast import expected_counts, forecast, forecast_text
+from semidp.report.outlook import expected_counts, forecast, forecast_text
 from semidp.report.page import html
 from semidp.report.sentences import (
     cell_errors,

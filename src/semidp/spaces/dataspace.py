@@ -79,7 +79,7 @@ def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     return tuple(Margin(*schema.named(view)) for view in maximal(schema.view(margin.names) for margin in margins))
 
 
-@frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False, repr=False)
 class Dataspace:
     """D_t: the datasets of n records whose published margins have the published values t.
 
@@ -167,6 +167,11 @@ class Dataspace:
         True
         """
         return cls(None, (), (), None, text)
+
+    def __repr__(self) -> str:
+        if self.schema is None:
+            return f"Dataspace({self.description!r})"
+        return f"Dataspace({self.summary()} exact; {', '.join(self.schema.names)}; n={self.n})"
 
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
