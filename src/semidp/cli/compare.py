@@ -10,10 +10,9 @@ from semidp.cli._output import Format, harmless, print_json
 from semidp.cli._totals import without_data
 from semidp.engines import open_source
 from semidp.errors import InputError
-from semidp.exact import plain, rounded_up
 from semidp.release import Plan, Scope, calibrate
 from semidp.release.scope import survey
-from semidp.report import forecast, forecast_text
+from semidp.report import comparison, forecast
 
 Plans = Annotated[list[Path], typer.Argument(help="Two plans or more (TOML or JSON).", metavar="PLAN PLAN...")]
 DataOption = Annotated[
@@ -90,35 +89,6 @@ def _print(plans: list[dict[str, Any]]) -> None:
     table.add_column("")
     for plan in plans:
         table.add_column(harmless(Path(plan["plan"]).name))
-    for name, cells in rows(plans):
+    for name, cells in comparison(plans):
         table.add_row(name, *map(harmless, cells))
     Console(highlight=False, markup=False).print(table)
-
-
-def rows(plans: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return what is compared, line by line: its name and what each plan has there."""
-    names = list(dict.fromkeys(" by ".join(table["features"]) for plan in plans for table in plan["tables"]))
-    lines = [
-        ("exact", ["; ".join(" × ".join(part) for part in plan["exact"]) or "only n" for plan in plans]),
-        ("adjacency", [plan["adjacency"]["text"] for plan in plans]),
-    ]
-    for name in names:
-        tables = [{" by ".join(table["features"]): table for table in plan["tables"]} for plan in plans]
-        lines.append((name, [forecast_text(own[name]) if name in own else "not published" for own in tables]))
-    return [
-        *lines,
-        ("attacker", [plan["guarantee"]["attacker"] for plan in plans]),
-        ("guarantee", [_strength(plan, "guarantee") for plan in plans]),
-        ("announced", [_strength(plan, "announced") for plan in plans]),
-    ]
-
-
-def _strength(plan: dict[str, Any], key: str) -> str:
-    """Write a guarantee, or what the same noise would be said to give if the exact totals were forgotten."""
-    found = plan[key]
-    if found is None:
-        return "the same" if not plan["exact"] else "not known"
-    restated = (
-        "none" if found["epsilon"] is None else f"({rounded_up(found['epsilon'])}, {plain(plan['report_delta'])})-DP"
-    )
-    return f"{found['name']}, {restated}" if found["name"] else restated

@@ -50,7 +50,7 @@ class Framed:
 
     def to_polars(self) -> "polars.DataFrame":
         """Return a polars data frame (needs polars)."""
-        return _package("polars").DataFrame(self.to_dict())  # type: ignore[no-any-return]
+        return _package("polars").DataFrame(self.to_dict())
 
     def _repr_html_(self) -> str:
         content = self.csv()

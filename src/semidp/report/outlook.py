@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.exact import plain, rounded_up
 from semidp.geometry import Totals, junction_order
 from semidp.guarantees import detection
 from semidp.mechanisms import Mechanism, ResidualMechanism
@@ -105,6 +106,41 @@ def forecast_text(table: dict[str, Any]) -> str:
         return "exact: the published totals fix every cell"
     share = f"; noise dominates {table['dominated']:.0%} of the cells" if table["dominated"] else ""
     return f"{errors_text(table['errors'])} (expected counts about {table['expected']['median']:.3g}{share})"
+
+
+def comparison(plans: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Return what the forecasts of several plans have side by side, line by line: its name and what each plan has.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    >>> [name for name, _ in comparison([forecast(semidp.prepare(plan, {"sex": ["f", "m"]}))])]
+    ['exact', 'adjacency', 'sex', 'attacker', 'guarantee', 'announced']
+    """
+    names = list(dict.fromkeys(" by ".join(table["features"]) for plan in plans for table in plan["tables"]))
+    lines = [
+        ("exact", ["; ".join(" × ".join(part) for part in plan["exact"]) or "only n" for plan in plans]),
+        ("adjacency", [plan["adjacency"]["text"] for plan in plans]),
+    ]
+    for name in names:
+        tables = [{" by ".join(table["features"]): table for table in plan["tables"]} for plan in plans]
+        lines.append((name, [forecast_text(own[name]) if name in own else "not published" for own in tables]))
+    return [
+        *lines,
+        ("attacker", [plan["guarantee"]["attacker"] for plan in plans]),
+        ("guarantee", [_stated(plan, "guarantee") for plan in plans]),
+        ("announced", [_stated(plan, "announced") for plan in plans]),
+    ]
+
+
+def _stated(plan: dict[str, Any], key: str) -> str:
+    """Write a guarantee, or what the same noise would be said to give if the exact totals were forgotten."""
+    found = plan[key]
+    if found is None:
+        return "the same" if not plan["exact"] else "not known"
+    restated = (
+        "none" if found["epsilon"] is None else f"({rounded_up(found['epsilon'])}, {plain(plan['report_delta'])})-DP"
+    )
+    return f"{found['name']}, {restated}" if found["name"] else restated
 
 
 def _strength(tradeoff: Tradeoff, delta: Fraction) -> dict[str, Any]:
