@@ -81,4 +81,6 @@ def test_the_examples_of_help_run_one_after_another(tmp_path: Path, monkeypatch:
     (tmp_path / "regions.csv").write_text("region,count\nn,30\ns,70\n")
     by_need = sorted(EXAMPLES, key=lambda example: not example.startswith("semidp release"))  # others read a release
     for example in by_need:
+        if example.startswith("semidp explore"):
+            continue  # it serves until an interrupt: tests/explore
         assert run(shlex.split(example)[1:]) == 0, example

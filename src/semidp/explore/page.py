@@ -110,6 +110,8 @@ class Page:
             lstrip_blocks=True,
         )  # fmt: skip
 
+        self._templates.filters["short"] = short
+
     # --- what is shown ----------------------------------------------------------------------------------------------
 
     def whole(self, plan: Plan) -> str:
@@ -220,7 +222,7 @@ class Page:
             "kinds": KINDS,
             "last": len(LADDER) - 1,
             "others": [*(group.name for group in plan.groups), *(part.name for part in plan.regressions)],
-            "source": self.desk.source,
+            "source": Path(self.desk.source).name if self.desk.source else None,
         }
 
     def _results(self, plan: Plan, scenarios: list[tuple[str, Plan]] | None = None) -> dict[str, Any]:
@@ -357,25 +359,34 @@ def check_typed(plan: Plan, typed: str) -> None:
         raise InputError(f"the release would spend {expected}, and that is not what was typed")
 
 
+def short(value: float) -> str:
+    """Write a number that is read at a glance.
+
+    >>> short(0.0123456), short(4.0), short(13601.2)
+    ('0.0123', '4', '13,601')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def curve_svg(curves: dict[str, dict[str, Any]]) -> Markup:
     """Draw tradeoff functions: misses of the best attacker against false alarms. Colours are those of the page."""
     alarms = np.concatenate([np.linspace(0, 0.04, 25), np.linspace(0.05, 1, 60)])
     paths = []
     for place, stated in enumerate(curves.values()):
         misses = np.asarray(tradeoff_from_json(stated["tradeoff"])(1 - alarms), dtype=float)
-        points = " ".join(f"{40 + 200 * x:.1f},{10 + 200 * (1 - y):.1f}" for x, y in zip(alarms, misses, strict=True))
+        points = " ".join(f"{50 + 200 * x:.1f},{10 + 200 * (1 - y):.1f}" for x, y in zip(alarms, misses, strict=True))
         paths.append(f'<polyline class="curve{place}" points="{points}"/>')
     ticks = "".join(
-        f'<text x="{40 + 200 * share:.0f}" y="226" text-anchor="middle">{share:.0%}</text>'
-        f'<text x="35" y="{214 - 200 * share:.0f}" text-anchor="end">{share:.0%}</text>'
+        f'<text x="{50 + 200 * share:.0f}" y="226" text-anchor="middle">{share:.0%}</text>'
+        f'<text x="45" y="{214 - 200 * share:.0f}" text-anchor="end">{share:.0%}</text>'
         for share in (0, 0.5, 1)
     )
     return Markup(
-        '<svg viewBox="0 0 260 250" role="img" aria-labelledby="curve-title"><title id="curve-title">Misses of the '
-        'best attacker against false alarms; on the diagonal they guess</title><path class="axis" d="M40 10V210H240"/>'
-        f'<path class="guess" d="M40 10L240 210"/>{"".join(paths)}{ticks}'
-        '<text x="140" y="244" text-anchor="middle">false alarms</text>'
-        '<text x="12" y="110" text-anchor="middle" transform="rotate(-90 12 110)">misses</text></svg>'
+        '<svg viewBox="0 0 270 250" role="img" aria-labelledby="curve-title"><title id="curve-title">Misses of the '
+        'best attacker against false alarms; on the diagonal they guess</title><path class="axis" d="M50 10V210H250"/>'
+        f'<path class="guess" d="M50 10L250 210"/>{"".join(paths)}{ticks}'
+        '<text x="150" y="244" text-anchor="middle">false alarms</text>'
+        '<text x="10" y="110" text-anchor="middle" transform="rotate(-90 10 110)">misses</text></svg>'
     )
 
 
