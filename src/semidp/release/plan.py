@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 from semidp.errors import InputError, SchemaError
 from semidp.exact import Number, exact, plain
 from semidp.files import from_toml, toml_text
+from semidp.notebook import facts
 from semidp.release.checks import flag, only_keys, text
 from semidp.spaces import Margin
 from semidp.tables import Feature, Nest, Schema, StructuralZero
@@ -134,7 +135,7 @@ def _delta(value: Number) -> Fraction:
     return delta
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False)
 class Plan:
     """What to publish exactly, what to publish with noise, and how the data are to be read.
 
@@ -199,6 +200,17 @@ class Plan:
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+
+    def __repr__(self) -> str:
+        noisy = ", ".join(request.name for request in self.requests) or "nothing"
+        exact = ", ".join(map(str, self.invariants)) or "the number of records"
+        return f"Plan({noisy}; exact: {exact}; {self.budget or 'budgets apart'}; adjacency: {self.adjacency})"
+
+    def _repr_html_(self) -> str:
+        requests = [(request.name, f"{' × '.join(request.features)}: {request.budget}") for request in self.requests]
+        exact = ", ".join(map(str, self.invariants)) or "only the number of records"
+        levels = [(part.name, _levels_text(part)) for part in self.chains]
+        return facts("Plan", [("exact", exact), *requests, ("adjacency", str(self.adjacency)), *levels])
 
     @property
     def chains(self) -> tuple[Feature | Nest, ...]:
@@ -337,6 +349,12 @@ def _shared(value: Mapping[str, Any]) -> "tuple[tuple[TableRequest, ...], Produc
             raise InputError("an objective is for several tables that share a budget other than pure epsilon")
         product = evolve(product, objective=objective)
     return (*(table for table in tables if table.budget), *alone), product
+
+
+def _levels_text(part: Feature | Nest) -> str:
+    if isinstance(part, Nest):
+        return f"{' > '.join(part.names)}: levels read from the data"
+    return f"{len(part.levels):,} levels: {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
 
 
 def _entries(value: Mapping[str, Any], key: str) -> list[Any]:

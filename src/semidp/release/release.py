@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,9 @@ from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import Mechanism
+from semidp.notebook import facts, shortened_text
+from semidp.plots import tradeoff_plot
+from semidp.release.frames import Sheet
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
@@ -41,7 +45,7 @@ _NO_RELEASE = "{} is not a release: it has no readable release.json with its tab
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
 
@@ -219,9 +223,45 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
         '<!doctype html>'
         """
-        from semidp.report import html  # the one import of a room above, allowed by name in tests/test_layers.py
+        return str(_report().html(self, title))
 
-        return html(self, title)
+    def table(self, name: str) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
+        """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
+
+        Parameters
+        ----------
+        name
+            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-``.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
+        [1, 2]
+        """
+        tables: list[PublishedTable | ProductTable] = [*self.tables]
+        tables += self.product.tables if self.product else ()
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
+        found |= {part.name: part for group in self.groups for part in group.sheets()}
+        found |= {part.name: part for part in (*self.regressions, *tables)}
+        if name not in found:
+            raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
+        return found[name]  # type: ignore[no-any-return]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the error curve of the best attacker, on matplotlib axes where given; return the figure."""
+        return tradeoff_plot({str(self.guarantee.adjacency): self.guarantee.tradeoff}, axes=axes)
+
+    def __repr__(self) -> str:
+        what = ", ".join(result.name for result in self.results)
+        exact = self.scope.dataspace.summary()
+        marked, curve = "" if self.private else ", not private", shortened_text(self.guarantee.tradeoff)
+        return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
+
+    def _repr_html_(self) -> str:
+        lines = (line.split(maxsplit=1) for line in str(_report().summary(self)).splitlines() if line)
+        return facts("Release", [(words[0], words[1] if len(words) > 1 else "") for words in lines])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -339,6 +379,12 @@ class Release:
 
     def _files(self) -> dict[str, bytes]:
         return {name: content for result in self.results for name, content in result.files().items()}
+
+
+def _report() -> Any:
+    from semidp.report import html, summary  # the one import of a room above, allowed by name in tests/test_layers.py
+
+    return SimpleNamespace(html=html, summary=summary)
 
 
 def release_files(folder: Path) -> Collection[str]:

@@ -102,7 +102,7 @@ def _ordered(total: Table, schema: Schema) -> Table:
     return Table(part, np.transpose(total.counts, [place[feature.name] for feature in part.features]))
 
 
-@frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False, repr=False)
 class Dataspace:
     """D_t: the datasets of n records whose published margins have the published values t.
 
@@ -190,6 +190,11 @@ class Dataspace:
         True
         """
         return cls(None, (), (), None, text)
+
+    def __repr__(self) -> str:
+        if self.schema is None:
+            return f"Dataspace({self.description!r})"
+        return f"Dataspace({self.summary()} exact; {', '.join(self.schema.names)}; n={self.n})"
 
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
