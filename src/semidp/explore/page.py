@@ -233,8 +233,7 @@ class Page:
         if not plan.requests:
             return {**values, "error": _NOTHING}
         try:
-            prepared = self.desk.prepared(plan)
-            seen = self.desk.forecast(plan)
+            prepared, seen = self.desk.seen(plan)
         except SemidpError as error:
             names = error.names if error.needs in ("levels", "nested levels") else ()
             return {**values, "error": str(error), "hidden": names, "can_declare": error.needs == "levels"}
