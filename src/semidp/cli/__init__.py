@@ -80,6 +80,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
             "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
+            "semidp guarantee release --also-known smoker --levels smoker=y,n",
         ),
     ),
     audit.audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),

@@ -11,6 +11,7 @@ import typer
 
 from semidp.accounting import approximate_group, zcdp_epsilon_paper
 from semidp.cli import _options as o
+from semidp.cli._also_known import under_release
 from semidp.cli._output import Format, print_json
 from semidp.cli._totals import totals_of
 from semidp.errors import AdjacencyUnknown, InputError, Refused
@@ -35,6 +36,23 @@ Analysis = Annotated[
     Path | None,
     typer.Option("--analysis", help="What `semidp analyze --format json` printed: how many records.", metavar="FILE"),
 ]
+ReleaseFolder = Annotated[
+    Path | None, typer.Argument(help="A folder that `semidp release` wrote, instead of numbers.", metavar="[RELEASE]")
+]
+AlsoKnown = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also-known",
+        help="With a release: a margin that an attacker also knows exactly, with the values of --totals or any.",
+        metavar="A[,B]",
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without", help="With a release: a margin that it publishes, as though it did not.", metavar="A[,B]"
+    ),
+]
 InvariantText = Annotated[
     str | None, typer.Option("--invariant-text", help="What is published exactly, in words.", metavar="TEXT")
 ]
@@ -44,6 +62,9 @@ DEFAULT_TARGET = Fraction(1, 10**10)
 
 
 def guarantee(
+    release: ReleaseFolder = None,
+    also_known: AlsoKnown = None,
+    without: Without = None,
     rho: RhoStated = None,
     mu: MuStated = None,
     epsilon: EpsilonStated = None,
@@ -65,7 +86,20 @@ def guarantee(
 
     How many records move together is given (--a), taken from an --analysis, or computed from what is published exactly:
     from the --totals themselves, or for any totals of the margins that --invariant names with declared features.
+
+    Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an attacker also knows
+    (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
     """
+    if release is not None:
+        if any(value is not None for value in (rho, mu, epsilon, invariant, invariant_text)):
+            raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
+        asked = None if adjacency is None and a is None else o.adjacency_of(adjacency, a)
+        declared = o.declared_features(schema, levels, bins, None)
+        target = o.target_of(delta, report_delta)
+        under_release(release, also_known or (), without or (), totals or (), declared, asked, target, format, quiet)
+        return
+    if also_known or without:
+        raise InputError("--also-known and --without are about a release: give its folder")
     stated = _stated(rho, mu, epsilon, delta)
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
     declared = o.declared_features(schema, levels, bins, None)

@@ -1,6 +1,6 @@
 """What is in memory: a `Table` as records, and what can be read only once (streams, relations) as an Arrow table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,16 @@ class TableRecords:
                 columns[name] = [paths[leaf][place] for leaf in leaves[:limit].tolist()]
         totals = part.counts[cells][:limit].tolist()
         return [*(columns[key.column] for key in keys), totals, [0] * len(totals)]
+
+    def grouped_sets(
+        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
+    ) -> Iterator[list[Sequence[Any]]]:
+        """Group by several sets of keys; see the contract."""
+        for keys, limit in zip(sets, limits, strict=True):
+            yield self.grouped(keys, measure, limit)
+
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> None:
+        """Return None: the records are counted already."""
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""

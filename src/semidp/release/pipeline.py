@@ -22,7 +22,7 @@ from semidp.progress import Progress, silent
 from semidp.queries import QuerySpace, outcome_exchange
 from semidp.release.plan import Plan
 from semidp.release.release import Release, versions
-from semidp.release.requests import Request
+from semidp.release.requests import Request, budget_of
 from semidp.release.scope import Scope, survey
 from semidp.spaces import Adjacency
 
@@ -114,8 +114,7 @@ def calibrate(plan: Plan, scope: Scope, space: Callable[[Request, Scope], QueryS
     _check(plan)
     mechanisms = []
     for request in plan.requests:
-        if request.budget is None:
-            raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
+        budget_of(request)
         mechanisms.append(request.calibrate(space(request, scope)))
     first, *others = (mechanism.guarantee for mechanism in mechanisms)
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
@@ -143,8 +142,7 @@ def implied_guarantee(release: Release) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        first, *others = (mechanism.under(other) for mechanism in calibrate(release.plan, scope).mechanisms)
-        return first.compose(*others)
+        return release.under(scope.dataspace, other)
     except Refused:
         return None
 

@@ -54,7 +54,12 @@ def adjacency_from(choice: Reading | int | str) -> Reading | int:
     )
 
 
-def _margins(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, ...]:
+def margins_from(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, ...]:
+    """Read a list of margins.
+
+    >>> margins_from(["sex", ["sex", "region"]])
+    (Margin('sex'), Margin('sex', 'region'))
+    """
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f'invariants are a list of margins, such as ["{value}"], not {value!r}')
     return tuple(Margin.of(margin) for margin in value)
@@ -171,7 +176,7 @@ class Plan:
     """
 
     tables: "tuple[TableRequest, ...]" = field(default=(), converter=_tables)
-    invariants: tuple[Margin, ...] = field(default=(), converter=_margins)
+    invariants: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[Feature, ...] = field(default=(), converter=_features)
     structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
     adjacency: Reading | int = field(default=Reading.worst_case, converter=adjacency_from)

@@ -59,6 +59,7 @@ def html(release: Release, title: str | None = None) -> str:
         advertised_name=sentences.name_of(advertised) if advertised else None,
         adjacency_heading=sentences.why_heading(scope),
         adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
+        also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
         tables=[_table(table) for table in release.tables],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
 from semidp.guarantees import detection
@@ -18,12 +19,15 @@ from semidp.release import (
     PublishedRegression,
     PublishedTable,
     Release,
+    Request,
     Scope,
     implied_guarantee,
     table_files,
 )
-from semidp.spaces import Dataspace
-from semidp.tradeoff import Tradeoff
+from semidp.spaces import Dataspace, Margin
+from semidp.tradeoff import Order, Tradeoff
+
+_SHOWN_MARGINS = 8
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -167,11 +171,39 @@ def implied(release: Release) -> list[str]:
     return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
 
 
+def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Return what the noise guarantees if an attacker also knew a one-way margin, one row each, and how many are left.
+
+    The values of such a margin are confidential: each row holds for any. What is not known for the noise is left out.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> also_known(semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]}))
+    ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
+    """
+    space = release.scope.dataspace
+    assert space.schema is not None
+    open_names = [name for name in space.schema.names if not space.publishes(Margin(name))]
+    rows = []
+    for name in open_names[:_SHOWN_MARGINS]:
+        try:
+            found = release.under([*space.margins, Margin(name)])
+        except SemidpError:
+            continue
+        change = found.tradeoff.compare(release.guarantee.tradeoff)
+        numbers = strength(found.tradeoff, release.plan.report_delta)[-1]
+        rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
+    return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
+
+
 def table_summary(table: PublishedTable) -> str:
     """Say how one table was made."""
     if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
     how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
+    if table.residuals is not None:
+        how = f"Measured on {len(table.residuals.sigma2)} residuals, each with noise of its own"
     if table.fitted.kind == "none":
         return (
             f"{how}. This is the measurement itself: counts may be negative, and exact totals are met up to rounding."
@@ -262,11 +294,11 @@ def errors_text(errors: dict[str, float]) -> str:
     return f"standard error {errors['standard_error']:.4g} a cell{span}, 95% within ±{errors['half_width']:.4g}"
 
 
-def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[str, Any]]:
-    """Return for each table that shares a budget its name, its features and the standard errors of its estimates."""
+def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
+    """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
     found = []
-    for number, table in enumerate(request.tables):
+    for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
         errors = table_errors(mechanism, number)
         found.append(
             {
@@ -281,12 +313,14 @@ def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[s
     return found
 
 
-def product_lines(request: ProductRequest, mechanism: Mechanism) -> list[str]:
+def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     """Say how large the errors of each table that shares a budget are, and what the joint sensitivity saved."""
     assert isinstance(mechanism, ResidualMechanism)
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    lines = [f"{mechanism.name} for {len(request.tables)} tables from one budget, {mechanism.claim} claim"]
+    several = isinstance(request, ProductRequest)
+    what = f"{len(mechanism.space.views)} tables from one budget" if several else " by ".join(request.features)
+    lines = [f"{mechanism.name} for {what}, {mechanism.claim} claim"]
     if mechanism.saved:
         lines[0] += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     for part in product_errors(request, mechanism):
