@@ -15,6 +15,7 @@ from semidp.engines import Outcome
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Statistic
 from semidp.report import html
+from semidp.report.page import search_script
 from tests.services.conftest import Watched
 
 pytestmark = pytest.mark.services
@@ -97,7 +98,9 @@ def test_it_is_silent_alone_and_no_wider_than_the_screen(
         assert browser.evaluate(too_wide) == 0
     assert browser.complaints == []
     assert [url for url in browser.requests if url != page.as_uri() and not url.startswith("data:")] == []
-    assert browser.evaluate("document.scripts.length") == 0
+    scripts = browser.evaluate("[...document.scripts].map(e => e.textContent)")
+    searched = browser.evaluate("document.querySelectorAll('.find').length") > 0
+    assert scripts == ([search_script()] if searched else [])
 
 
 def test_what_it_says_can_be_found_without_seeing_it(browser: Watched, tmp_path: Path) -> None:
@@ -110,9 +113,23 @@ def test_what_it_says_can_be_found_without_seeing_it(browser: Watched, tmp_path:
     unnamed = "[...document.querySelectorAll('[role=img]')].filter(e => !e.getAttribute('aria-label')).length"
     assert browser.evaluate(unnamed) == 0
     assert browser.evaluate("document.querySelectorAll('.heat').length") == 2
-    assert browser.evaluate("document.querySelectorAll('.heat tbody td').length") == 32 + 4
-    assert browser.evaluate("document.querySelectorAll('.heat tbody tr th[scope]').length") == 8 + 4 + 2 + 2
+    assert browser.evaluate("document.querySelectorAll('.heat tbody td[style]').length") == 32 + 4
+    assert browser.evaluate("document.querySelectorAll('.heat tbody tr:not(.sub) th[scope]').length") == 8 + 4 + 2 + 2
     assert browser.evaluate("document.documentElement.lang") == "en"
+
+
+def test_long_tables_are_searched(browser: Watched, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(html(groups()), encoding="utf-8")
+    browser.open(page.as_uri(), DESK)
+    field = browser.page.locator(".find").first
+    rows = browser.page.locator(".tall").first.locator("tbody tr")
+    assert rows.count() == 30
+    field.fill("weg 17")
+    assert [row.is_visible() for row in rows.all()].count(True) == 1
+    field.fill("")
+    assert all(row.is_visible() for row in rows.all())
+    assert browser.complaints == []
 
 
 def test_pictures_of_it_are_small_and_it_prints(browser: Watched, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from semidp.release import (
     implied_guarantee,
     table_files,
 )
+from semidp.release.metadata import METADATA
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Order, Tradeoff
 
@@ -221,9 +222,17 @@ def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
     if table.noise.absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its measurement" if shown else ""
+    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    mark = " (marked ≈)" if shown else ""
+    faint = (
+        f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
+        "their 95% interval."
+        if low.any()
+        else ""
+    )
     return (
         f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
-        f"count; the largest is {largest}."
+        f"count; the largest is {largest}.{faint}"
     )
 
 
@@ -252,6 +261,7 @@ def files(release: Release) -> list[tuple[str, str]]:
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
     found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
+    found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
