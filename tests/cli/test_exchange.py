@@ -36,9 +36,22 @@ def options(q: int) -> list[str]:
     return [word for name in EXACT[q] for word in ("--invariant", name)]
 
 
-@pytest.mark.parametrize(("q", "exchange", "ball"), [(0, 2, 2), (1, 4, 8), (2, 8, 18), (3, 14, 32)])
-def test_analyze_shows_both(here: Semidp, people: Path, q: int, exchange: int, ball: int) -> None:
-    words = ["analyze", people, "--table", ",".join([*EXACT[q], "u"]), *options(q), "--levels", "u=y,n", "--mu", "1"]
+@pytest.mark.parametrize(
+    ("q", "table", "exchange", "ball"),
+    [
+        (0, "u", 2, 2),
+        (1, "u", 2, 8),
+        (3, "u", 2, 32),
+        (1, "a,u", 4, 8),
+        (2, "a,b,u", 8, 18),
+        (3, "a,b,c,u", 14, 32),
+        (2, "a,b", 6, 6),
+    ],
+)
+def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exchange: int, ball: int) -> None:
+    """The table of what the two adjacencies cost (docs/exchange.md), line by line."""
+    words = ["analyze", people, "--table", table, *options(q), "--mu", "1"]
+    words += ["--levels", "u=y,n"] if "u" in table else []
     chosen = here(*words, "--adjacency", "exchange", "--format", "json").json
     assert chosen["adjacency"] == {"kind": "exchange", "a": q + 1}
     assert chosen["sensitivity"] == chosen["sensitivities"]["exchange"]
