@@ -139,6 +139,21 @@ def test_an_existing_guarantee_under_exchange(here: Semidp, tmp_path: Path) -> N
     assert "--totals" in one_sentence(here("guarantee", "--rho", "1", "--adjacency", "exchange"))
 
 
+def test_an_existing_guarantee_under_exchange_for_any_totals(here: Semidp, tmp_path: Path) -> None:
+    words = ["guarantee", "--rho", "1", "--adjacency", "exchange", "--levels", "sex=f,m", "--levels", "region=n,s,w"]
+    found = here(*words, "--invariant", "sex", "--invariant", "region", "--format", "json").json
+    assert found["adjacency"] == {"kind": "exchange", "a": 3}
+    assert (float(found["rho"]), found["also_for"]) == (9, {"kind": "ball", "a": 3})
+    assert "a bound for any published totals" in found["a_from"]
+    (tmp_path / "sexes.csv").write_text("sex,count\nf,50\nm,60\n")
+    partly = here(*words[:5], "--totals", "sexes.csv", "--levels", "region=n,s", "--invariant", "region")
+    assert "a = 3" in partly.out
+    assert "any published totals" in " ".join(partly.out.split())
+    overlapping = here(*words, "--invariant", "sex,region", "--invariant", "region", "--format", "json").json
+    assert overlapping["adjacency"]["a"] == 2, "a nested margin is no block of its own"
+    assert "not declared" in one_sentence(here(*words, "--invariant", "age"))
+
+
 def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball() -> None:
     rng = random.Random(2)
     data = {name: [rng.choice("xy") for _ in range(200)] for name in ("a", "b", "u")}

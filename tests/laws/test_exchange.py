@@ -13,7 +13,7 @@ from semidp.guarantees import Guarantee
 from semidp.queries import Norms, sensitivity_space
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.norms import Question
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.spaces import Adjacency, Dataspace, Margin, exchange_bound, semi_adjacency
 from semidp.spaces.exchange import Blocks, Record, Records
 from semidp.tables import Feature, Schema, StructuralZero, Table
 from semidp.tradeoff import Order, gaussian
@@ -298,6 +298,24 @@ def test_a_large_geography_is_answered_at_once_and_county_alone_costs_two() -> N
     found = {names: sensitivity_space(public, exchange, names) for names in (("county",), ("county", "age"), ("age",))}
     assert [space.l2_squared for space in found.values()] == [2, 4, 2]
     assert all(space.exact for space in found.values())
+
+
+def test_the_bound_over_all_totals_holds_for_each_and_is_attained() -> None:
+    schema = Schema([feature(0, "2"), feature(1, "3"), feature(2, "geo")])
+    for margins in ([], ["f0"], ["f0", "f1"], ["f0", "f1", "state2"], [("f0", "f1"), ("state2",)]):
+        names = [Margin(*([margin] if isinstance(margin, str) else margin)) for margin in margins]
+        most = exchange_bound(schema, names)
+        found = set()
+        for records in itertools.combinations_with_replacement(list(np.ndindex(*schema.shape)), 2):
+            found.add(Adjacency.exchange(space_of(schema, list(records), [margin.names for margin in names])).a)
+        found.add(Adjacency.exchange(space_of(schema, list(np.ndindex(*schema.shape)), [m.names for m in names])).a)
+        assert max(found) == most.a == len(names) + 1
+    with pytest.raises(Refused, match="share no feature"):
+        exchange_bound(schema, [Margin("f0", "f1"), Margin("f1", "state2")])
+    tied = Schema(schema.features, [StructuralZero.of({"f0": "0", "f1": "0"})])
+    with pytest.raises(Refused, match="structural zeros tie"):
+        exchange_bound(tied, [Margin("f0"), Margin("f1")])
+    assert exchange_bound(tied, [Margin("f0", "f1")]).a == 2
 
 
 def test_exchange_and_the_ball_are_not_comparable_where_rare_levels_overlap() -> None:

@@ -5,7 +5,14 @@ and a(t), `exchange` the second kind of adjacency; `cover`, `listing` and `witne
 are in `queries`.
 """
 
-from semidp.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency, semi_adjacency, semi_adjacency_bound
+from semidp.spaces.adjacency import (
+    Adjacency,
+    AdjacencyKind,
+    SemiAdjacency,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.spaces.dataspace import Dataspace, Margin, normalised
 from semidp.spaces.witness import Witness
 
@@ -16,6 +23,7 @@ __all__ = [
     "Margin",
     "SemiAdjacency",
     "Witness",
+    "exchange_bound",
     "normalised",
     "semi_adjacency",
     "semi_adjacency_bound",
