@@ -39,6 +39,10 @@ def test_the_shares_add_up_and_each_cost_has_its_reason() -> None:
     assert sum(table["announced"]) == census.PERSONS
     assert {row["factor"] for row in table.where(level="US").records()} == {1}
     assert {row["factor"] for row in table.where(query="total").records()} == {1}
+    for case in ({}, {"fixed": True}, {"fixed": True, "kind": "ball"}):
+        by_level = census.costs_by_level(**case)
+        assert sum(by_level["rho"]) == sum(census.costs(**case)["rho"])
+        assert all(row["rho"] == row["factor"] * row["announced"] for row in by_level.records())
 
 
 def test_the_factors_are_those_of_a_small_nation() -> None:
