@@ -86,14 +86,24 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     done = here(*words, "--adjacency", "exchange", "--out", "out")
     assert done.code == 0
     assert "(not any 3 records)" in done.out
+    assert "1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person" in done.out
     assert "For any 3 records that change at once the same noise gives: 1.5-GDP" in done.out
+    rehearsed = here(*words, "--adjacency", "exchange", "--dry-run").out
+    assert [line for line in rehearsed.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))] == [
+        line for line in done.out.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))
+    ]
     page = (people.parent / "out" / "report.html").read_text()
     assert "not a guarantee for any 3 records" in page
     assert "differ in up to 3 records" not in page
     loaded = Release.load(people.parent / "out")
     assert loaded.guarantee.adjacency == Adjacency(3, "exchange")
     assert implied_guarantee(loaded).adjacency == Adjacency(3)
-    assert here("audit", "out", "--samples", "20000").code == 0
+    audited = here("audit", "out", "--samples", "20000")
+    assert audited.code == 0
+    assert "exchanges of one person: the claim is about these" in audited.out
+    found = here("audit", "out", "--samples", "20000", "--format", "json").json
+    assert found["tables"][0]["adjacency"] == {"kind": "exchange", "a": 3}
+    assert page.count("for exchanges of one person") >= 2, "the guarantee and the details for specialists"
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
     assert "For exchanges of one person alone" in (people.parent / "ball" / "report.html").read_text()
@@ -107,6 +117,7 @@ def test_a_ledger_holds_one_kind(here: Semidp, people: Path) -> None:
     refused = one_sentence(here(*words, "--ledger", "book.json", "--out", "two"))
     assert "two promises" in refused
     assert here("ledger", "book.json", "--format", "json").json["adjacency"] == {"kind": "exchange", "a": 2}
+    assert "exchange (up to 2 records), not for any records" in here("ledger", "book.json").out
     assert here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "three").code == 0
 
 

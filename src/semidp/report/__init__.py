@@ -4,6 +4,6 @@ Everything said here is computed from a `Release`, which holds nothing confident
 """
 
 from semidp.report.page import html
-from semidp.report.sentences import name_of, product_errors, product_lines, strength, summary, together_text
+from semidp.report.sentences import implied, name_of, product_errors, product_lines, strength, summary, together_text
 
-__all__ = ["html", "name_of", "product_errors", "product_lines", "strength", "summary", "together_text"]
+__all__ = ["html", "implied", "name_of", "product_errors", "product_lines", "strength", "summary", "together_text"]

@@ -43,7 +43,7 @@ def html(release: Release, title: str | None = None) -> str:
         private=release.private,
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
-        strength=sentences.strength(release.guarantee.tradeoff, release.plan.report_delta),
+        strength=sentences.strength(release.guarantee, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
         explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
@@ -234,7 +234,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += [
             (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {table.noise.scale:.6g}"),
             ("Kind of claim", sentences.claim(table)),
-            ("Guarantee", sentences.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            ("Guarantee", sentences.strength(table.guarantee, release.plan.report_delta)[-1]),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
         ]
     if release.product is not None:
@@ -242,7 +242,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += [
             ("Mechanism of the tables that share a budget", f"{product.noise.mechanism}, exact noise on each residual"),
             ("Kind of claim", sentences.CLAIMS[product.noise.claim]),
-            ("Guarantee", sentences.strength(product.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            ("Guarantee", sentences.strength(product.guarantee, release.plan.report_delta)[-1]),
         ]
     for group in release.groups:
         rows += [
@@ -251,14 +251,14 @@ def _details(release: Release) -> list[tuple[str, str]]:
                 f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps",
             ),
             ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
-            ("Guarantee", sentences.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            ("Guarantee", sentences.strength(group.guarantee, release.plan.report_delta)[-1]),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
         ]
     for regression in release.regressions:
         rows += [
             (f"Mechanism of the {sentences.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
             ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
-            ("Guarantee", sentences.strength(regression.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            ("Guarantee", sentences.strength(regression.guarantee, release.plan.report_delta)[-1]),
         ]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
