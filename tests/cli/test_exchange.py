@@ -9,10 +9,10 @@ import pytest
 
 from semidp import Adjacency, Feature, Plan, Release, TableRequest
 from semidp.audit import audit_mechanism, worst_pair
-from semidp.mechanisms import RoundedGaussianMechanism
+from semidp.mechanisms import KNormMechanism, LaplaceMechanism, RoundedGaussianMechanism
 from semidp.noise import SeededRandomness
 from semidp.release import implied_guarantee, prepare, run
-from semidp.tradeoff import Budget, gaussian
+from semidp.tradeoff import Budget
 
 from .conftest import Semidp, one_sentence
 
@@ -165,20 +165,30 @@ def test_an_existing_guarantee_under_exchange_for_any_totals(here: Semidp, tmp_p
     assert "not declared" in one_sentence(here(*words, "--invariant", "age"))
 
 
-def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball() -> None:
+@pytest.mark.parametrize(
+    ("names", "exact", "budget", "kind"),
+    [
+        ("abu", "ab", Budget.gdp(1), RoundedGaussianMechanism),
+        ("au", "a", Budget.pure(1), KNormMechanism),
+        ("u", "ab", Budget.pure(1), LaplaceMechanism),
+    ],
+)
+def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
+    names: str, exact: str, budget: Budget, kind: type
+) -> None:
     rng = random.Random(2)
-    data = {name: [rng.choice("xy") for _ in range(200)] for name in ("a", "b", "u")}
-    features = [Feature("u", "xy")]
-    plan = Plan([TableRequest(["a", "b", "u"], Budget.gdp(1))], ["a", "b"], features, adjacency="exchange")
+    data = {name: [rng.choice("xy" if name == "u" else "xyyyy") for _ in range(200)] for name in "abu"}
+    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm"}.get(kind)
+    request = TableRequest(list(names), budget, *([name] if name else []))
+    plan = Plan([request], list(exact), [Feature("u", "xy")], adjacency="exchange")
     prepared = prepare(plan, data)
     (mechanism,) = prepared.mechanisms
-    assert isinstance(mechanism, RoundedGaussianMechanism)
+    assert isinstance(mechanism, kind)
+    claim = prepared.guarantee.tradeoff
     convicted = {}
-    for adjacency in (prepared.scope.adjacency, Adjacency(3)):
+    for adjacency in (prepared.scope.adjacency, Adjacency(len(exact) + 1)):
         pair = worst_pair(mechanism.space.under(adjacency))
-        found = audit_mechanism(
-            mechanism.measure_many, pair, gaussian(1), samples=60_000, randomness=SeededRandomness(3)
-        )
+        found = audit_mechanism(mechanism.measure_many, pair, claim, samples=8_000, randomness=SeededRandomness(3))
         convicted[str(adjacency.kind)] = found.convicted
     assert convicted == {"exchange": False, "ball": True}
-    assert run(plan, data).guarantee.tradeoff == gaussian(1)
+    assert run(plan, data).guarantee.tradeoff == claim
