@@ -19,7 +19,15 @@ from semidp.exact import exact, plain, rounded_up
 from semidp.files import from_json
 from semidp.guarantees import Guarantee
 from semidp.release import Reading, adjacency_from
-from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
+from semidp.spaces import (
+    Adjacency,
+    AdjacencyKind,
+    Dataspace,
+    Margin,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.tables import Schema
 from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
@@ -222,11 +230,21 @@ def _analysed(path: Path) -> _Together:
 
 def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
     """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
+    if not margins and not totals:
+        raise InputError(
+            "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with --schema "
+            "FILE for a bound over all totals"
+        )
     space = totals_of(totals, declared) if totals else None
-    if space is None or any(not space.publishes(margin) for margin in margins):
-        raise InputError("exchanges are known from the exact totals themselves: give --totals FILE for each margin")
-    records = max(Adjacency.exchange(space).a, 1)
     source = "one person and those who hand over published values"
+    if space is not None and all(space.publishes(margin) for margin in margins):
+        records = max(Adjacency.exchange(space).a, 1)
+    else:
+        every = list(dict.fromkeys([*margins, *(space.margins if space is not None else ())]))
+        schema = space.schema if space is not None else declared.schema() if declared is not None else None
+        records = max(exchange_bound(_all_declared(schema, margins), every).a, 1)
+        source = f"{source}, a bound for any published totals"
+        space = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
     return _Together(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
 
 
