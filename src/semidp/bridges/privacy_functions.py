@@ -220,9 +220,8 @@ class Assessment:
         found = "no guarantee at all: published exactly" if self.published_exactly else _named(self.guarantee.tradeoff)
         lines = [
             f"Announced: {_named(self.announced)}.",
-            f"Found: {found}, for any {a} record{'s' if a != 1 else ''} that change together while "
-            f"{self.guarantee.dataspace.summary()} stay{'' if ',' in self.guarantee.dataspace.summary() else 's'} "
-            f"exact (its privacy function at distance {self.distance}).",
+            f"Found: {found}, for any {a} record{'s' if a != 1 else ''} that change together, with "
+            f"{self.guarantee.dataspace.summary()} kept exact (its privacy function at distance {self.distance}).",
         ]
         if self.witness is not None:
             lines.append(f"A pair of datasets that shows it: {self.witness}.")
@@ -257,15 +256,18 @@ def assess(
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise InputError("the most rows of a person are a whole number of at least 1")
-    space, semi = _exact_part(invariants, a is None)
+    space, semi = _exact_part(invariants, a is None, rows > 1)
     together = a if a is not None else max(semi.bound if semi else 1, 1)
     distance = function.metric.distance(together, rows)
     real = Guarantee(space, Adjacency(together), function.at(distance))
     return Assessment(real, function.at(rows), distance, semi)
 
 
-def _exact_part(invariants: Any, needed: bool) -> tuple[Dataspace, SemiAdjacency | None]:
-    """Return the datasets that are left, and a(t) of them or a bound for any values."""
+def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace, SemiAdjacency | None]:
+    """Return the datasets that are left, and a(t) of them or a bound for any values.
+
+    Where people have several rows, a(t) of the rows is not enough for them; one more than the margins is.
+    """
     if isinstance(invariants, Dataspace):
         if invariants.schema is None:
             if needed:
@@ -273,6 +275,8 @@ def _exact_part(invariants: Any, needed: bool) -> tuple[Dataspace, SemiAdjacency
                     "a(t) of a dataspace that is only described is not known: give the number a of records"
                 )
             return invariants, None
+        if needed and several:
+            return invariants, semi_adjacency_bound(invariants.schema, invariants.margins)
         return invariants, semi_adjacency(invariants) if needed else None
     if isinstance(invariants, str):
         raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
