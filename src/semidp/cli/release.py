@@ -38,7 +38,16 @@ from semidp.release import (
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import forecast, forecast_text, product_errors, product_lines, strength, summary, together_text
+from semidp.report import (
+    forecast,
+    forecast_text,
+    implied,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
@@ -313,7 +322,7 @@ def _plan(
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     prepared = prepare(plan, source)
-    scope, curve = prepared.scope, prepared.guarantee.tradeoff
+    scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         print_json(_rehearsal(prepared))
@@ -334,8 +343,10 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(curve, plan.report_delta):
+    for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
+    for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
+        echo(f"otherwise  {sentence}")
     echo("nothing was drawn or written")
 
 
