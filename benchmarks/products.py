@@ -1,8 +1,8 @@
 """Products of many tables: a hundred features by all pairs, a census down a ragged geography, records against mbi.
 
 Each case runs in a process of its own, so that peak memory is its own. Times of the wide case are shares of what they
-may take (10 s to plan, 10 s of one core to read, 120 s for the whole release, 4 GB); the census compares the processor's
-time a cell at two sizes; mbi, in the interpreter named by SEMIDP_PEERS_PYTHON, gets the same measurements as ours.
+may take (10 s to plan, 10 s of one core to read, 120 s for the whole release, 4 GB); the census compares the time of
+the processor a cell at two sizes; mbi, in the interpreter named by SEMIDP_PEERS_PYTHON, gets the measurements of ours.
 """
 
 import itertools
@@ -33,7 +33,11 @@ GROWTH = 1.5
 
 MBI = """
 import json, sys
+import jax
 import numpy as np
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_compilation_cache", False)
 from mbi import Domain, LinearMeasurement, estimation
 
 given = json.loads(sys.stdin.read())
@@ -42,7 +46,7 @@ measured = [
     LinearMeasurement(np.array(part["values"]), tuple(part["features"]), stddev=part["stddev"])
     for part in given["measurements"]
 ]
-model = estimation.mirror_descent(domain, measured, known_total=given["n"], iters=given["iterations"])
+model = estimation.MirrorDescent().estimate(domain, measured, known_total=given["n"], iters=given["iterations"])
 rows = model.synthetic_data(given["n"])
 missed = 0
 for part in given["exact"]:
