@@ -10,7 +10,7 @@ from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.exact import exact, plain
-from semidp.inference import Alternative, Interval, OddsRatioResult, odds_ratio_test
+from semidp.inference import Alternative, Interval, OddsRatioResult, Strata, TwoByTwo, odds_ratio_test
 from semidp.inference.umpu import check_level
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release.scope import survey
@@ -24,11 +24,21 @@ AlternativeOption = Annotated[
     Alternative,
     typer.Option("--alternative", help="Look for an odds ratio other than 1 (two-sided), above 1 or below 1."),
 ]
+StrataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--strata",
+        help="Features within whose combinations the association is tested; the odds ratio is common to all.",
+        metavar="A[,B]",
+    ),
+]
 Level = Annotated[str, typer.Option("--level", help="The confidence level of the interval.", metavar="NUMBER")]
 Further = Annotated[
     list[str] | None,
     typer.Option(
-        "--invariant", help="A further margin that is public; --rows and --columns always are.", metavar="A[,B]"
+        "--invariant",
+        help="A further margin that is public; --rows and --columns always are (within --strata).",
+        metavar="A[,B]",
     ),
 ]
 
@@ -47,6 +57,7 @@ def odds_ratio(
     mu: o.Mu = None,
     delta: o.Delta = None,
     report_delta: o.ReportDelta = None,
+    strata: StrataOption = None,
     alternative: AlternativeOption = Alternative.TWO_SIDED,
     level: Level = "0.95",
     invariant: Further = None,
@@ -70,18 +81,20 @@ def odds_ratio(
 ) -> None:
     """Test whether two features are associated, with both margins exact.
 
-    One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one combines both. The
-    odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature.
+    One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is unbiased. The
+    odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature. With --strata it
+    is the exact Cochran-Mantel-Haenszel test, with both margins exact in every stratum.
     """
-    if rows == columns:
-        raise InputError(f"--rows and --columns both name {rows!r}: name two features")
+    within = o.names_of(strata) if strata else ()
+    for name in {rows, columns} & {*within} | ({rows} & {columns}):
+        raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
     budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, quiet)
     plan = o.plan_of(
-        [f"{rows},{columns}"],
-        [rows, columns, *(invariant or ())],
+        [",".join((rows, columns, *within))],
+        [",".join((name, *within)) for name in (rows, columns)] + (invariant or []),
         o.declared_features(schema, levels, bins, null_level, nest),
         adjacency=o.adjacency_of(adjacency, a),
         count=count,
@@ -102,10 +115,11 @@ def odds_ratio(
         allow_empty=allow_empty,
     ) as source:
         scope, reader = survey(plan, source)
-        table = reader.table((rows, columns))
+        table = reader.table((rows, columns, *within))
     result = odds_ratio_test(
         table,
         budget,
+        strata=within,
         alternative=alternative,
         dataspace=scope.dataspace,
         adjacency=scope.adjacency,
@@ -131,21 +145,25 @@ def _document(
         "report_delta": report_delta,
         "epsilon": result.guarantee.tradeoff.epsilon(report_delta),
         "most_powerful": result.most_powerful,
+        "unbiased": result.unbiased,
         "warnings": warnings,
     }
 
 
 def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:
     row, column = result.x11
-    margins, noise = result.margins, result.test.noise
+    noise, counted = result.test.noise, f"{result.rows} = {row} and {result.columns} = {column}"
     best = ", uniformly most powerful among unbiased tests with this guarantee" if result.most_powerful else ""
+    if result.alternative is Alternative.TWO_SIDED and result.unbiased:
+        best = ", unbiased"
     span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
+    ratio = "common odds ratio" if result.strata else "odds ratio"
     lines = [
-        ("counted", f"x11: {result.rows} = {row} and {result.columns} = {column}"),
-        ("exact", f"{margins.row:,} and {margins.column:,} of {margins.n:,} records have these levels"),
+        ("counted", f"x11: {counted}{_summed(result)}"),
+        ("exact", _exact(result.margins)),
         ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
         ("p-value", f"{result.p_value:.4g} ({_asked(result.alternative)}{best})"),
-        ("interval", f"{span} for the odds ratio, at level {plain(exact(interval.level))}"),
+        ("interval", f"{span} for the {ratio}, at level {plain(exact(interval.level))}"),
         ("budget", f"{budget}, adjacency {_pairs(result)}"),
         *(("note", note) for note in notes),
     ]
@@ -153,6 +171,17 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         echo(f"{name:<10} {text}")
     echo()
     echo(str(result.guarantee.explain()))
+
+
+def _summed(result: OddsRatioResult) -> str:
+    return f", summed over the strata of {', '.join(result.strata)}" if result.strata else ""
+
+
+def _exact(margins: TwoByTwo | Strata) -> str:
+    if isinstance(margins, Strata):
+        varied = sum(not table.degenerate for table in margins.tables)
+        return f"both margins of {len(margins.tables):,} strata with {margins.n:,} records; {varied:,} of them vary"
+    return f"{margins.row:,} and {margins.column:,} of {margins.n:,} records have these levels"
 
 
 def _pairs(result: OddsRatioResult) -> str:

@@ -5,11 +5,11 @@ tables live in `release`, pictures in `plots`.
 """
 
 from semidp.inference.canonical import CanonicalNoise, Normal, Recursive, Tulap
-from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.hypergeometric import Strata, TwoByTwo
 from semidp.inference.noise_for_tradeoff import canonical_noise
-from semidp.inference.odds_ratio import OddsRatioResult, odds_ratio_test
+from semidp.inference.odds_ratio import OddsRatioResult, odds_ratio_test, planned_test
 from semidp.inference.power_analysis import PowerCurves, power, power_curves, sample_size
-from semidp.inference.umpu import Alternative, Interval, UmpuTest
+from semidp.inference.umpu import Alternative, Interval, TwoSidedTest, UmpuTest
 
 __all__ = [
     "Alternative",
@@ -19,11 +19,14 @@ __all__ = [
     "OddsRatioResult",
     "PowerCurves",
     "Recursive",
+    "Strata",
     "Tulap",
     "TwoByTwo",
+    "TwoSidedTest",
     "UmpuTest",
     "canonical_noise",
     "odds_ratio_test",
+    "planned_test",
     "power",
     "power_curves",
     "sample_size",
