@@ -110,7 +110,7 @@ def test_a_ledger_is_charged_and_refuses(tmp_path: Path) -> None:
     ("arguments", "error", "hint"),
     [
         (("--rows", "dept", "--columns", "admit"), SchemaError, "two levels, merge numbers"),
-        (("--rows", "gender", "--columns", "gender"), InputError, "two features"),
+        (("--rows", "gender", "--columns", "gender"), InputError, "twice"),
         (("--rows", "gender", "--columns", "town"), SemidpError, "town"),
         (("--rows", "gender", "--columns", "admit", "--level", "95"), InputError, "between 0 and 1"),
         (("--rows", "gender", "--columns", "admit", "--a", "1"), Refused, "at least 2"),

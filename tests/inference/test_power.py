@@ -59,15 +59,19 @@ def test_the_sample_size_suffices_for_every_larger_n_and_one_less_does_not(
 
 
 def test_one_n_that_suffices_is_not_enough() -> None:
-    """With a rare row the power falls where the row is rounded down: a bisection alone stops too early."""
+    """Where the row is rare the power falls as its rounding falls behind: larger n fail after smaller ones sufficed."""
 
     def found(n: int) -> float:
-        return power(TwoByTwo(round(0.1 * n), round(0.5 * n), n), Budget.pure(1), 4.0, alternative=Alternative.GREATER)
+        margins = TwoByTwo(round(0.1 * n), round(0.5 * n), n)
+        return power(margins, Budget.pure(1), 4.0, alternative=Alternative.GREATER)
 
-    n = sample_size(4.0, Budget.pure(1), alternative=Alternative.GREATER, row_share=0.1)
-    assert min(found(m) for m in range(n, n + 60)) >= 0.8
-    earlier = [found(m) for m in range(n - 12, n)]
-    assert earlier[-1] < 0.8 <= max(earlier)
+    reached = [found(n) for n in range(96, 126)]
+    dips = [n for n in range(len(reached) - 1) if reached[n + 1] < reached[n]]
+    assert dips
+    target = (reached[dips[0]] + reached[dips[0] + 1]) / 2  # reached at one n, and missed at the next
+    n = sample_size(4.0, Budget.pure(1), alternative=Alternative.GREATER, row_share=0.1, target=target)
+    assert n > 96 + dips[0] + 1
+    assert found(n - 1) < target <= min(found(m) for m in range(n, n + 60))
 
 
 def test_further_invariants_cost_power() -> None:
@@ -87,7 +91,7 @@ def test_impossible_sample_sizes_are_refused() -> None:
     with pytest.raises(InputError, match="above alpha"):
         sample_size(2.0, Budget.pure(1), target=0.05)
     with pytest.raises(Refused, match="more than"):
-        sample_size(1.00001, Budget.pure(1))
+        sample_size(1.00001, Budget.pure(1), alternative=Alternative.GREATER)
 
 
 @pytest.mark.parametrize("privacy", [Budget.pure("0.5"), Budget.gdp("0.3")])

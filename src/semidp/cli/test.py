@@ -1,6 +1,11 @@
-"""``semidp test`` (also ``semidp odds-ratio``): the semi-private test of association in a 2×2 table."""
+"""``semidp test`` (also ``semidp odds-ratio``): association, privately in data or at no cost in a release.
+
+Data: the semi-private test of the odds ratio of a 2×2 table, or common to strata. A release: independence in a table of
+any size, from what is published.
+"""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,12 +18,28 @@ from semidp.exact import exact, plain
 from semidp.inference import Alternative, Interval, OddsRatioResult, Strata, TwoByTwo, odds_ratio_test
 from semidp.inference.umpu import check_level
 from semidp.noise import SeededRandomness, SystemRandomness
+from semidp.release import Release
 from semidp.release.scope import survey
 from semidp.tradeoff import Budget
 
-Rows = Annotated[str, typer.Option("--rows", help="The feature of the rows, with two levels.", metavar="FEATURE")]
+Place = Annotated[
+    str,
+    typer.Argument(
+        help="The folder of a release; or data: a CSV or Parquet file, a glob, or a database address with --from.",
+        metavar="RELEASE|DATA",
+    ),
+]
+Rows = Annotated[
+    str, typer.Option("--rows", help="The feature of the rows; in data with two levels.", metavar="FEATURE")
+]
 Columns = Annotated[
-    str, typer.Option("--columns", help="The feature of the columns, with two levels.", metavar="FEATURE")
+    str, typer.Option("--columns", help="The feature of the columns; in data with two levels.", metavar="FEATURE")
+]
+Draws = Annotated[
+    int | None, typer.Option("--draws", help="How many tables to simulate for a release: 9999.", metavar="N")
+]
+TableName = Annotated[
+    str | None, typer.Option("--name", help="Which table of a release, where several would do.", metavar="TABLE")
 ]
 AlternativeOption = Annotated[
     Alternative,
@@ -49,7 +70,8 @@ _EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the m
 
 
 def odds_ratio(
-    data: o.Data,
+    context: typer.Context,
+    data: Place,
     rows: Rows,
     columns: Columns,
     epsilon: o.Epsilon = None,
@@ -75,11 +97,16 @@ def odds_ratio(
     hive_partitions: o.HivePartitions = False,
     allow_empty: o.AllowEmpty = False,
     ledger: o.Ledger = None,
+    draws: Draws = None,
+    table_name: TableName = None,
     seed: o.Seed = None,
     format: o.FormatOption = Format.text,
     quiet: o.Quiet = False,
 ) -> None:
     """Test whether two features are associated, with both margins exact.
+
+    RELEASE: at no cost in privacy, from the noisy counts and the known law of their noise; features of any number of
+    levels, independent given --strata; no budget. DATA: a private test of an odds ratio, which spends a budget.
 
     One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is unbiased. The
     odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature. With --strata it
@@ -88,6 +115,12 @@ def odds_ratio(
     within = o.names_of(strata) if strata else ()
     for name in {rows, columns} & {*within} | ({rows} & {columns}):
         raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
+    if (Path(data) / "release.json").is_file():
+        o.only_these(context, ("data", "rows", "columns", "strata", "draws", "table_name", "seed", "format", "quiet"))
+        _test_release(data, (rows, columns, within), draws, table_name, seed, format)
+        return
+    if draws is not None or table_name is not None:
+        raise InputError("--draws and --name are for the test of a release: leave them out for data")
     budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")
@@ -134,6 +167,33 @@ def odds_ratio(
     else:
         _print(result, interval, budget, [*warnings, *notes])  # the only record of it: --quiet must not hide these
     o.warn_all(warnings, quiet)
+
+
+def _test_release(
+    folder: str,
+    features: tuple[str, str, tuple[str, ...]],
+    draws: int | None,
+    table: str | None,
+    seed: int | None,
+    format: Format,
+) -> None:
+    """Test independence in a release; nothing is spent."""
+    randomness = None if seed is None else SeededRandomness(seed)
+    found = Release.load(folder).test(*features, table=table, draws=draws, randomness=randomness)
+    if format is Format.json:
+        print_json({"release": folder, **found.to_json()})
+        return
+    given = f" given {', '.join(found.strata)}" if found.strata else ""
+    lines = [
+        ("question", f"are {found.rows} and {found.columns} independent{given}?"),
+        ("table", f"{found.table}: unbiased counts with {found.noise} noise, all margins of the test exact"),
+        ("statistic", f"{found.statistic:.6g}, where independence has {found.expected:,} on average"),
+        ("p-value", f"{found.p_value:.4g}, exact by simulation of {found.draws:,} tables with noise"),
+        ("budget", "none: everything here was published already"),
+        *(("note", note) for note in found.notes),
+    ]
+    for name, text in lines:
+        echo(f"{name:<10} {text}")
 
 
 def _document(

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from semidp._version import __version__
-from semidp.errors import InputError, SemidpError
-from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism, calibrated
-from semidp.mechanisms.selection import FOR_RELEASES
+from semidp.errors import SemidpError
+from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism
 from semidp.progress import silent
-from semidp.release.products import ProductRequest, PublishedProduct
+from semidp.release.measured import mechanism_of
+from semidp.release.products import PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.release import Release
 from semidp.release.requests import Request
@@ -71,7 +71,7 @@ def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     needed = []
     for request, result in zip(plan.requests, release.results, strict=True):
         try:
-            mechanism = _mechanism(request, result, release)
+            mechanism = mechanism_of(request, result, release.scope)
         except SemidpError as error:
             yield f"{request.name!r} could not be computed again: {error}"
             continue
@@ -95,21 +95,6 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
         known = found["a"][key]
         if value is not None and known is not None and not (isinstance(value, int) and value >= known):
             yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
-
-
-def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
-    """Return the mechanism that a result names, calibrated as its budget asks."""
-    space = request.space(release.scope)
-    if request.budget is None:
-        raise InputError("its plan gives it no budget")
-    if isinstance(request, ProductRequest):
-        return request.calibrate(space)
-    if space.is_zero:
-        return NoNoise.calibrate(space, request.budget)
-    for kind in FOR_RELEASES:
-        if kind.name == result.noise.mechanism:
-            return kind.calibrate(space, request.budget)
-    return calibrated(result.noise.mechanism, space, request.budget)
 
 
 def _of(request: Request, result: Published, mechanism: Mechanism, release: Release) -> Iterator[str]:
