@@ -66,11 +66,15 @@ SUBPACKAGES = {
         SumSpace check_binary joint_counts linear_regression logistic_regression means moment_space moments_of
         outcome_adjacency proportions read_moments read_sums sum_space sums
     """,
+    "inference": """
+        Answer CanonicalNoise Covers Independence Interval Normal Recursive Strata TableIntervals Tulap TwoSidedTest
+        independence_test planned_test random_tables sampled_rate simulated_bound
+    """,
     "mechanisms": """
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism
         LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NAMES NoNoise Norms RoundedGaussianMechanism
         available calibrated choose knorm_noise mechanism_for naive_loss option_name outcome_mechanism
-        recorded Objective ResidualMechanism
+        recorded Objective ResidualMechanism interval_factor residual_plan table_mechanism
     """,
     "noise": """
         DiscreteGaussian DiscreteLaplace LatticeGaussian OneSidedLatticeGaussian Randomness RoundedGaussian

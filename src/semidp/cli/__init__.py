@@ -4,6 +4,7 @@ A command raises `SemidpError` for everything a user can mend; here it becomes o
 else an exception says is printed, because messages of drivers and parsers quote data.
 """
 
+import functools
 import os
 import signal
 import sys
@@ -145,6 +146,10 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 
+_program = functools.cache(functools.partial(typer.main.get_command, app))
+"""The commands with their options, read off the functions once a process."""
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code.
 
@@ -153,7 +158,7 @@ def run(arguments: list[str]) -> int:
     0
     """
     try:
-        result = app(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
+        result = _program()(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
         if sys.stdout is not None:

@@ -9,10 +9,9 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, echo, print_json
 from semidp.errors import InputError
 from semidp.exact import exact, plain
-from semidp.inference.answers import Answer
+from semidp.inference import Answer, TableIntervals
 from semidp.noise import SeededRandomness
 from semidp.release import Release
-from semidp.release.measured import TableIntervals
 
 Folder = Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")]
 Of = Annotated[

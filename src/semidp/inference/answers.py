@@ -5,9 +5,11 @@ law of the noise is known and simulated. *Noise and sampling*: what holds for th
 sample of; a normal approximation. Which cells were measured how is the business of `release`.
 """
 
+import itertools
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.inference.independence import simulated_bound
+from semidp.tables import Schema
 
 Floats = NDArray[np.float64]
 
@@ -73,6 +76,47 @@ class Answer:
         found = asdict(self)
         finite = {key: found[key] if math.isfinite(found[key]) else None for key in ("value", "standard_error")}
         return found | finite | {"covers": str(self.covers)}
+
+
+@dataclass(frozen=True)
+class TableIntervals:
+    """Intervals for all cells of a table that hold at once.
+
+    Parameters
+    ----------
+    table, schema
+        Which table, its features and levels.
+    estimate, low, high
+        The unbiased estimate of each cell and its interval, cut to what is possible.
+    level
+        With at least this probability no interval misses.
+    covers, exact
+        As in `Answer`.
+    """
+
+    table: str
+    schema: Schema
+    estimate: Floats = field(repr=False)
+    low: Floats = field(repr=False)
+    high: Floats = field(repr=False)
+    level: float
+    covers: Covers
+    exact: bool
+
+    @cached_property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The levels of each cell, its estimate and the ends of its interval."""
+        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
+        numbers = zip(*(part.ravel().tolist() for part in (self.estimate, self.low, self.high)), strict=True)
+        cells = ((label for part in cell for label in part) for cell in itertools.product(*paths))
+        return [(*cell, *values) for cell, values in zip(cells, numbers, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the intervals as plain values."""
+        names = [*self.schema.names, "estimate", "low", "high"]
+        cells = [dict(zip(names, row, strict=True)) for row in self.rows]
+        numbers = {"level": self.level, "covers": str(self.covers), "exact": self.exact}
+        return {"table": self.table, **numbers, "cells": cells}
 
 
 def linear_answer(

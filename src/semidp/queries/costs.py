@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import View, meet, variables
+from semidp.geometry import View, meet, named, variables
 from semidp.queries.bounds import certified_norms
-from semidp.queries.residuals import Floats, Residuals, named
+from semidp.queries.residuals import Floats, Residuals
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
 _MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
@@ -331,10 +331,27 @@ class BallCosts:
         if view not in self._seen:
             assert self.moves is not None
             assert self.released is not None
-            tables = (self.residuals.table(move, self.released, view) for move in self.moves)
-            found = [float((self.residuals.centred(view, table) ** 2).sum()) for table in tables]
-            self._seen[view] = np.array(found)
+            cells = math.prod(self.residuals.shape(self.released))
+            if cells <= len(self.moves):  # the residual of each cell alone, and moves as sums of them
+                units = self._residuals_of(np.eye(cells, dtype=np.int64), view)
+                found = np.concatenate([(rows @ units) ** 2 @ np.ones(units.shape[1]) for rows in self._flat()])
+            else:
+                found = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
+            self._seen[view] = found
         return self._seen[view]
+
+    def _residuals_of(self, tables: NDArray[np.int64], view: View) -> Floats:
+        """The residual of each table at the released view, one row each."""
+        assert self.released is not None
+        shape = self.residuals.shape(self.released)
+        summed = (self.residuals.table(table.reshape(shape), self.released, view) for table in tables)
+        return np.stack([self.residuals.centred(view, table).ravel() for table in summed])
+
+    def _flat(self) -> Iterator[NDArray[np.int64]]:
+        """The listed moves as rows, some at a time."""
+        assert self.moves is not None
+        for start in range(0, len(self.moves), 1024):
+            yield self.moves[start : start + 1024].reshape(-1, math.prod(self.moves.shape[1:]))
 
     @cached_property
     def _seen(self) -> dict[View, Floats]:

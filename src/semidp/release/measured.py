@@ -4,12 +4,10 @@ Everything here is a function of what was published. Fitted whole numbers are no
 has no simple law.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from semidp.errors import InputError, Refused
 from semidp.inference.answers import (
     Answer,
     Covers,
+    TableIntervals,
     cut,
     linear_answer,
     normal_answer,
@@ -26,12 +25,11 @@ from semidp.inference.answers import (
 )
 from semidp.inference.independence import Independence, blocks, independence_test, simulated_bound
 from semidp.inference.umpu import check_level
-from semidp.mechanisms import KNormMechanism, Mechanism, NoNoise, ResidualMechanism, calibrated
-from semidp.mechanisms.selection import FOR_RELEASES
+from semidp.mechanisms import KNormMechanism, Mechanism, NoNoise, ResidualMechanism
 from semidp.noise import Randomness, SystemRandomness
-from semidp.release.products import ProductRequest, ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedTable
-from semidp.release.requests import Request
+from semidp.release.products import ProductTable, PublishedProduct
+from semidp.release.published import PublishedTable
+from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import Scope
 from semidp.spaces import Margin
 from semidp.tables import Schema
@@ -156,21 +154,6 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
     return found.ravel(), tuple(sizes)
 
 
-def mechanism_of(request: Request, result: Published, scope: Scope) -> Mechanism:
-    """Return the mechanism that a result names, calibrated as its budget asks."""
-    space = request.space(scope)
-    if request.budget is None:
-        raise InputError("its plan gives it no budget")
-    if isinstance(request, ProductRequest):
-        return request.calibrate(space)
-    if space.is_zero:
-        return NoNoise.calibrate(space, request.budget)
-    for kind in FOR_RELEASES:
-        if kind.name == result.noise.mechanism:
-            return kind.calibrate(space, request.budget)
-    return calibrated(result.noise.mechanism, space, request.budget)
-
-
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
     """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
     wanted = set(names)
@@ -191,7 +174,9 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     if isinstance(result, PublishedProduct):
         assert isinstance(part, ProductTable)
         return Measured(part.name, part.schema, part.estimate, result.mechanism, number)
-    mechanism = mechanism_of(request, result, release.scope)
+    if result.residuals is not None:
+        return Measured(result.name, result.schema, result.projected, result.residuals, 0)
+    mechanism = mechanism_again(request, result.noise.mechanism, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
             f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
@@ -369,47 +354,6 @@ def _difference_of_rates(
     own = sum(rate * (1 - rate) / records for rate, (_, records) in zip(inside, sums, strict=True))
     null = sum(pooled * (1 - pooled) / records for _, records in sums)
     return normal_answer(value, math.sqrt(noise**2 + own), math.sqrt(noise**2 + null), (-1.0, 1.0), level, Covers.both)
-
-
-@dataclass(frozen=True)
-class TableIntervals:
-    """Intervals for all cells of a table that hold at once.
-
-    Parameters
-    ----------
-    table, schema
-        Which table, its features and levels.
-    estimate, low, high
-        The unbiased estimate of each cell and its interval, cut to what is possible.
-    level
-        With at least this probability no interval misses.
-    covers, exact
-        As in `Answer`.
-    """
-
-    table: str
-    schema: Schema
-    estimate: Floats = field(repr=False)
-    low: Floats = field(repr=False)
-    high: Floats = field(repr=False)
-    level: float
-    covers: Covers
-    exact: bool
-
-    @cached_property
-    def rows(self) -> list[tuple[Any, ...]]:
-        """The levels of each cell, its estimate and the ends of its interval."""
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        numbers = zip(*(part.ravel().tolist() for part in (self.estimate, self.low, self.high)), strict=True)
-        cells = ((label for part in cell for label in part) for cell in itertools.product(*paths))
-        return [(*cell, *values) for cell, values in zip(cells, numbers, strict=True)]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the intervals as plain values."""
-        names = [*self.schema.names, "estimate", "low", "high"]
-        cells = [dict(zip(names, row, strict=True)) for row in self.rows]
-        numbers = {"level": self.level, "covers": str(self.covers), "exact": self.exact}
-        return {"table": self.table, **numbers, "cells": cells}
 
 
 def intervals_of(

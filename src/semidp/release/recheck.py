@@ -15,11 +15,10 @@ from semidp._version import __version__
 from semidp.errors import SemidpError
 from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism
 from semidp.progress import silent
-from semidp.release.measured import mechanism_of
-from semidp.release.products import PublishedProduct
+from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.release import Release
-from semidp.release.requests import Request
+from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled
 from semidp.tradeoff import Order, Tradeoff
 
@@ -71,7 +70,7 @@ def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     needed = []
     for request, result in zip(plan.requests, release.results, strict=True):
         try:
-            mechanism = mechanism_of(request, result, release.scope)
+            mechanism = mechanism_again(request, result.noise.mechanism, scope)
         except SemidpError as error:
             yield f"{request.name!r} could not be computed again: {error}"
             continue
@@ -109,8 +108,8 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
     if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
         yield "a stronger guarantee than its noise gives"
-    if isinstance(result, PublishedProduct):
-        yield from _of_product(result, mechanism)
+    if isinstance(mechanism, ResidualMechanism):
+        yield from _of_residuals(result, mechanism)
         return
     if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
         return
@@ -122,7 +121,7 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         if not _close(result.standard_errors, mechanism.standard_errors()):
             yield "standard errors that its noise does not have"
         if not mechanism.space.is_zero and not _close(result.projected, mechanism.publish(result.noisy)):
-            yield "projected values that do not follow from the noisy ones"
+            yield "estimates that do not follow from the noisy counts"
         return
     assert isinstance(result, (PublishedGroups, PublishedRegression))
     measured = Measurement(
@@ -141,16 +140,23 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
             yield "coefficients or standard errors that do not follow from its noisy values"
 
 
-def _of_product(result: PublishedProduct, mechanism: Mechanism) -> Iterator[str]:
+def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[str]:
     """Compare the noise of each residual with what the budget needs, and the tables with what the noise says."""
-    assert isinstance(mechanism, ResidualMechanism)
-    stated = result.mechanism
+    assert isinstance(result, (PublishedProduct, PublishedTable))
+    tables: list[PublishedTable | ProductTable] = []
+    if isinstance(result, PublishedProduct):
+        stated: ResidualMechanism | None = result.mechanism
+        tables += result.tables
+    else:
+        stated = result.residuals
+        tables.append(result)
+    assert stated is not None  # a table whose noise is on residuals says how much
     if any(stated.sigma2[view] < float(square) * (1 - _CLOSE) for view, square in mechanism.sigma2.items()):
         yield "less noise on a residual than its budget needs"
     if stated.precision > mechanism.precision or stated.law != mechanism.law:
         yield "another guarantee for its residuals than its budget gives"
     estimates = stated.space.estimates(stated.publish(result.noisy))
-    for number, (table, estimate) in enumerate(zip(result.tables, estimates, strict=True)):
+    for number, (table, estimate) in enumerate(zip(tables, estimates, strict=True)):
         if not _close(table.estimate, estimate):
             yield f"estimates of {table.name} that do not follow from its measurements"
         if not _close(table.standard_errors, stated.table_errors(number)):

@@ -141,7 +141,9 @@ class Feature:
             if len(set(labels)) < len(labels):
                 raise SchemaError(
                     f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}: correct that, "
-                    'or declare names = "repeat" where different ones share a name'
+                    'or declare names = "repeat" where different ones share a name',
+                    needs="repeated names",
+                    names=names,
                 )
         rows.sort(key=lambda row: tuple(order[row[: depth + 1]] for depth, order in enumerate(seen)))
         above = []
