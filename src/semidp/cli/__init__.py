@@ -72,7 +72,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ),
     intervals.intervals: (
         "intervals for what a release published",
-        ("semidp intervals release", "semidp intervals release --of sex=f --among region=north --sampling"),
+        ("semidp intervals release", "semidp intervals release --of sex=f --among region=n --sampling"),
     ),
     guarantee.guarantee: (
         "what an existing release really guarantees",

@@ -209,7 +209,7 @@ def _last(kept: Any, inside: float, end: float) -> float:
     if kept(end):
         return end
     near, far = inside, end
-    for _ in range(50):
+    for _ in range(40):
         middle = (near + far) / 2
         near, far = (middle, far) if kept(middle) else (near, middle)
     return far
