@@ -16,7 +16,6 @@ NAMES = (
     "difference of two cells, noise",
     "difference of two rates, noise and sampling",
     "odds ratio, two-sided",
-    "common odds ratio of 3 strata, two-sided",
     "common odds ratio of 3, 3 strata",
     "all cells at once, noise",
 )

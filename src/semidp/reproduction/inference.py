@@ -300,7 +300,7 @@ def plot(table: Tidy) -> "Figure":
             axes.plot(part["twin"], places, "s", color=ORANGE, label="its twin: noise ignored")
             axes.axvline(nominal, color="black", linewidth=0.8, linestyle=":")
             axes.set_yticks(places, part["experiment"], fontsize=7)
-            axes.set(title=f"{kind}, nominal {nominal:g}", xlabel="share of runs, and its range over the margins")
+            axes.set(title=f"{kind}, nominal {nominal:g}", xlabel="share of runs")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
         figure.suptitle("Tests and intervals under the known law of the noise, and with the noise ignored")
