@@ -38,7 +38,16 @@ from semidp.release import (
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import forecast, forecast_text, product_errors, product_lines, strength, summary, together_text
+from semidp.report import (
+    announced_text,
+    forecast,
+    forecast_text,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
@@ -318,7 +327,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
-    expected = {table["name"]: table for table in forecast(prepared)["tables"]}
+    seen = forecast(prepared)
+    expected = {table["name"]: table for table in seen["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):
@@ -336,6 +346,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(curve, plan.report_delta):
         echo(f"strength   {sentence}")
+    if seen["announced"] is not None:
+        echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
     echo("nothing was drawn or written")
 
 
