@@ -42,6 +42,7 @@ from semidp.report import (
     announced_text,
     forecast,
     forecast_text,
+    implied,
     product_errors,
     product_lines,
     strength,
@@ -322,7 +323,7 @@ def _plan(
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     prepared = prepare(plan, source)
-    scope, curve = prepared.scope, prepared.guarantee.tradeoff
+    scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         print_json(_rehearsal(prepared))
@@ -344,10 +345,12 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(curve, plan.report_delta):
+    for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
     if seen["announced"] is not None:
         echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
+    for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
+        echo(f"otherwise  {sentence}")
     echo("nothing was drawn or written")
 
 

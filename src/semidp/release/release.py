@@ -176,10 +176,11 @@ class Release:
         check_about(about, self.scope.dataspace)
         if adjacency is None:
             adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
-        return guarantee_under(self._mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
     @cached_property
-    def _mechanisms(self) -> tuple[Mechanism, ...]:
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         return mechanisms_used(self.plan, self.scope, self.results)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:

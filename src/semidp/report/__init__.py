@@ -8,6 +8,7 @@ from semidp.report.page import html
 from semidp.report.sentences import (
     cell_errors,
     errors_text,
+    implied,
     name_of,
     product_errors,
     product_lines,
@@ -25,6 +26,7 @@ __all__ = [
     "forecast",
     "forecast_text",
     "html",
+    "implied",
     "name_of",
     "product_errors",
     "product_lines",

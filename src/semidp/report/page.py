@@ -54,7 +54,7 @@ def html(release: Release, title: str | None = None) -> str:
         private=release.private,
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
-        strength=sentences.strength(release.guarantee.tradeoff, release.plan.report_delta),
+        strength=sentences.strength(release.guarantee, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
         explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
@@ -296,7 +296,7 @@ def _own_guarantee(release: Release, result: Published) -> list[tuple[str, str]]
     """Return the guarantee of one of several results; that of the only one stands at the top of the page."""
     if len(release.results) == 1:
         return []
-    return [("Guarantee", sentences.strength(result.guarantee.tradeoff, release.plan.report_delta)[-1])]
+    return [("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])]
 
 
 def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:

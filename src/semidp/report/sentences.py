@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
-from semidp.guarantees import detection
+from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Prepared,
     ProductRequest,
     PublishedGroups,
     PublishedProduct,
@@ -65,24 +66,26 @@ def noisy_part(release: Release) -> list[str]:
     return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
 
 
-def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
+def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
+    >>> from semidp.spaces import Adjacency
     >>> from semidp.tradeoff import gaussian
-    >>> for sentence in strength(gaussian(1), Fraction(1, 10**9)):
-    ...     print(sentence)
-    The best attacker who accepts 5% false alarms finds out in at most 26% of cases.
-    1-GDP, which is (6.17394, 1e-9)-DP
+    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
+    The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
+    The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
-    if tradeoff.is_trivial:
+    if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
+    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+
+
+def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
     name = name_of(tradeoff)
-    epsilon = tradeoff.epsilon(report_delta)
-    restated = f"({rounded_up(epsilon)}, {plain(report_delta)})-DP"
-    return [
-        detection(tradeoff),
-        f"{name}, which is {restated}" if name else restated,
-    ]
+    restated = f"({rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
+    return f"{name}, which is {restated}" if name else restated
 
 
 def name_of(tradeoff: Tradeoff) -> str | None:
@@ -158,12 +161,12 @@ def _exchanged(scope: Scope) -> list[str]:
     ]
 
 
-def implied(release: Release) -> list[str]:
+def implied(release: Release | Prepared) -> list[str]:
     """Say what the same noise guarantees under the other adjacency, where that is known."""
     other = implied_guarantee(release)
-    if other is None:
+    if other is None or other.tradeoff.is_trivial:
         return []
-    numbers = strength(other.tradeoff, release.plan.report_delta)[-1]
+    numbers = _numbers(other.tradeoff, release.plan.report_delta)
     if other.adjacency.is_exchange:
         return [
             f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
@@ -193,7 +196,7 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
         except SemidpError:
             continue
         change = found.tradeoff.compare(release.guarantee.tradeoff)
-        numbers = strength(found.tradeoff, release.plan.report_delta)[-1]
+        numbers = strength(found, release.plan.report_delta)[-1]
         rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
     return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
 
@@ -277,6 +280,8 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
+    if isinstance(mechanism, ResidualMechanism):
+        return table_errors(mechanism, 0)
     unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
     if size > _MOST_CELLS:  # the mean needs no array of all cells
         root = mechanism.expected_l2 * unit / math.sqrt(size)
@@ -543,7 +548,7 @@ def summary(release: Release, where: str | None = None) -> str:
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
-    lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    lines += [f"strength   {item}" for item in strength(release.guarantee, release.plan.report_delta)]
     if scope.adjacency.is_exchange:
         lines += [f"otherwise  {item}" for item in implied(release)]
     if where:
