@@ -362,8 +362,8 @@ class Release:
         return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
 
     def _repr_html_(self) -> str:
-        lines = (line.split(maxsplit=1) for line in str(_report().summary(self)).splitlines() if line)
-        return facts("Release", [(words[0], words[1] if len(words) > 1 else "") for words in lines])
+        lines = [line for line in str(_report().summary(self)).splitlines() if line]
+        return facts("Release", [(line[:11].strip(" :"), line[11:].lstrip(" :")) for line in lines])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
