@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, Measure, Metric, assess
+from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, Metric, PrivacyMeasure, assess
 from semidp.errors import InputError, MissingExtra, Refused
 from semidp.guarantees import Guarantee
 from semidp.release import Plan
@@ -24,9 +24,9 @@ METRICS = {
     "HammingDistance()": Metric.change_one,
 }
 MEASURES = {
-    "MaxDivergence": Measure.pure,
-    "ZeroConcentratedDivergence": Measure.zcdp,
-    "Approximate(MaxDivergence)": Measure.approximate,
+    "MaxDivergence": PrivacyMeasure.pure,
+    "ZeroConcentratedDivergence": PrivacyMeasure.zcdp,
+    "Approximate(MaxDivergence)": PrivacyMeasure.approximate,
 }
 _PROFILE = "SmoothedMaxDivergence"
 _EPSILONS = tuple(k / 8 for k in range(400))  # at which a privacy profile is read
@@ -97,7 +97,7 @@ class _Map:
 
     measurement: Any
     metric: Metric
-    measure: Measure | None
+    measure: PrivacyMeasure | None
 
     @classmethod
     def of(cls, measurement: Any) -> "_Map":
@@ -138,20 +138,20 @@ def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple
         missing = [margin for margin in (*lengths, *keys) if not _published(invariants, margin)]
         if not missing:
             return invariants, None
-        given = invariants.margins
+        given, features = invariants.margins, invariants.schema.features
     elif isinstance(invariants, Dataspace):
         return invariants, None
     elif isinstance(invariants, Plan):
-        given = invariants.invariants
+        given, features = invariants.invariants, invariants.features
     elif isinstance(invariants, str):
         raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
     else:
-        given = tuple(Margin.of(margin) for margin in invariants)
+        given, features = tuple(Margin.of(margin) for margin in invariants), ()
     counts = list(dict.fromkeys([*given, *lengths]))
     only = [margin for margin in dict.fromkeys(keys) if not any(margin.within(known) for known in counts)]
     told = [f"the counts of {', '.join(map(str, counts))}"] if counts else []
     told += [f"the keys of {', '.join(map(str, only))}"] if only else []
-    return [*counts, *only], " and ".join(told) or None
+    return Plan(invariants=[*counts, *only], features=features), " and ".join(told) or None
 
 
 def _published(space: Dataspace, margin: Margin) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from semidp.errors import InputError
+from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import exact, plain, rounded_up
+from semidp.geometry import junction_order, maximal
 from semidp.guarantees import Guarantee
 from semidp.release import Plan
 from semidp.report import name_of
@@ -56,7 +57,7 @@ class Metric(StrEnum):
         return a * rows * (2 if self is Metric.symmetric else 1)
 
 
-class Measure(StrEnum):
+class PrivacyMeasure(StrEnum):
     """In which terms a tool states a loss: ε, (ε, δ), ρ or μ."""
 
     pure = "pure"
@@ -67,10 +68,10 @@ class Measure(StrEnum):
     def tradeoff(self, loss: Any) -> Tradeoff:
         """Return the curve of a stated loss; `NO_PRIVACY` where it is infinite.
 
-        >>> Measure.zcdp.tradeoff("0.5")
+        >>> PrivacyMeasure.zcdp.tradeoff("0.5")
         ZCDP(rho=Fraction(1, 2))
         """
-        if self is Measure.approximate:
+        if self is PrivacyMeasure.approximate:
             if not isinstance(loss, (list, tuple)) or len(loss) != 2:
                 raise InputError("a loss in (epsilon, delta) has both numbers")
             parts = list(loss)
@@ -81,13 +82,13 @@ class Measure(StrEnum):
         numbers = [Fraction(part) if isinstance(part, float) else exact(part, "a loss") for part in parts]
         if any(number < 0 for number in numbers):
             raise InputError("a loss is at least 0")
-        if self is Measure.zcdp:
+        if self is PrivacyMeasure.zcdp:
             return zcdp(*numbers)
-        return gaussian(*numbers) if self is Measure.gdp else approximate(*numbers)
+        return gaussian(*numbers) if self is PrivacyMeasure.gdp else approximate(*numbers)
 
 
-def _measure(value: Any) -> Measure:
-    return Measure(_chosen(Measure, value))
+def _measure(value: Any) -> PrivacyMeasure:
+    return PrivacyMeasure(_chosen(PrivacyMeasure, value))
 
 
 def _metric(value: Any) -> Metric:
@@ -137,7 +138,7 @@ class PrivacyFunction:
     semidp.errors.InputError: the privacy function was not asked for the distance 6: write its value there
     """
 
-    measure: Measure = field(converter=_measure)
+    measure: PrivacyMeasure = field(converter=_measure)
     metric: Metric = field(converter=_metric)
     values: Mapping[int, Any] = field(converter=_values)
     tool: str = ""
@@ -281,7 +282,8 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace
     if isinstance(invariants, str):
         raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
     if isinstance(invariants, Plan):
-        margins, known = invariants.invariants, {feature.name: feature for feature in invariants.features}
+        margins = invariants.invariants
+        known = {name: feature for feature in invariants.features for name in feature.names}
     else:
         margins, known = tuple(Margin.of(margin) for margin in invariants), {}
     names = [name for margin in margins for name in margin.names]
@@ -289,6 +291,13 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace
         return Dataspace.described("the number of records"), SemiAdjacency(1, 1, 1, "only the total is exact")
     parts = {known.get(name, Feature(name, "012")).name: known.get(name, Feature(name, "012")) for name in names}
     schema = Schema(tuple(parts.values()))
+    undeclared = [name for name in names if name not in known]
+    if needed and undeclared and junction_order(maximal(schema.view(margin.names) for margin in margins)) is None:
+        raise AdjacencyUnknown(
+            f"a(t) of these margins depends on the levels of {', '.join(dict.fromkeys(undeclared))}: declare them, or "
+            "give the number a of records",
+            needs="adjacency",
+        )
     about = ", ".join(str(margin) for margin in normalised(schema, margins))
     return Dataspace.described(f"the counts of {about}"), semi_adjacency_bound(schema, margins) if needed else None
 

@@ -326,18 +326,34 @@ class ResidualMechanism(Mechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw for many measurements at once."""
-        result = np.zeros((count, *self.space.shape), dtype=np.int64)
+        return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
+
+    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
+        result = np.zeros((count, len(entries)), dtype=np.int64)
+        laws = self._law[entries]
+        order = np.argsort(laws, kind="stable")
+        numbers, firsts = np.unique(laws[order], return_index=True)
         rare = []
-        for sampler, where in self.samplers:
-            if sampler.sigma2 >= 1 and (count * len(where)) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
-                rare.append((sampler, where))
+        for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
+            sampler, _ = self.samplers[number]
+            if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+                rare.append((sampler, mine))
             else:
-                result[:, where] = sampler.sample((count, len(where)), randomness)
+                result[:, mine] = sampler.sample((count, mine.size), randomness)
         if rare:
-            which = np.repeat(np.arange(len(rare)), [len(where) for _, where in rare])
+            which = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
             drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
-            result[:, np.concatenate([where for _, where in rare])] = drawn.reshape(count, -1)
+            result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
         return result
+
+    @cached_property
+    def _law(self) -> NDArray[np.intp]:
+        """For each entry of the vector the number of its sampler."""
+        found = np.zeros(self.space.shape, dtype=np.intp)
+        for number, (_, where) in enumerate(self.samplers):
+            found[where] = number
+        return found
 
 
 def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:
