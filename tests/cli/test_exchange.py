@@ -103,6 +103,9 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     assert "exchanges of one person: the claim is about these" in audited.out
     found = here("audit", "out", "--samples", "20000", "--format", "json").json
     assert found["tables"][0]["adjacency"] == {"kind": "exchange", "a": 3}
+    other = here("audit", "out", "--samples", "20000", "--adjacency", "worst-case")
+    assert other.code == 1, "what the release does not claim of any 3 records does not hold for them"
+    assert "any 3 records, where the claim is about exchange (up to 3 records)" in other.out
     assert page.count("for exchanges of one person") >= 2, "the guarantee and the details for specialists"
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
