@@ -23,9 +23,12 @@ from semidp.mechanisms.selection import (
     available,
     calibrated,
     choose,
+    interval_factor,
     mechanism_for,
     option_name,
     outcome_mechanism,
+    residual_plan,
+    table_mechanism,
 )
 from semidp.queries import Norms
 
@@ -50,10 +53,13 @@ __all__ = [
     "available",
     "calibrated",
     "choose",
+    "interval_factor",
     "knorm_noise",
     "mechanism_for",
     "naive_loss",
     "option_name",
     "outcome_mechanism",
     "recorded",
+    "residual_plan",
+    "table_mechanism",
 ]

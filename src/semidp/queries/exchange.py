@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Counts, variables
+from semidp.geometry import Counts, named, variables
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import LARGEST_A
@@ -177,13 +177,12 @@ class ExchangeTable:
             if all((structure.branches(axis, released[axis], margin.view[axis]) <= 1).all() for axis in finer):
                 view = tuple(map(min, margin.view, released))  # what the table does not see of a block is summed away
             counts = grid.sum(margin.counts, view, margin.view)
-            cells = [tuple(map(int, cell)) for cell in np.argwhere(counts)]
-            named = tuple(axis for axis, depth in enumerate(view) if depth)
+            cells = [dict(zip(named(view), map(int, cell), strict=True)) for cell in np.argwhere(counts)]
             nodes = tuple(tuple(cell[axis] for axis in axes) for cell in cells)
             seen = tuple(tuple(self._below(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
             if len(cells) > 1:
-                alike = len(named) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
-                found.append((axes, SeenBlock(tuple(int(counts[cell]) for cell in cells), nodes, seen, alike)))
+                alike = len(named(view)) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
+                found.append((axes, SeenBlock(tuple(counts[counts > 0].tolist()), nodes, seen, alike)))
         return found
 
     def _below(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
@@ -212,8 +211,7 @@ class ExchangeTable:
             there = structure.grid.inhabited(structure.schema.possible, structure.margins)
             assert there is not None
             cells: Iterator[Value] = (
-                tuple(int(cell[axis]) for axis in self._free_axes)
-                for cell in np.argwhere(structure.grid.sum(there.astype(np.int64), view))
+                tuple(map(int, cell)) for cell in np.argwhere(structure.grid.sum(there.astype(np.int64), view))
             )
         else:
             cells = product(
@@ -430,15 +428,14 @@ class ExchangeTable:
 
     def _table(self, parts: Sequence[Values]) -> Counts:
         """Write records, given part by part, as a difference of tables."""
-        axes = [axis for axis, depth in enumerate(self.question.released) if depth]
-        places = [*(named for named, _ in self._seen), self._free_axes]
+        places = [*(axes for axes, _ in self._seen), self._free_axes]
         result = np.zeros(self.question.grid.shape, dtype=np.int64)
-        fixed = {axis: self._only(axis) for axis in axes}
+        fixed = {axis: self._only(axis) for axis in named(self.question.released)}
         for record in range(len(parts[0])):
             cell = dict(fixed)
-            for named, values in zip(places, parts, strict=True):
-                cell.update(zip(named, values[record], strict=True))
-            result[tuple(cell[axis] for axis in axes)] += 1 if record % 2 else -1
+            for axes, values in zip(places, parts, strict=True):
+                cell.update(zip(axes, values[record], strict=True))
+            result[tuple(cell[axis] for axis in fixed)] += 1 if record % 2 else -1
         return result
 
     def _only(self, axis: int) -> int:

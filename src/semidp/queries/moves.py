@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order
+from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order, named
 from semidp.queries.bounds import Norms
 from semidp.spaces import Dataspace
 from semidp.spaces.listing import cells, fiber
@@ -43,11 +43,10 @@ class Listing:
             return None
         assert dataspace.schema is not None
         grid = dataspace.schema.grid
-        shape = tuple(size for size, depth in zip(grid.shape_of(released), released, strict=True) if depth)
         flat = grid.labels(released)[cells(dataspace)]
         into = np.zeros((listed.shape[1], grid.size_of(released)), dtype=np.int64)
         into[np.arange(listed.shape[1]), flat] = 1
-        return cls(listed, listed @ into, shape)
+        return cls(listed, listed @ into, grid.shape_of(released))
 
     @property
     def only(self) -> Counts | None:
@@ -315,8 +314,7 @@ def _flattened(grid: Grid, margins: Sequence[Totals]) -> list[_FlatMargin] | Non
         return None
     found = []
     for margin in margins:
-        axes = tuple(axis for axis, depth in enumerate(margin.view) if depth)
-        found.append(_FlatMargin(axes, margin.counts.reshape([grid.shape[axis] for axis in axes])))
+        found.append(_FlatMargin(named(margin.view), margin.counts))
     return found
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.geometry import LARGEST_MASK, Totals, maximal
+from semidp.notebook import facts
 from semidp.spaces.cover import worst_cover
 from semidp.spaces.dataspace import Dataspace, Margin
 from semidp.spaces.exchange import Blocks
@@ -87,7 +88,8 @@ class Adjacency:
         return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
 
     def __str__(self) -> str:
-        return f"exchange (up to {self.a} records)" if self.is_exchange else f"any {self.a} records"
+        records = "1 record" if self.a == 1 else f"{self.a} records"
+        return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
@@ -172,6 +174,12 @@ class SemiAdjacency:
     method: str
     witness: Witness | None = None
 
+    def _repr_html_(self) -> str:
+        worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
+        rows = [("worst case", worst), ("definition, literally", str(self.definition or "not known"))]
+        rows += [("found by", self.method)] + ([("example", str(self.witness))] if self.witness is not None else [])
+        return facts("a(t): how many records move together", rows)
+
     def to_json(self) -> dict[str, Any]:
         """Return the value as plain values, without the witness."""
         return {
@@ -247,10 +255,13 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
     Traceback (most recent call last):
     semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of ...
     """
-    wanted, grid = tuple(margins), schema.grid
-    occurs = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
+    wanted, grid, possible = tuple(margins), schema.grid, schema.possible
     views = maximal(schema.view(margin.names) for margin in wanted)
-    everything = Structure(schema, 1, tuple(Totals(view, grid.sum(occurs, view)) for view in views))
+    occurs = (
+        Totals(view, np.ones(grid.shape_of(view), dtype=np.int64) if possible is None else grid.sum(possible, view))
+        for view in views
+    )
+    everything = Structure(schema, 1, tuple(occurs))
     degree = graver_degree(everything) if everything.zeros_matter or not everything.decomposable else None
     if degree is not None:
         return SemiAdjacency(None, None, max(2, 1 + degree), "bound over all totals")
