@@ -57,7 +57,8 @@ def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exch
     assert chosen["sensitivity"] == chosen["sensitivities"]["exchange"]
     assert chosen["sensitivities"]["exchange"]["l2"] == pytest.approx(math.sqrt(exchange))
     assert chosen["sensitivities"]["ball"]["l2"] == pytest.approx(math.sqrt(ball))
-    assert chosen["mechanisms"][0]["scale"] == pytest.approx(math.sqrt(exchange))
+    scales = {mechanism["law"]: mechanism["scale"] for mechanism in chosen["mechanisms"]}
+    assert scales["rounded gaussian"] == pytest.approx(math.sqrt(exchange))
     default = here(*words, "--format", "json").json
     assert default["adjacency"] == {"kind": "ball", "a": q + 1}
     assert default["sensitivity"] == default["sensitivities"]["ball"]

@@ -278,6 +278,8 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
+    if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
+        return table_errors(mechanism, 0)
     return _spread(mechanism.standard_errors() * float(mechanism.space.unit), interval_factor(mechanism.name))
 
 
