@@ -182,8 +182,8 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
 ) -> None:
     rng = random.Random(2)
     data = {name: [rng.choice("xy" if name == "u" else "xyyyy") for _ in range(200)] for name in "abu"}
-    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm"}.get(kind)
-    request = TableRequest(list(names), budget, *([name] if name else []))
+    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm", RoundedGaussianMechanism: "gaussian"}[kind]
+    request = TableRequest(list(names), budget, name)
     plan = Plan([request], list(exact), [Feature("u", "xy")], adjacency="exchange")
     prepared = prepare(plan, data)
     (mechanism,) = prepared.mechanisms
