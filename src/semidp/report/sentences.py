@@ -111,8 +111,9 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
-    if scope.adjacency.is_exchange:
-        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
+    if scope.adjacency.is_exchange and a > 1:
+        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
+        return f"exchange: one person changes and {others} over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -156,13 +157,13 @@ def why_together(scope: Scope) -> list[str]:
 
 def _exchanged(scope: Scope) -> list[str]:
     a = scope.adjacency.a
-    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
     return [
-        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
-        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
-        "have been everybody that the published totals allow.",
-        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
-        "stated apart.",
+        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
+        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
+        "everybody that the published totals allow.",
+        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
+        "those is stated apart.",
     ]
 
 
@@ -289,7 +290,7 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    if isinstance(mechanism, ResidualMechanism):
+    if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
         return table_errors(mechanism, 0)
     unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
     if size > _MOST_CELLS:  # the mean needs no array of all cells
