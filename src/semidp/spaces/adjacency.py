@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.geometry import LARGEST_MASK, Totals, maximal
+from semidp.notebook import facts
 from semidp.spaces.cover import worst_cover
 from semidp.spaces.dataspace import Dataspace, Margin
 from semidp.spaces.exchange import Blocks
@@ -21,7 +22,7 @@ from semidp.spaces.graver import MOST_CELLS, graver_basis
 from semidp.spaces.listing import cells, datasets, fiber
 from semidp.spaces.structure import Slices, Structure
 from semidp.spaces.witness import Witness, free_witness, slice_witness
-from semidp.tables import Schema
+from semidp.tables import Schema, Table
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
@@ -87,7 +88,8 @@ class Adjacency:
         return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
 
     def __str__(self) -> str:
-        return f"exchange (up to {self.a} records)" if self.is_exchange else f"any {self.a} records"
+        records = "1 record" if self.a == 1 else f"{self.a} records"
+        return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
@@ -171,6 +173,12 @@ class SemiAdjacency:
     bound: int
     method: str
     witness: Witness | None = None
+
+    def _repr_html_(self) -> str:
+        worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
+        rows = [("worst case", worst), ("definition, literally", str(self.definition or "not known"))]
+        rows += [("found by", self.method)] + ([("example", str(self.witness))] if self.witness is not None else [])
+        return facts("a(t): how many records move together", rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as plain values, without the witness."""
@@ -264,6 +272,25 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
             needs="adjacency",
         )
     return SemiAdjacency(None, None, len(everything.essential) + 1, "bound over all totals")
+
+
+def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Adjacency:
+    """Return exchange adjacency with the most records that one exchange changes, over all published values t.
+
+    q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not occur under some t
+    leave fewer such margins. Margins that share a feature, and structural zeros that tie one to anything else, are
+    refused as by `Adjacency.exchange`: what a product of possible cells is, it is under every t.
+
+    Examples
+    --------
+    >>> from semidp.spaces import Margin
+    >>> from semidp.tables import Feature
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("ill", "yn")])
+    >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
+    Adjacency(a=3, kind='exchange')
+    """
+    everywhere = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
+    return Adjacency.exchange(Dataspace.of(Table(schema, everywhere), margins))
 
 
 def graver_degree(structure: Structure) -> int | None:
