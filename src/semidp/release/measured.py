@@ -385,7 +385,7 @@ def intervals_of(
     errors = measured.errors(weights)
     estimate = measured.estimate.ravel()
     if sampling:
-        each = 1 - (1 - level) / max(int(np.count_nonzero(errors)), 1)
+        each = 1 - (1 - level) / errors.size  # Bonferroni: cells without noise are sampled too
         found = [
             sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
             for y, e in zip(estimate, errors, strict=True)
