@@ -70,8 +70,8 @@ SUBPACKAGES = {
         outcome_adjacency proportions read_moments read_sums sum_space sums
     """,
     "inference": """
-        Answer CanonicalNoise Covers Independence Interval Normal Recursive Strata TableIntervals Tulap TwoSidedTest
-        independence_test planned_test random_tables sampled_rate simulated_bound
+        CanonicalNoise Covers Independence Interval IntervalEstimate Normal Recursive Strata TableIntervals Tulap
+        TwoSidedTest independence_test planned_test random_tables sampled_rate simulated_bound
     """,
     "mechanisms": """
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism

@@ -23,7 +23,7 @@ from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
-from semidp.inference import Answer, Independence, TableIntervals
+from semidp.inference import Independence, IntervalEstimate, TableIntervals
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness
 from semidp.notebook import facts, shortened_text
@@ -176,7 +176,7 @@ class Release:
         table: str | None = None,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> Answer:
+    ) -> IntervalEstimate:
         """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
 
         Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
