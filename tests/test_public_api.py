@@ -62,7 +62,7 @@ SUBPACKAGES = {
         claims_of_plan claims_of_release draws_of_test noise_energy one_by_one pair_for worst_pair
     """,
     "bridges": """
-        Assessment Measure Metric PrivacyFunction assess
+        Assessment LossMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
         Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
