@@ -58,11 +58,11 @@ SUBPACKAGES = {
         zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
     """,
     "audit": """
-        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_mechanism claims_of_plan claims_of_release
-        noise_energy one_by_one pair_for worst_pair
+        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism audit_samples
+        claims_of_plan claims_of_release draws_of_test noise_energy one_by_one pair_for worst_pair
     """,
     "bridges": """
-        Assessment PrivacyMeasure Metric PrivacyFunction assess
+        Assessment LossMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
         Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
