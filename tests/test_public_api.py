@@ -62,7 +62,8 @@ SUBPACKAGES = {
         noise_energy one_by_one pair_for worst_pair
     """,
     "grouped": """
-        Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
+        LEVEL About Coding Column Comparison Confidence Design Estimates GroupSums Intervals LinearFit LogisticFit
+        MomentSpace Moments Spread SquareSum regression_mechanism
         SumSpace check_binary joint_counts linear_regression logistic_regression means moment_space moments_of
         outcome_adjacency proportions read_moments read_sums sum_space sums
     """,

@@ -14,6 +14,7 @@ from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
 from semidp.files import from_json
+from semidp.grouped import LEVEL, Confidence
 from semidp.release import (
     GRID,
     GroupRequest,
@@ -146,6 +147,18 @@ Bounds = Annotated[
 Grid = Annotated[
     list[str] | None,
     typer.Option("--grid", help="How many steps lie between the bounds (default 1000).", metavar="COLUMN=STEPS"),
+]
+Level = Annotated[
+    str | None, typer.Option("--level", help="The level of confidence intervals (default 0.95).", metavar="NUMBER")
+]
+Sampling = Annotated[
+    bool, typer.Option("--sampling", help="Also intervals for the population that the records were drawn from.")
+]
+Simultaneous = Annotated[
+    bool, typer.Option("--simultaneous", help="The level is that of all intervals of a set together.")
+]
+Differences = Annotated[
+    bool, typer.Option("--differences", help="Also intervals for the differences of each two groups.")
 ]
 Ledger = Annotated[
     Path | None,
@@ -365,6 +378,27 @@ def regressions_of(
             model=model,
         )
         for model, column in wanted
+    )
+
+
+def confidence_of(
+    level: str | None,
+    sampling: bool,
+    simultaneous: bool,
+    differences: bool,
+    groups: Sequence[GroupRequest],
+    regressions: Sequence[RegressionRequest],
+) -> tuple[tuple[GroupRequest, ...], tuple[RegressionRequest, ...]]:
+    """Return requests with the intervals that the options ask for; refuse those of which nothing has any."""
+    if level is None and not (sampling or simultaneous or differences):
+        return tuple(groups), tuple(regressions)
+    if not groups and (differences or not regressions):
+        raise InputError("--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion")
+    asked = Confidence(LEVEL if level is None else level, sampling, simultaneous, differences)
+    alone = evolve(asked, differences=False)
+    return (
+        tuple(evolve(group, confidence=asked) for group in groups),
+        tuple(evolve(regression, confidence=alone) for regression in regressions),
     )
 
 

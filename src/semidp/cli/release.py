@@ -87,6 +87,10 @@ def release(
     on: o.On = None,
     bounds: o.Bounds = None,
     grid: o.Grid = None,
+    level: o.Level = None,
+    sampling: o.Sampling = False,
+    simultaneous: o.Simultaneous = False,
+    differences: o.Differences = False,
     epsilon: o.Epsilon = None,
     rho: o.Rho = None,
     mu: o.Mu = None,
@@ -123,6 +127,20 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
     code is 0, even if stdout takes no more.
     """
+    groups, regressions = o.confidence_of(
+        level,
+        sampling,
+        simultaneous,
+        differences,
+        o.groups_of(
+            group,
+            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
+            bounds,
+            grid,
+            others=[*(regress or ()), *(logistic or ())],
+        ),
+        o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+    )
     wanted = _plan(
         plan,
         table,
@@ -134,14 +152,8 @@ def release(
         adjacency=(adjacency, a),
         reading=(count, where, identity),
         levels_from_data=levels_from_data,
-        groups=o.groups_of(
-            group,
-            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
-            bounds,
-            grid,
-            others=[*(regress or ()), *(logistic or ())],
-        ),
-        regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        groups=groups,
+        regressions=regressions,
         all_pairs=all_pairs,
     )
     o.all_used(wanted, levels, bins, null_level, nest)

@@ -5,18 +5,23 @@
 
 from semidp.grouped.group_sums import Comparison, Estimates, GroupSums, means, proportions, sums
 from semidp.grouped.inputs import check_binary, moments_of, read_moments, read_sums
+from semidp.grouped.intervals import LEVEL, About, Confidence, Intervals
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
 from semidp.grouped.outcome_spread import Spread, SquareSum
-from semidp.grouped.regression import LinearFit, Moments, linear_regression
+from semidp.grouped.regression import LinearFit, Moments, linear_regression, regression_mechanism
 from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
 
 __all__ = [
+    "LEVEL",
+    "About",
     "Coding",
     "Column",
     "Comparison",
+    "Confidence",
     "Design",
     "Estimates",
     "GroupSums",
+    "Intervals",
     "LinearFit",
     "LogisticFit",
     "MomentSpace",
@@ -35,6 +40,7 @@ __all__ = [
     "proportions",
     "read_moments",
     "read_sums",
+    "regression_mechanism",
     "sum_space",
     "sums",
 ]

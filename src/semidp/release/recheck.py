@@ -5,23 +5,26 @@ can be computed again: the adjacency, the noise that its budgets need, the guara
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
+from semidp.grouped import Intervals
 from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism, calibrated
 from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import silent
 from semidp.release.products import ProductRequest, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.release import Release
-from semidp.release.requests import Request
+from semidp.release.requests import RegressionRequest, Request
 from semidp.release.scope import formulas, settled
 from semidp.tradeoff import Order, Tradeoff
+
+Floats = NDArray[np.float64]
 
 _CLOSE = 1e-6  # relative: what was rounded in print or by another version's arithmetic
 
@@ -99,7 +102,10 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
 
 def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
     """Return the mechanism that a result names, calibrated as its budget asks."""
-    space = request.space(release.scope)
+    if isinstance(request, RegressionRequest) and isinstance(result, PublishedRegression):
+        space = request.space_of(result.query, release.scope)
+    else:
+        space = request.space(release.scope)
     if request.budget is None:
         raise InputError("its plan gives it no budget")
     if isinstance(request, ProductRequest):
@@ -150,10 +156,36 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
                 yield "groups or counts that its exact totals do not have"
             elif not _close(one.values, other.values) or not _close(one.standard_errors, other.standard_errors):
                 yield "estimates or standard errors that do not follow from its noisy sums"
+        if result.intervals and not _same_ends(
+            (*result.intervals, *result.differences), (*again.intervals, *again.differences)
+        ):
+            yield "intervals that do not follow from its noisy sums"
     elif isinstance(result, PublishedRegression) and isinstance(again, PublishedRegression):
+        if result.query is None and request.to_json().get("model") == "logistic":
+            return  # an earlier version fitted otherwise
         pairs = (result.coefficients, again.coefficients), (result.standard_errors, again.standard_errors)
         if result.terms != again.terms or not all(_close(one, other, 1e-4) for one, other in pairs):
             yield "coefficients or standard errors that do not follow from its noisy values"
+        elif result.query is not None and not _same_ends([result.intervals], [again.intervals], 1e-2):
+            yield "intervals that do not follow from its noisy values"
+
+
+def _same_ends(
+    stated: Sequence[Sequence[Intervals]], found: Sequence[Sequence[Intervals]], tolerance: float = _CLOSE
+) -> bool:
+    """Whether intervals have the same ends, and the same ones open."""
+    pairs = [list(zip(one, other, strict=False)) for one, other in zip(stated, found, strict=False)]
+    return list(map(len, stated)) == list(map(len, found)) and all(
+        _close(_closed(mine), _closed(theirs), tolerance)
+        for part in pairs
+        for one, other in part
+        for mine, theirs in ((one.lower, other.lower), (one.upper, other.upper))
+    )
+
+
+def _closed(ends: ArrayLike) -> Floats:
+    found = np.asarray(ends, dtype=np.float64)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def _of_product(result: PublishedProduct, mechanism: Mechanism) -> Iterator[str]:

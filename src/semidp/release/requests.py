@@ -16,10 +16,29 @@ from numpy.typing import NDArray
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain, positive
-from semidp.grouped import GroupSums, LinearFit, LogisticFit, Moments, joint_counts, moments_of
+from semidp.grouped import (
+    Confidence,
+    GroupSums,
+    LinearFit,
+    LogisticFit,
+    Moments,
+    joint_counts,
+    regression_mechanism,
+)
 from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism, mechanism_for
 from semidp.progress import Progress
-from semidp.queries import Coding, Design, QuerySpace, moment_space, sensitivity_space, sum_space
+from semidp.queries import (
+    Coding,
+    Design,
+    MomentSpace,
+    QuerySpace,
+    SumSpace,
+    moment_space,
+    query_space,
+    route_values,
+    sensitivity_space,
+    sum_space,
+)
 from semidp.release.checks import only_keys, text, texts
 from semidp.release.published import (
     FitKind,
@@ -180,6 +199,12 @@ def _outcome(value: Outcome) -> Outcome:
     return value
 
 
+def _confidence(value: Confidence) -> Confidence:
+    if not isinstance(value, Confidence):
+        raise InputError(f"the intervals of a request are Confidence(level), not {value!r}")
+    return value
+
+
 def _groups(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]:
     if isinstance(value, str):
         raise InputError(f'groups are a list of sets of features, such as [["{value}"]], not {value!r}')
@@ -281,6 +306,8 @@ class GroupRequest:
         each.
     budget, mechanism, name
         As for a table. The name is that of the statistic and the column unless given.
+    confidence
+        The intervals beside the estimates.
 
     Examples
     --------
@@ -296,6 +323,7 @@ class GroupRequest:
     budget: Budget | None = field(default=None, converter=_budget)
     mechanism: str = field(default=AUTO, converter=_mechanism)
     name: str = field(default=Factory(_statistic_name, takes_self=True), converter=_file_name)
+    confidence: Confidence = field(default=Confidence(), converter=_confidence)
 
     def __attrs_post_init__(self) -> None:
         if not self.by or not all(group.names for group in self.by):
@@ -315,10 +343,12 @@ class GroupRequest:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What its files are called: one for each set of groups."""
-        if len(self.by) == 1:
-            return (f"{self.name}.csv",)
-        return tuple(f"{self.name}-by-{'-'.join(group.names)}.csv" for group in self.by)
+        """What its files are called: one for each set of groups, and one each for differences if asked for."""
+        names = [self.name]
+        if len(self.by) > 1:
+            names = [f"{self.name}-by-{'-'.join(group.names)}" for group in self.by]
+        more = [f"{name}-differences.csv" for name in names] if self.confidence.differences else []
+        return (*(f"{name}.csv" for name in names), *more)
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
@@ -335,7 +365,7 @@ class GroupRequest:
         return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
 
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedGroups:
-        """Return sums, or means and proportions over exact counts."""
+        """Return sums, or means and proportions over exact counts, with their intervals."""
         return published_groups(self, GroupSums(mechanism, measured))
 
     def with_budget(self, budget: Budget) -> "GroupRequest":
@@ -352,13 +382,14 @@ class GroupRequest:
             "by": [list(group.names) for group in self.by],
             **(self.budget.keys() if self.budget else {}),
             "mechanism": self.mechanism,
+            **self.confidence.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "GroupRequest":
         """Read what `to_json` wrote, or one ``[[group]]`` of a plan file."""
         known = {"name", "statistic", "column", "bounds", "grid", "by", "mechanism", *_BUDGET_KEYS}
-        only_keys(value, known, "a group of a plan")
+        only_keys(value, {*known, *Confidence.keys}, "a group of a plan")
         statistic = _statistic(value.get("statistic", Statistic.mean))
         if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
             raise InputError('a group of a plan needs column = "…" and by = [["…"], …]')
@@ -369,6 +400,7 @@ class GroupRequest:
             outcome = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
         groups = [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]
         named = {"name": value["name"]} if "name" in value else {}
+        named["confidence"] = Confidence.from_json(value)
         return cls(statistic, outcome, groups, Budget.stated(value), value.get("mechanism", AUTO), **named)
 
 
@@ -389,7 +421,9 @@ class RegressionRequest:
     interactions
         Sets of factors whose columns are multiplied.
     coding
-        How factors are coded.
+        How factors are coded. It names the coefficients; what is measured does not depend on it.
+    confidence
+        The intervals beside the coefficients.
 
     Examples
     --------
@@ -407,6 +441,7 @@ class RegressionRequest:
     interactions: tuple[Margin, ...] = field(default=(), converter=_groups)
     coding: Coding = field(default=Coding.treatment, converter=_coding)
     name: str = field(default=Factory(_regression_name, takes_self=True), converter=_file_name)
+    confidence: Confidence = field(default=Confidence(), converter=_confidence)
 
     def __attrs_post_init__(self) -> None:
         if not self.factors:
@@ -417,6 +452,8 @@ class RegressionRequest:
             raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
         if self.model is Model.logistic and self.outcome != proportion_of(self.outcome.column):
             raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
+        if self.confidence.differences:
+            raise InputError("differences are of groups: the coefficients of a regression are differences already")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -425,8 +462,8 @@ class RegressionRequest:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """One file, a row a coefficient."""
-        return (f"{self.name}.csv",)
+        """A row a coefficient, and what was measured."""
+        return f"{self.name}.csv", f"{self.name}-measurements.csv"
 
     def design(self, scope: Scope) -> Design:
         """Return the design on the schema of the data."""
@@ -436,12 +473,31 @@ class RegressionRequest:
         return Design.of(schema, self.factors, interactions=pairs, coding=self.coding)
 
     def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of X'y; refuse a design whose moments are not public, or one that is collinear."""
+        """Return the space of what gives X'y with the least noise, by the published counts alone.
+
+        Refuse a design whose moments are not public, or one that is collinear.
+        """
         design = self.design(scope)
         if self.model is Model.logistic:
             joint_counts(design, scope.dataspace)
-        space = moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
-        design.gram(scope.dataspace)
+        budget = Budget.gdp(1) if self.budget is None else self.budget
+        return regression_mechanism(
+            scope.dataspace, scope.adjacency, self.outcome, design, budget, self.mechanism
+        ).space
+
+    def space_of(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
+        """Return the space of a query that was measured for this regression; X'y itself, where none is told."""
+        design = self.design(scope)
+        if query is None:
+            return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
+        space = query_space(query, scope.dataspace, scope.adjacency)
+        terms = [column.features for column in design.columns]
+        mine = (
+            isinstance(space, SumSpace)
+            and all(any(set(term) <= set(block.names) for block in space.blocks) for term in terms)
+        ) or (isinstance(space, MomentSpace) and space.design.columns == design.columns)
+        if not mine or getattr(space, "outcome", None) != self.outcome:
+            raise InputError("what was measured does not give the sums that the regression needs")
         return space
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
@@ -449,17 +505,18 @@ class RegressionRequest:
         return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the confidential X'y, in steps of the grid times the design's multiplier."""
+        """Return the confidential values of the query, in steps of the grid."""
+        assert isinstance(space, (SumSpace, MomentSpace))
         design = self.design(scope)
         if self.model is Model.logistic:
             reader.check_binary(self.outcome.column)
-        return moments_of(reader.sums(design.features, self.outcome), design)
+        return route_values(space, design, reader.sums(design.features, self.outcome))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
     ) -> PublishedRegression:
-        """Return the coefficients with their standard errors."""
-        moments = Moments(mechanism, measured)
+        """Return the coefficients with their standard errors and intervals."""
+        moments = Moments(mechanism, measured, self.design(scope))
         fit = LinearFit(moments) if self.model is Model.linear else LogisticFit(moments)
         return published_regression(self, fit)
 
@@ -479,6 +536,7 @@ class RegressionRequest:
             "coding": str(self.coding),
             **(self.budget.keys() if self.budget else {}),
             "mechanism": self.mechanism,
+            **self.confidence.to_json(),
         }
         return {key: value for key, value in document.items() if value != []}
 
@@ -486,7 +544,7 @@ class RegressionRequest:
     def from_json(cls, value: Mapping[str, Any]) -> "RegressionRequest":
         """Read what `to_json` wrote, or one ``[[regression]]`` of a plan file."""
         known = {"name", "model", "column", "bounds", "grid", "factors", "interactions", "coding", "mechanism"}
-        only_keys(value, {*known, *_BUDGET_KEYS}, "a regression of a plan")
+        only_keys(value, {*known, *_BUDGET_KEYS, *Confidence.keys}, "a regression of a plan")
         if "column" not in value or "factors" not in value:
             raise InputError('a regression of a plan needs column = "…" and factors = ["…", …]')
         column, model = text(value["column"], "the column of a regression"), _model(value.get("model", Model.linear))
@@ -503,6 +561,7 @@ class RegressionRequest:
             [texts(group, "an interaction") for group in value.get("interactions", ())],
             value.get("coding", Coding.treatment),
             **({"name": value["name"]} if "name" in value else {}),
+            confidence=Confidence.from_json(value),
         )
 
 

@@ -1,5 +1,7 @@
 """The report as one self-contained HTML page: no script, no request, pictures inline."""
 
+import math
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import islice
 from typing import Any
@@ -8,8 +10,10 @@ from urllib.parse import quote
 import numpy as np
 
 from semidp.exact import plain
+from semidp.grouped import Intervals
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release, table_files
+from semidp.release.confidence import columns_of
 from semidp.report import sentences
 from semidp.report.cells import branches, error_text, grid
 from semidp.spaces import Dataspace
@@ -149,9 +153,12 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         drawn = [label for label, kept in zip(labels, held, strict=True) if kept]
         bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
         picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
+        ends = columns_of(group.intervals[number] if group.intervals else ())
         rows = [
-            (label, f"{count:,}", sentences.number(value), sentences.number(error))
-            for label, (_, count, value, error) in zip(labels, islice(part.rows(), _SHOWN_TOTALS), strict=False)
+            (label, f"{count:,}", *map(sentences.number, (value, error)), *map(_end, limits))
+            for label, (_, count, value, error), *limits in zip(
+                labels, islice(part.rows(), _SHOWN_TOTALS), *ends.values(), strict=False
+            )
         ]
         more = len(labels) - len(rows)
         sections.append(
@@ -163,10 +170,18 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
                 ],
                 "figure": picture and _picture(picture),
                 "caption": "Estimates with two standard errors of the noise to each side; dotted lines are the bounds.",
-                "columns": (" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"),
+                "columns": (
+                    " · ".join(by.names),
+                    "count (exact)",
+                    str(group.request.statistic),
+                    "standard error",
+                    *map(_heading, ends),
+                ),
                 "rows": rows,
             }
         )
+        if group.differences:
+            sections.append(_differences(f"{what} by {' and '.join(by.names)}", group.differences[number]))
     return sections
 
 
@@ -193,15 +208,50 @@ def _product(product: PublishedProduct) -> dict[str, Any]:
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     terms, values, errors = zip(*regression.rows(), strict=True)
+    ends = columns_of(regression.intervals)
     picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
     return {
         "heading": f"Published {sentences.regressed(regression)}",
         "paragraphs": sentences.regression_paragraphs(regression),
         "figure": picture and _picture(picture),
         "caption": "Coefficients with two standard errors of the noise to each side.",
-        "columns": ("term", "coefficient", "standard error"),
-        "rows": [(term, sentences.number(value), sentences.number(error)) for term, value, error in regression.rows()],
+        "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
+        "rows": [
+            (term, *map(sentences.number, numbers), *map(_end, limits))
+            for (term, *numbers), *limits in zip(regression.rows(), *ends.values(), strict=True)
+        ],
     }
+
+
+def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
+    """Return a section with the differences of groups, the first few."""
+    first, ends = intervals[0], columns_of(intervals)
+    half = len(first.names[0]) // 2 if first.names else 0
+    rows = [
+        (" · ".join(name[:half]), " · ".join(name[half:]), sentences.number(value), *map(_end, limits))
+        for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN_TOTALS)
+    ]
+    more = len(first.names) - len(rows)
+    return {
+        "heading": f"Differences of the {what}",
+        "paragraphs": [
+            "The first group less the second.",
+            *sentences.interval_paragraphs(intervals),
+            *([f"The first {len(rows)} pairs are shown; {more:,} more are in the file."] if more else ()),
+        ],
+        "figure": None,
+        "caption": "",
+        "columns": ("group", "other group", "difference", *map(_heading, ends)),
+        "rows": rows,
+    }
+
+
+def _heading(column: str) -> str:
+    return column.replace("_", ", ")
+
+
+def _end(value: float) -> str:
+    return "open" if math.isinf(value) else sentences.number(value)
 
 
 def _largest(table: PublishedTable) -> float:

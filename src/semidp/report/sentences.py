@@ -1,11 +1,12 @@
 """What a release says about itself, in plain words. The page and the terminal share every sentence."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from semidp.exact import plain, rounded_up, sqrt_up
-from semidp.grouped import Comparison
+from semidp.grouped import About, Comparison, Intervals
 from semidp.guarantees import detection
 from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.release import (
@@ -213,10 +214,15 @@ def files(release: Release) -> list[tuple[str, str]]:
             found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
         found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
-        for file, by in zip(group.request.files, group.request.by, strict=True):
+        several = group.request.files[len(group.request.by) :]
+        for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
-    found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
+            found += [(other, f"differences of {what}, one row a pair") for other in several[number : number + 1]]
+    for regression in release.regressions:
+        found.append((regression.request.files[0], f"the {regressed(regression)}"))
+        if regression.query is not None:
+            found.append((regression.request.files[1], f"what was measured for the {regressed(regression)}"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
@@ -307,11 +313,38 @@ def regression_paragraphs(regression: PublishedRegression) -> list[str]:
         f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)} before anything was added up."
     )
     return [
-        f"{counted} The counts of the factors are exact, so that only the sums of the outcome over the columns of the "
-        f"design needed noise: the {noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The "
-        f"standard errors are those of the noise alone. The first level of each factor is the reference "
-        f"({request.coding} coding)."
+        f"{counted} The counts of the factors are exact, so that only {_measured(regression)} needed noise: the "
+        f"{noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The standard errors are those "
+        f"of the noise alone. The first level of each factor is the reference ({request.coding} coding).",
+        *interval_paragraphs(regression.intervals),
     ]
+
+
+def _measured(regression: PublishedRegression) -> str:
+    """Say what was measured for a regression."""
+    query = regression.query or {"kind": "moments"}
+    if query["kind"] == "sums":
+        by = " and by ".join(" and ".join(names) or "all" for names in query["by"])
+        return f"the sums of the outcome by {by}"
+    if "combination" in query:
+        return f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact counts for accuracy,"
+    return "the sums of the outcome over the columns of the design"
+
+
+def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
+    """Say what the intervals beside estimates are about."""
+    said = []
+    for part in intervals:
+        share = f"{float(100 * part.level):g}%"
+        together = f"all at once, with {share} probability" if part.simultaneous else f"with {share} probability each"
+        if part.about is About.noise:
+            said.append(f"The intervals from lower to upper hold the values of these records, {together}: noise alone.")
+        else:
+            said.append(
+                "The intervals for the population allow for sampling besides: they hold the values of the population "
+                f"that the records were drawn from, {together}, as far as the normal approximation is right."
+            )
+    return said
 
 
 def unit(group: PublishedGroups) -> float:
@@ -375,7 +408,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
             f"The spread of {outcome.column} within groups was not measured: the largest that the means and the bounds "
             "allow was taken, so that p is too large rather than too small."
         )
-    return paragraphs
+    return [*paragraphs, *(interval_paragraphs(group.intervals[0]) if group.intervals else ())]
 
 
 def grid_warning(group: PublishedGroups) -> str:
