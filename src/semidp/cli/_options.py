@@ -20,6 +20,7 @@ from semidp.release import (
     GroupRequest,
     Model,
     Plan,
+    QuantileRequest,
     RegressionRequest,
     Statistic,
     TableRequest,
@@ -126,6 +127,19 @@ Sums = Annotated[list[str] | None, typer.Option("--sum", help="A private column:
 Proportions = Annotated[
     list[str] | None,
     typer.Option("--proportion", help="A private column of zeros and ones: its proportion of ones.", metavar="COLUMN"),
+]
+Medians = Annotated[
+    list[str] | None, typer.Option("--median", help="A private column: its median by group.", metavar="COLUMN")
+]
+Quantiles = Annotated[
+    list[str] | None,
+    typer.Option("--quantile", help="A private column: these quantiles of it by group.", metavar="COLUMN=0.1,0.9"),
+]
+QuantileLevel = Annotated[
+    str | None,
+    typer.Option(
+        "--quantile-level", help="An interval for each quantile at this level, of the same budget.", metavar="NUMBER"
+    ),
 ]
 Regress = Annotated[
     list[str] | None,
@@ -330,14 +344,18 @@ def groups_of(
     bounds: Sequence[str] | None,
     grid: Sequence[str] | None,
     others: Sequence[str] = (),
+    alone: bool = True,
 ) -> tuple[GroupRequest, ...]:
-    """Return the statistics by group that the options ask for, still without a budget."""
+    """Return the statistics by group that the options ask for, still without a budget.
+
+    `others` are columns of other requests that bounds may name; groups are not `alone` where quantiles use them.
+    """
     by = tuple(Margin(*names_of(text)) for text in groups or ())
     limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
     steps = _assignments("--grid", grid)
     wanted = [(statistic, column) for statistic, named in columns.items() for column in named or ()]
-    if by and not wanted:
-        raise InputError("say what to publish of the groups: --mean, --sum or --proportion, with a column")
+    if by and not wanted and alone:
+        raise InputError("say what to publish of the groups: --mean, --sum, --proportion or --median, with a column")
     if wanted and not by:
         raise InputError(f"say by which groups to publish the {wanted[0][0]} of {wanted[0][1]}: --group FEATURE")
     unused = [name for name in {**limits, **steps} if name not in {*others, *(column for _, column in wanted)}]
@@ -352,6 +370,38 @@ def groups_of(
             by,
         )
         for statistic, column in wanted
+    )
+
+
+def quantiles_of(
+    groups: Sequence[str] | None,
+    medians: Sequence[str] | None,
+    named: Sequence[str] | None,
+    bounds: Sequence[str] | None,
+    grid: Sequence[str] | None,
+    level: str | None,
+    sampling: bool,
+) -> tuple[QuantileRequest, ...]:
+    """Return the quantiles by group that the options ask for, still without a budget."""
+    by = tuple(Margin(*names_of(text)) for text in groups or ())
+    wanted: dict[str, set[str]] = {column: {"0.5"} for column in medians or ()}
+    for column, several in _assignments("--quantile", named).items():
+        wanted.setdefault(column, set()).update(names_of(several))
+    if wanted and not by:
+        raise InputError(f"say by which groups to publish the quantiles of {next(iter(wanted))}: --group FEATURE")
+    if level is not None and not wanted:
+        raise InputError("--quantile-level is for --median and --quantile")
+    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
+    steps = _assignments("--grid", grid)
+    return tuple(
+        QuantileRequest(
+            outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            by,
+            sorted({exact(q, f"a quantile of {column!r}") for q in several}),
+            level=level,
+            sampling=sampling and level is not None,
+        )
+        for column, several in wanted.items()
     )
 
 
@@ -388,11 +438,17 @@ def confidence_of(
     differences: bool,
     groups: Sequence[GroupRequest],
     regressions: Sequence[RegressionRequest],
+    quantiles: bool,
 ) -> tuple[tuple[GroupRequest, ...], tuple[RegressionRequest, ...]]:
-    """Return requests with the intervals that the options ask for; refuse those of which nothing has any."""
+    """Return requests with the intervals that the options ask for; refuse those of which nothing has any.
+
+    `quantiles` says whether some have intervals of their own, which may be about the population too.
+    """
     if level is None and not (sampling or simultaneous or differences):
         return tuple(groups), tuple(regressions)
     if not groups and (differences or not regressions):
+        if quantiles and level is None and not (simultaneous or differences):
+            return (), ()
         raise InputError("--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion")
     asked = Confidence(LEVEL if level is None else level, sampling, simultaneous, differences)
     alone = evolve(asked, differences=False)
@@ -418,6 +474,7 @@ def plan_of(
     fit: str = "integer",
     groups: Sequence[GroupRequest] = (),
     regressions: Sequence[RegressionRequest] = (),
+    quantiles: Sequence[QuantileRequest] = (),
     all_pairs: str | None = None,
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
@@ -428,12 +485,13 @@ def plan_of(
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
+    sets |= dict.fromkeys(margin for quantile in quantiles for margin in quantile.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
     wanted = tables_of(tables, all_pairs, mechanism, fit)
     product = None
     if budget is not None:
-        budget = budget.shared(len(groups) + len(regressions) + bool(wanted))
+        budget = budget.shared(len(groups) + len(regressions) + len(quantiles) + bool(wanted))
         wanted, product = tables_for(wanted, budget)
     theirs = mechanism if not wanted and product is None else "auto"
     return Plan(
@@ -448,6 +506,7 @@ def plan_of(
         levels_from_data=levels_from_data,
         groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
         regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
+        quantiles=[evolve(quantile, budget=budget) for quantile in quantiles],
         report_delta=Plan().report_delta if report_delta is None else report_delta,
         nests=declared.nests if declared else (),
         product=product,

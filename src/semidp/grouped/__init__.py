@@ -8,11 +8,13 @@ from semidp.grouped.inputs import check_binary, moments_of, read_moments, read_s
 from semidp.grouped.intervals import LEVEL, About, Confidence, Intervals
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
 from semidp.grouped.outcome_spread import Spread, SquareSum
+from semidp.grouped.quantiles import MEDIAN, GroupQuantiles, most_rank_error, quantiles, read_histogram
 from semidp.grouped.regression import LinearFit, Moments, linear_regression, regression_mechanism
 from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
 
 __all__ = [
     "LEVEL",
+    "MEDIAN",
     "About",
     "Coding",
     "Column",
@@ -20,6 +22,7 @@ __all__ = [
     "Confidence",
     "Design",
     "Estimates",
+    "GroupQuantiles",
     "GroupSums",
     "Intervals",
     "LinearFit",
@@ -36,8 +39,11 @@ __all__ = [
     "means",
     "moment_space",
     "moments_of",
+    "most_rank_error",
     "outcome_adjacency",
     "proportions",
+    "quantiles",
+    "read_histogram",
     "read_moments",
     "read_sums",
     "regression_mechanism",

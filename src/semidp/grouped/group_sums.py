@@ -23,7 +23,7 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
 from semidp.queries import SumSpace, sum_space
-from semidp.spaces import Adjacency, Margin
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature
 from semidp.tradeoff import Budget
 
@@ -201,10 +201,7 @@ class GroupSums:
 
     def columns(self, block: Margin) -> tuple[str, ...]:
         """Return the names of what a group's levels are: the block's features, a nested one with its whole path."""
-        schema = self.space.dataspace.schema
-        assert schema is not None
-        own = {name: schema.feature(name).names for name in block.names}
-        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+        return block_columns(self.space.dataspace, block)
 
     def within_sd(self, block: Margin | None = None) -> Spread:
         """Return the pooled standard deviation within groups, from the measured sum of squares.
@@ -484,17 +481,28 @@ class GroupSums:
         return self._noise * self.space.variances()[self.space.slices[number]]
 
     def _groups(self, number: int) -> tuple[tuple[str, ...], ...]:
-        block, schema = self.blocks[number], self.space.dataspace.schema
-        assert schema is not None
-        if not block.names:
-            return (("all",),)
-        part = schema.restrict(block.names)
-        paths = [feature.paths() for feature in part.features]
-        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
-        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
-        return tuple(
-            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
-        )
+        return block_groups(self.space.dataspace, self.blocks[number])
+
+
+def block_columns(dataspace: Dataspace, block: Margin) -> tuple[str, ...]:
+    """Return the names of what a group's levels are: the block's features, a nested one with its whole path."""
+    schema = dataspace.schema
+    assert schema is not None
+    own = {name: schema.feature(name).names for name in block.names}
+    return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+
+
+def block_groups(dataspace: Dataspace, block: Margin) -> tuple[tuple[str, ...], ...]:
+    """Return the levels of each group of a block, in the order of its cells."""
+    schema = dataspace.schema
+    assert schema is not None
+    if not block.names:
+        return (("all",),)
+    part = schema.restrict(block.names)
+    paths = [feature.paths() for feature in part.features]
+    # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
+    places = [(part.axis(name), part.feature(name).names.index(name)) for name in block_columns(dataspace, block)]
+    return tuple(tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape))
 
 
 def sums(
@@ -535,7 +543,7 @@ def sums(
     ledger
         Charged before any noise is drawn.
     """
-    blocks = _blocks(by)
+    blocks = blocks_of(by)
     with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
         space = sum_space(groups.dataspace, groups.adjacency, outcome, blocks)
         mechanism = outcome_mechanism(space, budget)
@@ -586,10 +594,10 @@ def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) 
     return replace(found, rounding=np.zeros(len(found.groups)))  # ones and zeros lie on the grid
 
 
-def _blocks(by: By) -> tuple[Margin, ...]:
+def blocks_of(by: By) -> tuple[Margin, ...]:
     """Return the sets of groups that `by` names.
 
-    >>> _blocks("ward"), _blocks(["ward", Margin("sex", "age")])
+    >>> blocks_of("ward"), blocks_of(["ward", Margin("sex", "age")])
     ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
     """
     several = (by,) if isinstance(by, (Margin, str)) else by
@@ -597,9 +605,9 @@ def _blocks(by: By) -> tuple[Margin, ...]:
 
 
 def _one(by: By) -> Margin:
-    if len(_blocks(by)) != 1:
+    if len(blocks_of(by)) != 1:
         raise InputError("means of several blocks are read from sums(): call its means() with the block")
-    return _blocks(by)[0]
+    return blocks_of(by)[0]
 
 
 def _variances_of(sampling_sd: float) -> Floats:

@@ -6,6 +6,12 @@ geometry in `knorm`.
 
 from semidp.knorm import knorm_noise
 from semidp.mechanisms.base import CLAIMS, ClaimKind, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms.exponential import (
+    EXPONENTIAL,
+    ExponentialMechanism,
+    exponential_mechanism,
+    farthest_rank,
+)
 from semidp.mechanisms.from_record import recorded
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
@@ -32,10 +38,12 @@ from semidp.queries import Norms
 __all__ = [
     "AUTO",
     "CLAIMS",
+    "EXPONENTIAL",
     "NAMES",
     "ClaimKind",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
+    "ExponentialMechanism",
     "KNormMechanism",
     "L2Mechanism",
     "LaplaceMechanism",
@@ -50,6 +58,8 @@ __all__ = [
     "available",
     "calibrated",
     "choose",
+    "exponential_mechanism",
+    "farthest_rank",
     "knorm_noise",
     "mechanism_for",
     "naive_loss",

@@ -436,7 +436,7 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
     kind = query.get("kind")
-    if kind not in ("table", "sums", "moments"):
+    if kind not in ("table", "sums", "moments", "quantiles"):
         raise Refused(f"this version of semidp knows no query {kind!r}: it cannot be recomputed")
     try:
         if kind == "table":
@@ -445,6 +445,14 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
         outcome = Outcome(query["column"], lower, upper, query["grid"])
         if kind == "sums":
             return sum_space(dataspace, adjacency, outcome, [Margin(*names) for names in query["by"]])
+        if kind == "quantiles":
+            from semidp.queries.ranks import rank_space
+
+            blocks, level = [Margin(*names) for names in query["by"]], query.get("level")
+            sampling = bool(query.get("sampling", False))
+            return rank_space(
+                dataspace, adjacency, outcome, blocks, query["probabilities"], level=level, sampling=sampling
+            )
         if dataspace.schema is None:
             raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
         columns = (

@@ -18,11 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome
+from semidp.exact import plain
 from semidp.fit import fit_table
-from semidp.grouped import Comparison, Estimates, GroupSums, Intervals, LinearFit, LogisticFit
+from semidp.grouped import (
+    Comparison,
+    Estimates,
+    GroupQuantiles,
+    GroupSums,
+    Intervals,
+    LinearFit,
+    LogisticFit,
+    most_rank_error,
+)
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
 from semidp.progress import Progress
+from semidp.queries import RankSpace
 from semidp.release.confidence import columns_of, read_intervals, stated
 from semidp.release.scope import Scope
 from semidp.spaces import Margin
@@ -30,7 +41,7 @@ from semidp.tables import Schema, Table
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from_json
 
 if TYPE_CHECKING:
-    from semidp.release.requests import GroupRequest, RegressionRequest
+    from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest
 
 
 class FitKind(StrEnum):
@@ -568,6 +579,136 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
         query=fit.moments.space.query(),
         intervals=tuple(intervals),
         **_measured(request.name, fit.moments.mechanism, fit.private),
+    )
+
+
+# --- quantiles ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublishedQuantiles(Published):
+    """Published quantiles of an outcome by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: outcome, groups, probabilities.
+    groups, columns, counts
+        For each set the levels of its groups, what they are levels of, and the exact number of records.
+    values
+        For each set the quantiles, a row a group.
+    intervals
+        For each set an interval for each quantile, where asked for.
+    noisy
+        The steps as chosen, group after group: each quantile, with the two ends of its interval where asked for.
+    rank_error
+        By how many ranks a choice is off at most, with 95% probability; None where there is no record.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.QuantileRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(quantiles=[request], invariants=["ward"])
+    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
+    >>> release.quantiles[0].counts[0].tolist()
+    [2, 1]
+    """
+
+    key: ClassVar[str] = "quantiles"
+
+    request: "QuantileRequest"
+    groups: tuple[tuple[tuple[str, ...], ...], ...]
+    columns: tuple[tuple[str, ...], ...]
+    counts: tuple[NDArray[np.int64], ...] = field(repr=False)
+    values: tuple[NDArray[np.float64], ...] = field(repr=False)
+    intervals: tuple[tuple[Intervals, ...], ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+    rank_error: int | None
+
+    def rows(self, number: int) -> Iterator[tuple[tuple[str, ...], int, list[float]]]:
+        """Yield each group of a set with its exact count and its numbers: a quantile, its interval, the next."""
+        parts = []
+        for k in range(len(self.request.probabilities)):
+            parts.append(self.values[number][:, k])
+            parts += [end for part in self.intervals[number][k : k + 1] for end in (part.lower, part.upper)]
+        for group, count, *numbers in zip(self.groups[number], self.counts[number].tolist(), *parts, strict=True):
+            yield group, count, [float(value) for value in numbers]
+
+    @property
+    def headings(self) -> list[str]:
+        """What the numbers of a row are called: q0.5, q0.5_lower, q0.5_upper."""
+        ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
+        return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
+
+    def files(self) -> dict[str, bytes]:
+        """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
+        found, chosen = {}, len(self.headings)
+        steps = self.noisy.reshape(-1, chosen).tolist()
+        for number, (file, names) in enumerate(zip(self.request.files, self.columns, strict=True)):
+            header = [*names, "count", *self.headings, *(f"steps_{name}" for name in self.headings)]
+            mine, steps = steps[: len(self.groups[number])], steps[len(self.groups[number]) :]
+            rows = zip(self.rows(number), mine, strict=True)
+            lines = ([*group, count, *map(_cell, numbers), *drawn] for (group, count, numbers), drawn in rows)
+            found[file] = csv_bytes(header, lines)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(self.request.outcome.width),
+            "rank_error": self.rank_error,
+            "about": None if self.request.level is None else str(self.intervals[0][0].about),
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "QuantileRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedQuantiles":
+        """Read what `to_json` and `files` wrote: the chosen steps, from which the rest follows."""
+        chosen = len(request.probabilities) * (1 if request.level is None else 3)
+        noisy = []
+        for file in request.files:
+            _, *rows = list(csv.reader(io.StringIO(files[file].decode())))
+            noisy += [int(cell) for row in rows for cell in row[len(row) - chosen :]]
+        steps, rank_error = np.array(noisy, dtype=np.int64), entry["rank_error"]
+        if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
+            raise ValueError("quantiles are steps of the grid, with an error in ranks")
+        found = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
+        if found.files() != {file: files[file] for file in request.files}:
+            raise ValueError("quantiles follow from their steps")
+        return found
+
+
+def _quantiles(request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64]) -> dict[str, Any]:
+    """Return what follows from the chosen steps."""
+    space = request.space(scope)
+    chosen = Measurement(noisy, noisy.astype(np.float64), "", "exact", False)
+    found = GroupQuantiles(NoNoise(space), chosen)
+    assert isinstance(space, RankSpace)
+    return {
+        "request": request,
+        "groups": tuple(found.groups(block) for block in request.by),
+        "columns": tuple(found.columns(block) for block in request.by),
+        "counts": tuple(counts.ravel() for counts in space.counts),
+        "values": tuple(found.values(block) for block in request.by),
+        "intervals": tuple(found.intervals(block) if request.level is not None else () for block in request.by),
+        "noisy": noisy,
+    }
+
+
+def published_quantiles(request: "QuantileRequest", found: GroupQuantiles, scope: Scope) -> PublishedQuantiles:
+    """Return quantiles in units of the outcome, with their intervals."""
+    mechanism = found.mechanism
+    return PublishedQuantiles(
+        **_quantiles(request, scope, found.measurement.noisy),
+        rank_error=most_rank_error(mechanism),
+        name=request.name,
+        noise=Noise(mechanism.name, mechanism.scale, mechanism.claim, mechanism.expected_l2, None),
+        guarantee=mechanism.guarantee,
+        advertised=None,
+        private=found.private,
     )
 
 

@@ -13,14 +13,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
-from semidp.grouped import Intervals
-from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism, calibrated
+from semidp.grouped import Intervals, most_rank_error
+from semidp.mechanisms import (
+    ExponentialMechanism,
+    KNormMechanism,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    ResidualMechanism,
+    calibrated,
+)
 from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import silent
 from semidp.release.products import ProductRequest, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression, PublishedTable
 from semidp.release.release import Release
-from semidp.release.requests import RegressionRequest, Request
+from semidp.release.requests import QuantileRequest, RegressionRequest, Request
 from semidp.release.scope import formulas, settled
 from semidp.tradeoff import Order, Tradeoff
 
@@ -112,6 +120,8 @@ def _mechanism(request: Request, result: Published, release: Release) -> Mechani
         return request.calibrate(space)
     if space.is_zero:
         return NoNoise.calibrate(space, request.budget)
+    if isinstance(request, QuantileRequest):
+        return request.calibrate(space)
     for kind in FOR_RELEASES:
         if kind.name == result.noise.mechanism:
             return kind.calibrate(space, request.budget)
@@ -132,6 +142,10 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         yield "a stronger guarantee than its noise gives"
     if isinstance(result, PublishedProduct):
         yield from _of_product(result, mechanism)
+        return
+    if isinstance(result, PublishedQuantiles):
+        if isinstance(mechanism, ExponentialMechanism) and result.rank_error != most_rank_error(mechanism):
+            yield f"an error of {result.rank_error} ranks, and its choices have {most_rank_error(mechanism)}"
         return
     if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
         return

@@ -22,7 +22,13 @@ from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.published import (
+    Published,
+    PublishedGroups,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+)
 from semidp.release.scope import Scope, semi_of
 from semidp.release.signing import SIGNATURE, SUMS
 from semidp.spaces import Adjacency, Dataspace
@@ -88,6 +94,11 @@ class Release:
     def regressions(self) -> tuple[PublishedRegression, ...]:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
+
+    @property
+    def quantiles(self) -> tuple[PublishedQuantiles, ...]:
+        """The published quantiles by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
@@ -192,8 +203,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "products", "groups", "regressions")
-                if key != "products" or self.product
+                for key in ("tables", "products", "groups", "regressions", "quantiles")
+                if key in ("tables", "groups", "regressions") or getattr(self, {"products": "product"}.get(key, key))
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -237,6 +248,10 @@ class Release:
                 *(
                     PublishedRegression.from_json(entry, request, scope, files)
                     for entry, request in zip(document.get("regressions", ()), plan.regressions, strict=True)
+                ),
+                *(
+                    PublishedQuantiles.from_json(entry, request, scope, files)
+                    for entry, request in zip(document.get("quantiles", ()), plan.quantiles, strict=True)
                 ),
             ),
             guarantee=Guarantee(dataspace, adjacency, tradeoff),

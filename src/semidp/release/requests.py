@@ -1,4 +1,4 @@
-"""What a plan asks for, and how each request goes through the pipeline: a table, a statistic by groups, a regression.
+"""What a plan asks for, and how each request goes through the pipeline: tables, statistics by group, regressions.
 
 A `Request` is a frozen value with three methods: its query space, what it reads, what it publishes. `prepare` and `run`
 know nothing else about it.
@@ -17,7 +17,9 @@ from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain, positive
 from semidp.grouped import (
+    MEDIAN,
     Confidence,
+    GroupQuantiles,
     GroupSums,
     LinearFit,
     LogisticFit,
@@ -25,16 +27,18 @@ from semidp.grouped import (
     joint_counts,
     regression_mechanism,
 )
-from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism, mechanism_for
+from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism, exponential_mechanism, mechanism_for
 from semidp.progress import Progress
 from semidp.queries import (
     Coding,
     Design,
     MomentSpace,
     QuerySpace,
+    RankSpace,
     SumSpace,
     moment_space,
     query_space,
+    rank_space,
     route_values,
     sensitivity_space,
     sum_space,
@@ -44,9 +48,11 @@ from semidp.release.published import (
     FitKind,
     Published,
     PublishedGroups,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     published_groups,
+    published_quantiles,
     published_regression,
     published_table,
 )
@@ -163,6 +169,28 @@ def _statistic_name(request: "GroupRequest") -> str:
 
 def _regression_name(request: "RegressionRequest") -> str:
     return f"regression-{request.outcome.column}"
+
+
+def _quantile_name(request: "QuantileRequest") -> str:
+    kind = "median" if request.probabilities == (MEDIAN,) else "quantiles"
+    return f"{kind}-{request.outcome.column}"
+
+
+def _probabilities(value: Iterable[Number]) -> tuple[Fraction, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"quantiles are a list such as [0.25, 0.5, 0.75], not {value!r}")
+    found = tuple(exact(q, "a quantile") for q in value)
+    if not found or not all(0 < q < 1 for q in found) or list(found) != sorted(set(found)):
+        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+    return found
+
+
+def _optional_level(value: Number | None) -> Fraction | None:
+    return None if value is None else Confidence(value).level
+
+
+def _quantile_sampling(value: bool) -> bool:
+    return Confidence(sampling=value).sampling
 
 
 def _weight(value: Number) -> Fraction:
@@ -565,8 +593,129 @@ class RegressionRequest:
         )
 
 
-KINDS: dict[str, type[TableRequest] | type[GroupRequest] | type[RegressionRequest]] = {
-    kind.key: kind for kind in (TableRequest, GroupRequest, RegressionRequest)
+@frozen
+class QuantileRequest:
+    """Quantiles of a private outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    outcome
+        The private column, its declared bounds and its grid.
+    by
+        The groups, as for a `GroupRequest`.
+    probabilities
+        Which quantiles, each between 0 and 1, in growing order; the median if left out.
+    budget, name
+        As for a table. The name is that of the column unless given.
+    level
+        The level of an interval for each quantile, which takes two thirds of what is chosen; none if left out.
+    sampling
+        Whether intervals are about the population that the records were drawn from, and not the records themselves.
+
+    Examples
+    --------
+    >>> QuantileRequest(Outcome("score", 0, 100, steps=100), [["school"]], budget=Budget.gdp(1)).name
+    'median-score'
+    """
+
+    key: ClassVar[str] = "quantile"
+    mechanism: ClassVar[str] = AUTO
+
+    outcome: Outcome = field(converter=_outcome)
+    by: tuple[Margin, ...] = field(converter=_groups)
+    probabilities: tuple[Fraction, ...] = field(default=(MEDIAN,), converter=_probabilities)
+    budget: Budget | None = field(default=None, converter=_budget)
+    name: str = field(default=Factory(_quantile_name, takes_self=True), converter=_file_name)
+    level: Fraction | None = field(default=None, converter=_optional_level)
+    sampling: bool = field(default=False, converter=_quantile_sampling)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.by or not all(group.names for group in self.by):
+            raise InputError("quantiles of groups need the features that form them", needs="group")
+        if len(set(self.by)) < len(self.by):
+            raise InputError("the same groups are named twice: name them once")
+        if any(self.outcome.column in group.names for group in self.by):
+            raise InputError(f"{self.outcome.column!r} forms the groups, so its quantiles are no secret: name another")
+        if self.sampling and self.level is None:
+            raise InputError("only intervals are about a population: give their level", needs="quantile level")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that form the groups."""
+        return tuple(name for group in self.by for name in group.names)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups."""
+        if len(self.by) == 1:
+            return (f"{self.name}.csv",)
+        return tuple(f"{self.name}-by-{'-'.join(group.names)}.csv" for group in self.by)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the ranks; refuse groups whose counts are not published."""
+        return rank_space(
+            scope.dataspace,
+            scope.adjacency,
+            self.outcome,
+            self.by,
+            self.probabilities,
+            level=self.level,
+            sampling=self.sampling,
+        )
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the choices that the budget allows."""
+        assert isinstance(space, RankSpace)
+        if self.budget is None:
+            raise InputError(f"{self.name!r} has no privacy budget: give epsilon, rho or mu")
+        return exponential_mechanism(space, self.budget)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential histograms of all groups, set after set, a row a group."""
+        return np.concatenate([reader.histogram(group.names, self.outcome) for group in self.by])
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedQuantiles:
+        """Return the quantiles in units of the outcome."""
+        return published_quantiles(self, GroupQuantiles(mechanism, measured), scope)
+
+    def with_budget(self, budget: Budget) -> "QuantileRequest":
+        """Return the request with another budget."""
+        return evolve(self, budget=budget)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values."""
+        return {
+            "name": self.name,
+            "column": self.outcome.column,
+            **_bounds_json(self.outcome),
+            "probabilities": [plain(q) for q in self.probabilities],
+            "by": [list(group.names) for group in self.by],
+            **(self.budget.keys() if self.budget else {}),
+            **({} if self.level is None else {"level": plain(self.level)}),
+            **({"sampling": True} if self.sampling else {}),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "QuantileRequest":
+        """Read what `to_json` wrote, or one ``[[quantile]]`` of a plan file."""
+        known = {"name", "column", "bounds", "grid", "probabilities", "by", "level", "sampling", *_BUDGET_KEYS}
+        only_keys(value, known, "a quantile of a plan")
+        if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
+            raise InputError('a quantile of a plan needs column = "…" and by = [["…"], …]')
+        column = text(value["column"], "the column of a quantile")
+        groups = [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]
+        return cls(
+            outcome_from(column, value.get("bounds"), value.get("grid", GRID)),
+            groups,
+            budget=Budget.stated(value),
+            **{key: value[key] for key in ("probabilities", "name", "level", "sampling") if key in value},
+        )
+
+
+KINDS: dict[str, type[TableRequest] | type[GroupRequest] | type[RegressionRequest] | type[QuantileRequest]] = {
+    kind.key: kind for kind in (TableRequest, GroupRequest, RegressionRequest, QuantileRequest)
 }
 """What a plan may ask for, by the key of its list in a plan file."""
 

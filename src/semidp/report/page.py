@@ -12,7 +12,15 @@ import numpy as np
 from semidp.exact import plain
 from semidp.grouped import Intervals
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
-from semidp.release import PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release, table_files
+from semidp.release import (
+    PublishedGroups,
+    PublishedProduct,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+    Release,
+    table_files,
+)
 from semidp.release.confidence import columns_of
 from semidp.report import sentences
 from semidp.report.cells import branches, error_text, grid
@@ -62,6 +70,7 @@ def html(release: Release, title: str | None = None) -> str:
             *([] if release.product is None else [_product(release.product)]),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
+            *(section for quantile in release.quantiles for section in _quantiles(quantile)),
         ],
         limits=sentences.limits(release),
         details=_details(release),
@@ -82,7 +91,8 @@ def _listed(release: Release) -> str:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
     regressions = [sentences.regressed(regression) for regression in release.regressions]
-    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions])
+    quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
+    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
 
 
@@ -223,6 +233,33 @@ def _regression(regression: PublishedRegression) -> dict[str, Any]:
     }
 
 
+def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
+    """Return a section for each set of groups, the first with what is said of the choices."""
+    sections = []
+    for position, by in enumerate(quantile.request.by):
+        rows = [
+            (" · ".join(levels), f"{count:,}", *map(sentences.number, numbers))
+            for levels, count, numbers in islice(quantile.rows(position), _SHOWN_TOTALS)
+        ]
+        more = len(quantile.groups[position]) - len(rows)
+        sections.append(
+            {
+                "heading": f"Published {sentences.quantiled(quantile)}"
+                if position == 0
+                else f"The same by {' and '.join(by.names)}",
+                "paragraphs": [
+                    *(sentences.quantile_paragraphs(quantile) if position == 0 else ()),
+                    *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
+                ],
+                "figure": None,
+                "caption": "",
+                "columns": (" · ".join(by.names), "count (exact)", *map(_heading, quantile.headings)),
+                "rows": rows,
+            }
+        )
+    return sections
+
+
 def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
     """Return a section with the differences of groups, the first few."""
     first, ends = intervals[0], columns_of(intervals)
@@ -303,6 +340,12 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
             ("Guarantee", sentences.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
+        ]
+    for quantile in release.quantiles:
+        rows += [
+            (f"Mechanism of the {sentences.quantiled(quantile)}", f"{quantile.noise.mechanism}, exact choices"),
+            ("Kind of claim", sentences.CLAIMS[quantile.noise.claim]),
+            ("Guarantee", sentences.strength(quantile.guarantee.tradeoff, release.plan.report_delta)[-1]),
         ]
     for regression in release.regressions:
         rows += [

@@ -13,6 +13,7 @@ from semidp.release import (
     ProductRequest,
     PublishedGroups,
     PublishedProduct,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     Release,
@@ -55,7 +56,9 @@ def noisy_part(release: Release) -> list[str]:
         ]
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
-    return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
+    regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
+    quantiles = [f"{quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
+    return [*tables, *groups, *regressions, *quantiles]
 
 
 def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
@@ -223,6 +226,10 @@ def files(release: Release) -> list[tuple[str, str]]:
         found.append((regression.request.files[0], f"the {regressed(regression)}"))
         if regression.query is not None:
             found.append((regression.request.files[1], f"what was measured for the {regressed(regression)}"))
+    for quantile in release.quantiles:
+        for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
+            what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
+            found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
@@ -298,6 +305,53 @@ def regressed(regression: PublishedRegression) -> str:
     """Name a regression: the linear regression of days on arm."""
     request = regression.request
     return f"{request.model} regression of {request.outcome.column} on {' and '.join(request.factors)}"
+
+
+def _quantile_words(quantile: PublishedQuantiles) -> str:
+    """Name the quantiles: the median, or those of several probabilities."""
+    several = quantile.request.probabilities
+    if len(several) == 1 and several[0] == Fraction(1, 2):
+        return "median"
+    return f"quantile{'s' if len(several) > 1 else ''} at {', '.join(plain(q) for q in several)}"
+
+
+def quantiled(quantile: PublishedQuantiles) -> str:
+    """Name quantiles of groups: the median of score by school."""
+    by = " and by ".join(" and ".join(block.names) for block in quantile.request.by)
+    return f"{_quantile_words(quantile)} of {quantile.request.outcome.column} by {by}"
+
+
+def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
+    """Say how quantiles were chosen, how far they may be off, and what their intervals are about."""
+    request = quantile.request
+    if quantile.noise.absent:
+        return ["There is no record, so there is nothing to choose and no noise."]
+    outcome = request.outcome
+    said = [
+        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
+        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}. In each group a value was chosen at "
+        "random, the likelier the fewer records would have to be replaced to make it the quantile "
+        f"({quantile.noise.mechanism} mechanism: a factor e for every {quantile.noise.scale:.4g} records). With 95% "
+        f"probability at most {quantile.rank_error:,} records lie between a chosen value and the true quantile of its "
+        "group, whatever the data."
+    ]
+    if request.level is not None:
+        said += interval_paragraphs(quantile.intervals[0][:1])
+        said.append(
+            "The ends of an interval were chosen in the same way, of ranks so far below and above that they rarely "
+            "pass the quantile; an end at a declared bound says that the group is too small for that."
+        )
+    return said
+
+
+def quantile_lines(quantile: PublishedQuantiles, most: int = 12) -> list[str]:
+    """Return the quantiles, a line a group, the first few."""
+    rows = [row for block in range(len(quantile.groups)) for row in quantile.rows(block)]
+    lines = [
+        f"{' · '.join(levels)}: {', '.join(map(number, numbers))} ({count:,} records)"
+        for levels, count, numbers in rows[:most]
+    ]
+    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
 
 
 def regression_paragraphs(regression: PublishedRegression) -> list[str]:
@@ -477,9 +531,14 @@ def summary(release: Release, where: str | None = None) -> str:
             f"{'estimate' if not n else '':10} {term}: {number(value)} ± {number(error)}"
             for n, (term, value, error) in enumerate(regression.rows())
         ]
+    for quantile in release.quantiles:
+        ranks = "" if quantile.rank_error is None else f", at most {quantile.rank_error:,} ranks off in 95% of choices"
+        lines.append(f"mechanism  {quantile.noise.mechanism}{ranks}")
+        lines.append(f"columns    {', '.join(quantile.headings)}")
+        lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(quantile_lines(quantile))]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
-    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions)]
+    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
