@@ -36,7 +36,7 @@ from semidp.mechanisms import (
 from semidp.queries import Design, moment_space, sensitivity_space, sum_space
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.spaces.listing import datasets
-from semidp.tables import Feature, Schema, Table
+from semidp.tables import Feature, Schema, StructuralZero, Table
 from semidp.tradeoff import Budget, Order, Tradeoff, approximate, compose, gaussian, laplace, zcdp
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
@@ -88,12 +88,11 @@ def test_an_empty_ledger_has_no_total(path: Path) -> None:
 def test_another_dataspace_or_adjacency_is_refused(path: Path) -> None:
     book = Ledger.create(path, Budget.zcdp(1))
     book.charge(semi(zcdp("0.1")), "first")
-    for other in (
-        Guarantee(Dataspace.of(TABLE, [Margin("sex", "region")]), Adjacency(3), zcdp("0.1")),
-        Guarantee(STATES, Adjacency(3), zcdp("0.1")),
-        semi(zcdp("0.1"), a=2),
+    for other, sentence in (
+        (Guarantee(STATES, Adjacency(3), zcdp("0.1")), "other records, levels or values: use another ledger"),
+        (semi(zcdp("0.1"), a=2), "the new guarantee does not add up .* its query was not recorded"),
     ):
-        with pytest.raises(Refused, match="under one dataspace only"):
+        with pytest.raises(Refused, match=sentence):
             book.charge(other, "elsewhere")
     assert len(book.account().charges) == 1
 
@@ -281,6 +280,27 @@ def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
     for other in (public("job", totals=(7, 14)), public("region", levels="abc")):
         with pytest.raises(Refused):
             book.charge(Guarantee(other, Adjacency(2), zcdp("1/4")), "another")
+
+
+def test_exchange_guarantees_about_other_features_are_joined(path: Path) -> None:
+    """Proved and listed in tests/laws/test_exchange.py; structural zeros, and any number of records, are refused."""
+
+    def public(name: str, *zeros: StructuralZero) -> Dataspace:
+        schema = Schema((Feature("sex", ("f", "m")), Feature(name, ("a", "b"))), zeros)
+        return Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), (6, 15))})
+
+    book = Ledger.create(path, Budget.zcdp(1))
+    for name in ("region", "age"):
+        book.charge(Guarantee(public(name), Adjacency.exchange(public(name)), zcdp("1/4")), name)
+    total = book.total()
+    assert total is not None
+    assert (total.tradeoff, total.adjacency) == (zcdp("1/2"), Adjacency(2, "exchange"))
+    assert total.adjacency == Adjacency.exchange(total.dataspace)
+    with pytest.raises(Refused, match="two promises"):
+        book.charge(Guarantee(public("job"), Adjacency(2), zcdp("1/4")), "another kind")
+    zero = StructuralZero.of({"sex": "f", "job": "a"})
+    with pytest.raises(Refused, match="one dataspace only"):
+        book.charge(Guarantee(public("job", zero), Adjacency(2, "exchange"), zcdp("1/4")), "zeros")
 
 
 def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:

@@ -361,7 +361,7 @@ def test_the_schema_file_names_a_lookup_beside_it(file: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--nest", "county,state"], "more than one level of"),
+        (["--nest", "county,state"], '--schema FILE with nest and names = "repeat"'),
         (["--nest", "state"], "two or more depths"),
         (["--nest", "state,county", "--nest", "state,tract"], "same name"),
         (["--nest", "town,village"], "nothing uses"),

@@ -4,6 +4,7 @@ A command raises `SemidpError` for everything a user can mend; here it becomes o
 else an exception says is printed, because messages of drivers and parsers quote data.
 """
 
+import functools
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import analyze, audit, census, guarantee, ledger, release, reproduce
+from semidp.cli import analyze, audit, census, compare, explore, guarantee, ledger, release, reproduce
 from semidp.cli._hints import hinted
 from semidp.cli._output import complain, echo, silence_stdout
 from semidp.cli.test import odds_ratio
@@ -61,6 +62,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5 --out means",
         ),
     ),
+    explore.explore: (
+        "a page that shows what a plan would publish",
+        ("semidp explore people.csv",),
+    ),
+    compare.compare: (
+        "plans side by side: errors and guarantees",
+        ("semidp compare plan1.toml plan2.toml --data people.csv",),
+    ),
     odds_ratio: (
         "a private test of association in a 2x2 table",
         ("semidp test people.csv --rows sex --columns smoker --epsilon 1",),
@@ -71,6 +80,8 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
             "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
+            "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
+            "semidp guarantee release --also-known smoker --levels smoker=y,n",
         ),
     ),
     audit.audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),
@@ -137,6 +148,10 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 
+_program = functools.cache(functools.partial(typer.main.get_command, app))
+"""The commands with their options, read off the functions once a process."""
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code.
 
@@ -145,7 +160,7 @@ def run(arguments: list[str]) -> int:
     0
     """
     try:
-        result = app(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
+        result = _program()(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
         if sys.stdout is not None:

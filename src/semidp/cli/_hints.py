@@ -5,6 +5,7 @@ from semidp.errors import SemidpError
 HINTS = {
     "levels": "--levels {first}=a,b or --schema FILE, --invariant {first}, or --levels-from-data",
     "nested levels": "--schema FILE with a tree or a lookup, --invariant {first}, or --levels-from-data",
+    "repeated names": '--schema FILE with nest and names = "repeat" for {all}',
     "margin": "--invariant {all}",
     "adjacency": "--a N",
     "bounds": "--bounds {first}=0,100",

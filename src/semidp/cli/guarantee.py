@@ -1,7 +1,7 @@
 """``semidp guarantee``: what an existing release really guarantees once some of its statistics are exact."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -9,15 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from semidp.accounting import approximate_group, zcdp_epsilon_paper
+from semidp.accounting import approximate_group, dp_sgd, event_from_json, event_tradeoff, zcdp_epsilon_paper
+from semidp.bridges import PrivacyFunction
 from semidp.cli import _options as o
+from semidp.cli._also_known import under_release
 from semidp.cli._output import Format, print_json
 from semidp.cli._totals import totals_of
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import exact, plain, rounded_up
-from semidp.guarantees import Guarantee
+from semidp.files import from_json
+from semidp.guarantees import Guarantee, read_document
 from semidp.release import Reading, adjacency_from
-from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
+from semidp.spaces import (
+    Adjacency,
+    AdjacencyKind,
+    Dataspace,
+    Margin,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.tables import Schema
 from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
@@ -30,13 +41,40 @@ DeltaStated = Annotated[
         "--delta", help="Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", metavar="NUMBER"
     ),
 ]
-Totals = Annotated[
-    list[Path] | None,
+Analysis = Annotated[
+    Path | None,
+    typer.Option("--analysis", help="What `semidp analyze --format json` printed: how many records.", metavar="FILE"),
+]
+ReleaseFolder = Annotated[
+    Path | None, typer.Argument(help="A folder that `semidp release` wrote, instead of numbers.", metavar="[RELEASE]")
+]
+AlsoKnown = Annotated[
+    list[str] | None,
     typer.Option(
-        "--totals",
-        help="A CSV file of one margin published exactly: its features and a column count; repeat it.",
-        metavar="FILE",
+        "--also-known",
+        help="With a release: a margin that an attacker also knows exactly, with the values of --totals or any.",
+        metavar="A[,B]",
     ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without", help="With a release: a margin that it publishes, as though it did not.", metavar="A[,B]"
+    ),
+]
+EventFile = Annotated[
+    Path | None,
+    typer.Option("--event", help="A JSON file of a dp-accounting event or a privacy function.", metavar="FILE"),
+]
+NoiseMultiplier = Annotated[
+    str | None, typer.Option("--noise-multiplier", help="DP-SGD: the noise, in clipping norms.", metavar="NUMBER")
+]
+Sampling = Annotated[
+    str | None, typer.Option("--sampling", help="DP-SGD: how likely a record enters a batch.", metavar="NUMBER")
+]
+Steps = Annotated[int | None, typer.Option("--steps", help="DP-SGD: the number of batches.", metavar="N")]
+Rows = Annotated[
+    int, typer.Option("--rows", help="With a privacy function: the most rows of one person.", metavar="N", min=1)
 ]
 InvariantText = Annotated[
     str | None, typer.Option("--invariant-text", help="What is published exactly, in words.", metavar="TEXT")
@@ -47,15 +85,24 @@ DEFAULT_TARGET = Fraction(1, 10**10)
 
 
 def guarantee(
+    release: ReleaseFolder = None,
+    also_known: AlsoKnown = None,
+    without: Without = None,
     rho: RhoStated = None,
     mu: MuStated = None,
     epsilon: EpsilonStated = None,
     delta: DeltaStated = None,
+    event: EventFile = None,
+    noise_multiplier: NoiseMultiplier = None,
+    sampling: Sampling = None,
+    steps: Steps = None,
+    rows: Rows = 1,
     report_delta: o.ReportDelta = None,
     a: o.AOption = None,
     adjacency: o.AdjacencyOption = None,
     invariant: o.Invariants = None,
-    totals: Totals = None,
+    totals: o.TotalsFiles = None,
+    analysis: Analysis = None,
     schema: o.SchemaFile = None,
     levels: o.Levels = None,
     bins: o.Bins = None,
@@ -65,17 +112,42 @@ def guarantee(
 ) -> None:
     """Say what a release with exact statistics really guarantees, without its data.
 
-    How many records move together is given (--a), or computed from what is published exactly: from the --totals
-    themselves, or for any totals of the margins that --invariant names with declared features.
+    How many records move together is given (--a), taken from an --analysis, or computed from what is published exactly:
+    from the --totals themselves, or for any totals of the margins that --invariant names with declared features.
+
+    Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an attacker also knows
+    (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
     """
-    stated = _stated(rho, mu, epsilon, delta)
+    if release is not None:
+        numbers = (rho, mu, epsilon, event, noise_multiplier, sampling, steps, invariant, invariant_text)
+        if any(value is not None for value in numbers):
+            raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
+        asked = None if adjacency is None and a is None else o.adjacency_of(adjacency, a)
+        declared = o.declared_features(schema, levels, bins, None)
+        target = o.target_of(delta, report_delta)
+        under_release(release, also_known or (), without or (), totals or (), declared, asked, target, format, quiet)
+        return
+    if also_known or without:
+        raise InputError("--also-known and --without are about a release: give its folder")
+    claim = _event(event, noise_multiplier, sampling, steps, rows)
+    if claim is None:
+        claim = _Claim.of_curve(_stated(rho, mu, epsilon, delta))
+    elif any(value is not None for value in (rho, mu, epsilon)):
+        raise InputError("give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and --epsilon")
+    stated = claim.stated
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
-    scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), o.declared_features(schema, levels, bins, None))
+    declared = o.declared_features(schema, levels, bins, None)
+    if analysis is None:
+        scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), declared)
+    elif adjacency or a or margins or totals or declared:
+        raise InputError("--analysis already says what is exact and how many records move together: give it alone")
+    else:
+        scope = _analysed(analysis)
     records = scope.records
     alias = delta if epsilon is None else None
     target = o.target_of(alias, report_delta) or _grown(stated, records) or DEFAULT_TARGET
     space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
-    real = Guarantee(space, scope.adjacency, stated.group(records))
+    real = Guarantee(space, scope.adjacency, claim.under(records))
     document: dict[str, Any] = {
         "a": records,
         "a_from": scope.source,
@@ -108,6 +180,46 @@ def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | N
         return gaussian(exact(mu, "--mu"))
     assert epsilon is not None
     return approximate(exact(epsilon, "--epsilon"), exact(delta, "--delta") if delta is not None else 0)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """What a release states for one record, and what that is for several that change together."""
+
+    stated: Tradeoff
+    under: Callable[[int], Tradeoff]
+
+    @classmethod
+    def of_curve(cls, curve: Tradeoff) -> "_Claim":
+        return cls(curve, curve.group)
+
+
+def _event(
+    file: Path | None, noise_multiplier: str | None, sampling: str | None, steps: int | None, rows: int
+) -> _Claim | None:
+    """Return what an event file, or the settings of DP-SGD, state; None where neither is given."""
+    settings = (noise_multiplier, sampling, steps)
+    if all(value is None for value in settings):
+        if file is None:
+            return None
+        document = read_document(file, "an event or a privacy function")
+        if "privacy_function" in document:
+            function = PrivacyFunction.from_json(document)
+            return _Claim(function.at(rows), lambda a: function.tradeoff(a, rows))
+        event = event_from_json(document)
+        return _Claim(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
+    if file is not None or None in settings:
+        raise InputError("DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without --event")
+
+    from dp_accounting import NeighboringRelation
+
+    assert noise_multiplier is not None
+    assert sampling is not None
+    assert steps is not None
+    training = dp_sgd(float(exact(noise_multiplier, "--noise-multiplier")), float(exact(sampling, "--sampling")), steps)
+    # what Opacus and JAX-privacy report is about a record that is added or removed
+    reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    return _Claim(reported, lambda a: event_tradeoff(training, a))
 
 
 @dataclass(frozen=True)
@@ -164,13 +276,41 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     return _Together(given, "given", space, low if given < enough else ())
 
 
+def _analysed(path: Path) -> _Together:
+    """Return how many records move together as ``semidp analyze --format json`` printed it."""
+    wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
+    try:
+        document = from_json(o.read_text(path, "--analysis"))
+        kind, a = document["adjacency"]["kind"], Adjacency(document["adjacency"]["a"])
+        exact = [str(Margin(*names)) for names in document["invariants"]]
+        method, warnings = document["a"]["method"], document["warnings"]
+    except (ValueError, KeyError, TypeError, InputError):
+        raise wrong from None
+    if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
+        raise wrong
+    described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
+    return _Together(
+        max(a.a, 1), f"the analysis ({method})", Dataspace.described(described), tuple(warnings), AdjacencyKind(kind)
+    )
+
+
 def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
     """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
+    if not margins and not totals:
+        raise InputError(
+            "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with --schema "
+            "FILE for a bound over all totals"
+        )
     space = totals_of(totals, declared) if totals else None
-    if space is None or any(not space.publishes(margin) for margin in margins):
-        raise InputError("exchanges are known from the exact totals themselves: give --totals FILE for each margin")
-    records = max(Adjacency.exchange(space).a, 1)
     source = "one person and those who hand over published values"
+    if space is not None and all(space.publishes(margin) for margin in margins):
+        records = max(Adjacency.exchange(space).a, 1)
+    else:
+        every = list(dict.fromkeys([*margins, *(space.margins if space is not None else ())]))
+        schema = space.schema if space is not None else declared.schema() if declared is not None else None
+        records = max(exchange_bound(_all_declared(schema, margins), every).a, 1)
+        source = f"{source}, a bound for any published totals"
+        space = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
     return _Together(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
 
 

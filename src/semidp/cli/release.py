@@ -20,7 +20,7 @@ from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
 from semidp.grouped import most_rank_error
-from semidp.mechanisms import NAMES, Mechanism
+from semidp.mechanisms import NAMES, ResidualMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
     REPORT,
@@ -40,7 +40,16 @@ from semidp.release import (
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import product_errors, product_lines, strength, summary, together_text
+from semidp.report import (
+    forecast,
+    forecast_text,
+    implied,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
@@ -338,48 +347,49 @@ def _plan(
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     prepared = prepare(plan, source)
-    scope, curve = prepared.scope, prepared.guarantee.tradeoff
+    scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
+    expected = {table["name"]: table for table in forecast(prepared)["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
-        if isinstance(request, ProductRequest):
-            _echo_product(request, mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            for line in product_lines(request, mechanism):
+                echo(f"would use  {line}")
             continue
         if isinstance(request, QuantileRequest):
             ranks = most_rank_error(mechanism)
             echo(f"would use  {mechanism.name} for {request.name}: at most {ranks:,} ranks off in 95% of choices")
             continue
-        unit = float(mechanism.space.unit)
-        loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
-        what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
-        each = "" if mechanism.space.of_counts else " in each"
+        unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
+        what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
+        errors = f"{forecast_text(expected[request.name])}, " if counts else ""
+        loss = f", expected distance of the whole table {mechanism.expected_l2:,.1f}" if counts else " in each"
         echo(
-            f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
+            f"would use  {mechanism.name} for {what}: {errors}scale {mechanism.scale * unit:.4g}{loss}, "
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(curve, plan.report_delta):
+    for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
+    for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
+        echo(f"otherwise  {sentence}")
     echo("nothing was drawn or written")
-
-
-def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
-    """Print the standard error of every table that shares the budget."""
-    for line in product_lines(request, mechanism):
-        echo(f"would use  {line}")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
     plan, scope, curve = prepared.plan, prepared.scope, prepared.guarantee.tradeoff
+    expected = forecast(prepared)
+    tables = {table["name"]: table for table in expected["tables"]}
 
     def measured(key: str) -> list[dict[str, Any]]:
         return [
             {
                 "name": request.name,
                 "budget": request.budget and request.budget.numbers(),
+                **(tables[request.name] if key == "table" else {}),
                 "noise": mechanism.to_json(),
                 **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
             }
@@ -398,7 +408,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "budget": plan.budget and plan.budget.numbers(),
         "tables": measured("table"),
         "products": [
-            {**part, "tables": product_errors(request, mechanism)}
+            {**part, "tables": [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]}
             for part, (request, mechanism) in zip(
                 measured("product"), [pair for pair in prepared.parts if pair[0].key == "product"], strict=True
             )
@@ -407,6 +417,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "groups": measured("group"),
         "regressions": measured("regression"),
         "quantiles": measured("quantile"),
+        "announced": expected["announced"],
         "disclosures": scope.disclosures,
         "warnings": scope.warnings,
     }

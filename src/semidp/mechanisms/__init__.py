@@ -29,9 +29,12 @@ from semidp.mechanisms.selection import (
     available,
     calibrated,
     choose,
+    interval_factor,
     mechanism_for,
     option_name,
     outcome_mechanism,
+    residual_plan,
+    table_mechanism,
 )
 from semidp.queries import Norms
 
@@ -60,10 +63,13 @@ __all__ = [
     "choose",
     "exponential_mechanism",
     "farthest_rank",
+    "interval_factor",
     "knorm_noise",
     "mechanism_for",
     "naive_loss",
     "option_name",
     "outcome_mechanism",
     "recorded",
+    "residual_plan",
+    "table_mechanism",
 ]

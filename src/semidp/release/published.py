@@ -6,6 +6,7 @@ published: it is a measurement, or follows from measurements and public values.
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -31,10 +32,20 @@ from semidp.grouped import (
     most_rank_error,
 )
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms import (
+    CLAIMS,
+    LaplaceMechanism,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    ResidualMechanism,
+    interval_factor,
+)
+from semidp.plots import estimates_plot, heatmap
 from semidp.progress import Progress
-from semidp.queries import RankSpace
+from semidp.queries import ProductSpace, RankSpace, product_space
 from semidp.release.confidence import columns_of, read_intervals, stated
+from semidp.release.frames import Framed, Sheet
 from semidp.release.scope import Scope
 from semidp.spaces import Margin
 from semidp.tables import Schema, Table
@@ -42,6 +53,10 @@ from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from
 
 if TYPE_CHECKING:
     from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest
+
+
+INTERVALS_BELOW = 10**6
+"""Tables of so many cells and more are written without the ends of intervals."""
 
 
 class FitKind(StrEnum):
@@ -122,14 +137,14 @@ class Published:
         }
 
 
-def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
+def measured_by(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
     """The fields that all results take from a mechanism."""
     noise = Noise(
-        mechanism=mechanism.name,
+        mechanism=NoNoise.name if mechanism.space.is_zero else mechanism.name,
         scale=mechanism.scale,
         claim=mechanism.claim,
         expected_l2=mechanism.expected_l2,
-        naive_l2=None if mechanism.space.is_zero else naive_loss(mechanism),
+        naive_l2=None if mechanism.space.is_zero else mechanism.naive_l2,
     )
     return {
         "name": name,
@@ -157,11 +172,14 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
     """Return what the same noise would be said to give for one record if the exact totals were forgotten.
 
     The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
-    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``.
+    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``; noise on residuals at their costs for one.
     """
     space, tradeoff = mechanism.space, mechanism.tradeoff
     if space.is_zero:
         return None
+    if isinstance(mechanism, ResidualMechanism):
+        cost = mechanism.forgotten
+        return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     share = Fraction(space.naive.l2_squared, space.l2_squared)
     if isinstance(tradeoff, ZCDP):
         return ZCDP(tradeoff.rho * share)
@@ -193,8 +211,8 @@ class Fitted:
             raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PublishedTable(Published):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedTable(Framed, Published):
     """One published table.
 
     Parameters
@@ -204,11 +222,13 @@ class PublishedTable(Published):
     counts
         What is published: whole numbers unless the plan asked for real ones.
     noisy, projected
-        The measurement as drawn, and with the invariants put back.
+        The measurement as drawn, and with the invariants put back: the unbiased estimate.
     standard_errors
-        Of `projected`, cell by cell. They belong to the measurement, not to the fitted counts.
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
     fitted
         How the counts were made from the measurement.
+    residuals
+        The noise of every residual, where those were measured and not the cells; `noisy` are then residuals.
 
     Examples
     --------
@@ -228,6 +248,12 @@ class PublishedTable(Published):
     projected: NDArray[np.float64] = field(repr=False)
     standard_errors: NDArray[np.float64] = field(repr=False)
     fitted: Fitted
+    residuals: ResidualMechanism | None = field(default=None, repr=False)
+
+    @property
+    def estimate(self) -> NDArray[np.float64]:
+        """The unbiased estimate, a real number a cell."""
+        return self.projected
 
     def keeps(self, scope: Scope) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
@@ -237,23 +263,38 @@ class PublishedTable(Published):
             Table(self.schema, self.counts)
         )
 
-    def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield the levels of each cell, in the order of the flattened arrays; a nested feature has its whole path."""
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        for index in np.ndindex(*self.schema.shape):
-            yield tuple(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf])
+    def csv(self) -> bytes:
+        """Return the file of published counts and estimates: a row a cell."""
+        reach = interval_factor(self.noise.mechanism)
+        return cells_csv(self.schema, self.counts, self.estimate, self.standard_errors, reach)
+
+    @property
+    def level_columns(self) -> int:
+        """How many columns of the file hold levels."""
+        return len(self.schema.names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+    def __repr__(self) -> str:
+        what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
+        return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
 
     def files(self) -> dict[str, bytes]:
-        """Return the published counts and the measurements, one row a cell."""
+        """Return the published counts with the estimates, and the measurements, one row a cell."""
         counts, measurements = table_files(self.name)
         return {
-            counts: self._csv(count=self.counts, standard_error=self.standard_errors),
-            measurements: self._csv(noisy_count=self.noisy, projected=self.projected),
+            counts: self.csv(),
+            measurements: _columns_csv(self.schema, {"noisy_count": self.noisy})
+            if self.residuals is None
+            else residuals_csv(self.residuals, self.noisy),
         }
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values."""
-        return {**super().to_json(), "features": list(self.schema.names), "fit": asdict(self.fitted)}
+        measured = {} if self.residuals is None else residuals_json(self.residuals)
+        return {**super().to_json(), **measured, "features": list(self.schema.names), "fit": asdict(self.fitted)}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: Mapping[str, bytes]) -> "PublishedTable":
@@ -261,23 +302,27 @@ class PublishedTable(Published):
         assert scope.dataspace.schema is not None
         schema = scope.dataspace.schema.restrict(entry["features"])
         published, measurements = table_files(entry["name"])
-        counts, errors = _read_cells(files[published], schema)
-        noisy, projected = _read_cells(files[measurements], schema)
+        cells = read_cells(files[published], schema, interval_factor(entry["noise"]["mechanism"]))
+        residuals = None
+        if entry["noise"]["mechanism"] == ResidualMechanism.name:
+            space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
+            residuals = residuals_from_json(entry, space)
+            measured = {"noisy_count": read_residuals(files[measurements], space)}
+        else:
+            measured = read_cells(files[measurements], schema)
+        estimate = cells.get("estimate", measured.get("projected"))  # earlier versions had it beside the measurement
+        if estimate is None:
+            raise ValueError("a table has estimates")
         return cls(
             schema=schema,
-            counts=counts,
-            noisy=noisy,
-            projected=projected.astype(float),
-            standard_errors=errors.astype(float),
+            counts=cells["count"],
+            noisy=measured["noisy_count"],
+            projected=estimate.astype(float),
+            standard_errors=cells["standard_error"].astype(float),
             fitted=Fitted(**entry["fit"]),
+            residuals=residuals,
             **read_back(entry, scope),
         )
-
-    def _csv(self, **columns: NDArray[Any]) -> bytes:
-        """Write one row a cell: its levels, then the given columns, so that numbers read back the same."""
-        values = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
-        lines = ((*levels, *numbers) for levels, numbers in zip(self.rows(), values, strict=True))
-        return csv_bytes([*self.schema.names, *columns], lines)
 
 
 def table_files(name: str) -> tuple[str, str]:
@@ -301,11 +346,16 @@ def published_table(
     """Fit what is published to a measurement: from here on all is post-processing of public values."""
     public = scope.dataspace.over(features)
     assert public.schema is not None
+    residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
+    measure, estimate = measured.noisy, measured.projected
+    if residuals is not None:
+        (estimate,) = residuals.space.estimates(measured.projected)
+        measure = estimate
     if kind is FitKind.none:
-        counts: NDArray[Any] = measured.projected
+        counts: NDArray[Any] = estimate
         how = Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
     else:
-        fit = fit_table(measured.noisy, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
+        fit = fit_table(measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
         found = fit.values if fit.counts is None else fit.counts
         assert found is not None
         counts, how = found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
@@ -313,17 +363,18 @@ def published_table(
         schema=public.schema,
         counts=counts,
         noisy=measured.noisy,
-        projected=measured.projected,
-        standard_errors=mechanism.standard_errors(),
+        projected=estimate,
+        standard_errors=mechanism.standard_errors() if residuals is None else residuals.table_errors(0),
         fitted=how,
-        **_measured(name, mechanism, measured.private),
+        residuals=residuals,
+        **measured_by(name, mechanism, measured.private),
     )
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PublishedGroups(Published):
     """One published statistic of an outcome by groups.
 
@@ -367,6 +418,36 @@ class PublishedGroups(Published):
     def outcome(self) -> Outcome:
         """The outcome with its bounds and grid."""
         return self.request.outcome
+
+    @property
+    def label_columns(self) -> tuple[int, ...]:
+        """How many columns of each file hold levels: those of a group, and of two where they are compared."""
+        own = [len(names) for names in self.columns]
+        return (*own, *(2 * names for names in own if self.differences))
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Return each set of groups for data frames, called after its file, and their differences where asked for."""
+        return tuple(
+            Sheet(file.removesuffix(".csv"), content, own)
+            for (file, content), own in zip(self.files().items(), self.label_columns, strict=True)
+        )
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
+        part = self.estimates[by]
+        held = np.isfinite(part.values)
+        labels = [" · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept]
+        what = f"{self.request.statistic} of {self.outcome.column}"
+        bounds = None if self.request.statistic == "sum" else (float(self.outcome.lower), float(self.outcome.upper))
+        values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
+        return estimates_plot(labels, values, errors, what, bounds, axes)
+
+    def __repr__(self) -> str:
+        sets = "; ".join(" × ".join(names) for names in self.columns)
+        return f"PublishedGroups({self.name!r}: by {sets}, {self.noise.mechanism})"
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.sheets())
 
     def files(self) -> dict[str, bytes]:
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""
@@ -442,7 +523,7 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         differences=tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
         if wanted.differences
         else (),
-        **_measured(request.name, found.mechanism, found.private),
+        **measured_by(request.name, found.mechanism, found.private),
     )
 
 
@@ -475,8 +556,8 @@ def _comparison(found: GroupSums, number: int) -> Comparison:
 # --- regressions ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PublishedRegression(Published):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedRegression(Framed, Published):
     """One published regression.
 
     Parameters
@@ -521,17 +602,31 @@ class PublishedRegression(Published):
         """Return the coefficients, a row each, and the measurements."""
         coefficients, measurements = self.request.files
         if self.query is None:
-            rows = ([*row, step] for row, step in zip(self.rows(), self.noisy.tolist(), strict=True))
-            return {coefficients: csv_bytes(["term", "coefficient", "standard_error", "noisy_steps"], rows)}
-        ends = columns_of(self.intervals)
-        lines = zip(self.rows(), *ends.values(), strict=True)
+            return {coefficients: self.csv()}
         return {
-            coefficients: csv_bytes(
-                ["term", "coefficient", "standard_error", *ends],
-                ([*row, *map(_cell, limits)] for row, *limits in lines),
-            ),
+            coefficients: self.csv(),
             measurements: csv_bytes(["entry", "noisy_steps"], enumerate(self.noisy.tolist())),
         }
+
+    def csv(self) -> bytes:
+        """Return the file of the coefficients: a row each."""
+        ends = columns_of(self.intervals) if self.query is not None else {"noisy_steps": self.noisy}
+        lines = zip(self.rows(), *ends.values(), strict=True)
+        rows = ([*row, *map(_cell, more)] for row, *more in lines)
+        return csv_bytes(["term", "coefficient", "standard_error", *ends], rows)
+
+    @property
+    def level_columns(self) -> int:
+        """The terms."""
+        return 1
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the coefficients with two standard errors to each side; return the figure."""
+        terms, values, errors = zip(*self.rows(), strict=True)
+        return estimates_plot(terms, values, errors, "coefficient", None, axes)
+
+    def __repr__(self) -> str:
+        return f"PublishedRegression({self.name!r}: {len(self.terms):,} coefficients, {self.noise.mechanism})"
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
@@ -578,7 +673,7 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
         noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
         query=fit.moments.space.query(),
         intervals=tuple(intervals),
-        **_measured(request.name, fit.moments.mechanism, fit.private),
+        **measured_by(request.name, fit.moments.mechanism, fit.private),
     )
 
 
@@ -639,6 +734,20 @@ class PublishedQuantiles(Published):
         """What the numbers of a row are called: q0.5, q0.5_lower, q0.5_upper."""
         ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
         return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Return each set of groups for data frames, called after its file."""
+        return tuple(
+            Sheet(file.removesuffix(".csv"), content, len(names))
+            for (file, content), names in zip(self.files().items(), self.columns, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        sets = "; ".join(" × ".join(names) for names in self.columns)
+        return f"PublishedQuantiles({self.name!r}: by {sets}, {self.noise.mechanism})"
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.sheets())
 
     def files(self) -> dict[str, bytes]:
         """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
@@ -722,24 +831,105 @@ def _is_size(value: object) -> bool:
 
 def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
     """Return a CSV file that every reader splits into the same rows."""
+    every = [header, *rows]
     text = io.StringIO()
     few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    for row in (header, *rows):  # a carriage return is not quoted by itself, and ends the line for a reader
-        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
+    few.writerows(every)
+    if "\r" in text.getvalue():  # a carriage return is not quoted by itself, and ends the line for a reader
+        text.seek(text.truncate(0))
+        for row in every:
+            (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
     return text.getvalue().encode()
 
 
-def _read_cells(content: bytes, schema: Schema) -> list[NDArray[Any]]:
-    """Return the columns that `PublishedTable._csv` wrote behind the levels, in the shape of the schema."""
-    rows = csv.reader(io.StringIO(content.decode()))
-    next(rows)
+def cells_csv(
+    schema: Schema, counts: NDArray[Any], estimate: NDArray[Any], standard_errors: NDArray[Any], reach: float
+) -> bytes:
+    """Write a table, one row a cell: its count, the estimate and its standard error, the ends of a 95% interval.
+
+    The interval is the estimate's, `reach` standard errors to each side, from the noise alone and never clipped. Tables
+    of a million cells and more leave it out.
+    """
+    columns = {"count": counts, "estimate": estimate, "standard_error": standard_errors}
+    if schema.size < INTERVALS_BELOW:
+        ends = {"estimate_low": estimate - reach * standard_errors, "estimate_high": estimate + reach * standard_errors}
+        columns = {**columns, **ends}
+    return _columns_csv(schema, columns)
+
+
+def _columns_csv(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> bytes:
+    """Write one row a cell: its levels (of a nested feature the whole path), then numbers that read back the same."""
+    paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in schema.features]
+    numbers = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
+    rows = (
+        (*itertools.chain(*labels), *values) for labels, values in zip(itertools.product(*paths), numbers, strict=True)
+    )
+    return csv_bytes([*schema.names, *columns], rows)
+
+
+def read_cells(content: bytes, schema: Schema, reach: float | None = None) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file by their names, in the shape of the schema; refuse intervals that are off.
+
+    A column is of whole numbers where every number in it is written as one.
+    """
+    header, *rows = csv.reader(io.StringIO(content.decode()))
+    names = header[len(schema.names) :]
     cells = [row[len(schema.names) :] for row in rows]
-    whole = [all(not set(row[position]) & set(".eni") for row in cells) for position in range(len(cells[0]))]
-    kinds: list[type] = [np.int64 if integers else np.float64 for integers in whole]
-    return [
-        np.array([row[position] for row in cells], dtype=str).astype(kind).reshape(schema.shape)
-        for position, kind in enumerate(kinds)
-    ]
+    found: dict[str, NDArray[Any]] = {}
+    for place, name in enumerate(names):
+        whole = all(not set(row[place]) & set(".eni") for row in cells)
+        texts = np.array([row[place] for row in cells], dtype=str)
+        found[name] = texts.astype(np.int64 if whole else np.float64).reshape(schema.shape)
+    if reach is not None and "estimate_low" in found:
+        middle, spread = found["estimate"], reach * found["standard_error"]
+        for end, expected in ((found["estimate_low"], middle - spread), (found["estimate_high"], middle + spread)):
+            if not np.allclose(end, expected, rtol=1e-9, atol=1e-9):
+                raise ValueError("the intervals are not those of the estimates")
+    return found
+
+
+def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
+    """Return the noise of every residual as plain values."""
+    schema = mechanism.space.schema
+    return {
+        "precision": str(mechanism.precision),
+        "law": mechanism.law,
+        "saved_by_joint_sensitivity": mechanism.saved,
+        "residuals": [
+            {"features": list(schema.named(view)), "sigma2": str(square)} for view, square in mechanism.sigma2.items()
+        ],
+    }
+
+
+def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> ResidualMechanism:
+    """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
+    squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
+    if set(squares) != set(space.measured):
+        raise ValueError("the residuals are not those of the plan")
+    return ResidualMechanism(
+        space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
+    )
+
+
+def residuals_csv(mechanism: ResidualMechanism, noisy: NDArray[np.int64]) -> bytes:
+    """Write the measured residuals, one row an entry."""
+    space = mechanism.space
+    rows = (
+        (name, entry, scale, value)
+        for view, part in space.parts.items()
+        for name in [" × ".join(space.schema.named(view))]
+        for entry, (scale, value) in enumerate(zip(space.scales[part].tolist(), noisy[part].tolist(), strict=True))
+    )
+    return csv_bytes(["residual", "entry", "scale", "noisy"], rows)
+
+
+def read_residuals(content: bytes, space: ProductSpace) -> NDArray[np.int64]:
+    """Read what `residuals_csv` wrote; refuse measurements that are not of the space."""
+    _, *rows = csv.reader(io.StringIO(content.decode()))
+    noisy = np.array([int(row[-1]) for row in rows], dtype=np.int64)
+    if noisy.shape != space.shape:
+        raise ValueError("the measurements are not those of the plan")
+    return noisy
 
 
 def _cell(value: float) -> float | str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
-from semidp.errors import InputError, SemidpError
+from semidp.errors import SemidpError
 from semidp.grouped import Intervals, most_rank_error
 from semidp.mechanisms import (
     ExponentialMechanism,
@@ -21,20 +21,17 @@ from semidp.mechanisms import (
     Mechanism,
     NoNoise,
     ResidualMechanism,
-    calibrated,
 )
-from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import silent
-from semidp.release.products import ProductRequest, PublishedProduct
+from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression, PublishedTable
 from semidp.release.release import Release
-from semidp.release.requests import QuantileRequest, RegressionRequest, Request
+from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled
+from semidp.release.side_information import CLOSE
 from semidp.tradeoff import Order, Tradeoff
 
 Floats = NDArray[np.float64]
-
-_CLOSE = 1e-6  # relative: what was rounded in print or by another version's arithmetic
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -82,7 +79,7 @@ def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     needed = []
     for request, result in zip(plan.requests, release.results, strict=True):
         try:
-            mechanism = _mechanism(request, result, release)
+            mechanism = mechanism_again(request, result, scope)
         except SemidpError as error:
             yield f"{request.name!r} could not be computed again: {error}"
             continue
@@ -108,40 +105,20 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
             yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
 
 
-def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
-    """Return the mechanism that a result names, calibrated as its budget asks."""
-    if isinstance(request, RegressionRequest) and isinstance(result, PublishedRegression):
-        space = request.space_of(result.query, release.scope)
-    else:
-        space = request.space(release.scope)
-    if request.budget is None:
-        raise InputError("its plan gives it no budget")
-    if isinstance(request, ProductRequest):
-        return request.calibrate(space)
-    if space.is_zero:
-        return NoNoise.calibrate(space, request.budget)
-    if isinstance(request, QuantileRequest):
-        return request.calibrate(space)
-    for kind in FOR_RELEASES:
-        if kind.name == result.noise.mechanism:
-            return kind.calibrate(space, request.budget)
-    return calibrated(result.noise.mechanism, space, request.budget)
-
-
 def _of(request: Request, result: Published, mechanism: Mechanism, release: Release) -> Iterator[str]:
     """Compare one result with its mechanism, and with what follows from its noisy values."""
     noise = result.noise
     name = NoNoise.name if mechanism.space.is_zero else mechanism.name
     if noise.mechanism != name:
         yield f"{noise.mechanism} noise, where its totals leave {name}"
-    if not noise.scale >= mechanism.scale * (1 - _CLOSE):
+    if not noise.scale >= mechanism.scale * (1 - CLOSE):
         yield f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}"
     if noise.claim != mechanism.claim:
         yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
     if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
         yield "a stronger guarantee than its noise gives"
-    if isinstance(result, PublishedProduct):
-        yield from _of_product(result, mechanism)
+    if isinstance(mechanism, ResidualMechanism):
+        yield from _of_residuals(result, mechanism)
         return
     if isinstance(result, PublishedQuantiles):
         if isinstance(mechanism, ExponentialMechanism) and result.rank_error != most_rank_error(mechanism):
@@ -157,7 +134,7 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         if not _close(result.standard_errors, mechanism.standard_errors()):
             yield "standard errors that its noise does not have"
         if not mechanism.space.is_zero and not _close(result.projected, mechanism.publish(result.noisy)):
-            yield "projected values that do not follow from the noisy ones"
+            yield "estimates that do not follow from the noisy counts"
         return
     assert isinstance(result, (PublishedGroups, PublishedRegression))
     measured = Measurement(
@@ -185,7 +162,7 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
 
 
 def _same_ends(
-    stated: Sequence[Sequence[Intervals]], found: Sequence[Sequence[Intervals]], tolerance: float = _CLOSE
+    stated: Sequence[Sequence[Intervals]], found: Sequence[Sequence[Intervals]], tolerance: float = CLOSE
 ) -> bool:
     """Whether intervals have the same ends, and the same ones open."""
     pairs = [list(zip(one, other, strict=False)) for one, other in zip(stated, found, strict=False)]
@@ -202,16 +179,23 @@ def _closed(ends: ArrayLike) -> Floats:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def _of_product(result: PublishedProduct, mechanism: Mechanism) -> Iterator[str]:
+def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[str]:
     """Compare the noise of each residual with what the budget needs, and the tables with what the noise says."""
-    assert isinstance(mechanism, ResidualMechanism)
-    stated = result.mechanism
-    if any(stated.sigma2[view] < float(square) * (1 - _CLOSE) for view, square in mechanism.sigma2.items()):
+    assert isinstance(result, (PublishedProduct, PublishedTable))
+    tables: list[PublishedTable | ProductTable] = []
+    if isinstance(result, PublishedProduct):
+        stated: ResidualMechanism | None = result.mechanism
+        tables += result.tables
+    else:
+        stated = result.residuals
+        tables.append(result)
+    assert stated is not None  # a table whose noise is on residuals says how much
+    if any(stated.sigma2[view] < float(square) * (1 - CLOSE) for view, square in mechanism.sigma2.items()):
         yield "less noise on a residual than its budget needs"
     if stated.precision > mechanism.precision or stated.law != mechanism.law:
         yield "another guarantee for its residuals than its budget gives"
     estimates = stated.space.estimates(stated.publish(result.noisy))
-    for number, (table, estimate) in enumerate(zip(result.tables, estimates, strict=True)):
+    for number, (table, estimate) in enumerate(zip(tables, estimates, strict=True)):
         if not _close(table.estimate, estimate):
             yield f"estimates of {table.name} that do not follow from its measurements"
         if not _close(table.standard_errors, stated.table_errors(number)):
@@ -223,7 +207,7 @@ def _no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
     return stated == proven or proven.compare(stated) in (Order.EQUAL, Order.STRONGER)
 
 
-def _close(one: ArrayLike, other: ArrayLike, tolerance: float = _CLOSE) -> bool:
+def _close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
     left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     if left.shape != right.shape:
         return False
@@ -236,5 +220,5 @@ def _same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other)]
     if all(numbers):
-        return math.isclose(one, other, rel_tol=_CLOSE)
+        return math.isclose(one, other, rel_tol=CLOSE)
     return bool(one == other)

@@ -7,20 +7,28 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
-from semidp.release.plan import Plan
+from semidp.mechanisms import Mechanism
+from semidp.notebook import facts, shortened_text
+from semidp.plots import tradeoff_plot
+from semidp.release.frames import Sheet
+from semidp.release.metadata import METADATA, csvw
+from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import (
     Published,
@@ -29,9 +37,11 @@ from semidp.release.published import (
     PublishedRegression,
     PublishedTable,
 )
+from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
+from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
-from semidp.spaces import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import tradeoff_from_json
 
 SCHEMA_VERSION = 1
@@ -42,7 +52,7 @@ _NO_RELEASE = "{} is not a release: it has no readable release.json with its tab
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
 
@@ -74,16 +84,53 @@ class Release:
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
-        """Return a weighted sum of cells of the tables that share a budget, and its exact standard error.
+        """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
+
+        Tables with budgets of their own have independent noise; those that share one have it in common.
 
         Parameters
         ----------
         weights
             For each table, by its name, a weight a cell.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+        >>> plan = semidp.Plan([request], ["sex", "region"])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+        >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
+        (1.0, 0.0)
+        >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
+        1.0103...
         """
-        if self.product is None:
-            raise InputError("no tables of this release share a budget: weigh the measurement of each by itself")
-        return self.product.estimate(weights)
+        alone = {table.name: table for table in self.tables}
+        together = {} if self.product is None else {table.name: table for table in self.product.tables}
+        value, variance = 0.0, 0.0
+        for name, given in weights.items():
+            if name not in {**alone, **together}:
+                raise InputError(f"there is no table {name!r}; there are {', '.join([*alone, *together])}")
+            if name in alone:
+                weight = _weights(given, alone[name])
+                value += float((alone[name].estimate * weight).sum())
+                variance += self._error(alone[name], weight) ** 2
+        shared = {name: _weights(given, together[name]) for name, given in weights.items() if name in together}
+        if self.product is not None and shared:
+            part, error = self.product.estimate(shared)
+            value, variance = value + part, variance + error**2
+        return value, math.sqrt(variance)
+
+    def _error(self, table: PublishedTable, weight: NDArray[np.float64]) -> float:
+        """Return the standard error of a weighted sum of a table's estimates; 0 where exact totals fix it."""
+        if table.residuals is not None:
+            return table.residuals.combination_error({0: weight})
+        request = next(request for request in self.plan.tables if request.name == table.name)
+        mechanism = mechanism_again(request, table, self.scope)
+        if not mechanism.scale:
+            return 0.0
+        error = mechanism.standard_error(weight)
+        noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
+        return error * table.noise.scale / mechanism.scale if error > noticeable else 0.0
 
     @property
     def groups(self) -> tuple[PublishedGroups, ...]:
@@ -99,6 +146,53 @@ class Release:
     def quantiles(self) -> tuple[PublishedQuantiles, ...]:
         """The published quantiles by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
+
+    def under(
+        self,
+        invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
+        adjacency: Adjacency | Reading | int | str | None = None,
+        known: Dataspace | None = None,
+    ) -> Guarantee:
+        """Return what the noise of this release guarantees where other statistics are exact: more, fewer, or others.
+
+        For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be weaker or stronger.
+        Nothing confidential is read.
+
+        Parameters
+        ----------
+        invariants
+            All that is exact: margins, or a `Dataspace` of them with their values.
+        adjacency
+            Which datasets are compared; unless given, exchanges for an exchange release and else any a(t) records.
+        known
+            Values of margins, and features, that are known besides those of the release. A margin whose values nobody
+            gives may have any.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+        ...     features=[semidp.Feature("ill", ["n", "y"])])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+        >>> release.under(["sex", "ill"]).tradeoff  # S is now the swaps: Δ2² = 4, where it was 8
+        ZCDP(rho=Fraction(1, 4))
+        >>> release.under([]).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
+        ZCDP(rho=Fraction(1, 8))
+        """
+        if isinstance(invariants, Dataspace):
+            margins, known = invariants.margins, invariants
+        else:
+            margins = margins_from(invariants)
+        about = self.scope.dataspace if known is None else known
+        check_about(about, self.scope.dataspace)
+        if adjacency is None:
+            adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
+        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+
+    @cached_property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
+        return mechanisms_used(self.plan, self.scope, self.results)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
@@ -117,7 +211,7 @@ class Release:
         >>> with tempfile.TemporaryDirectory() as root:
         ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
-        ['measurements.csv', 'release.json', 'report.html', 'table.csv']
+        ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         with new_folder(folder, force=force, ours=release_files) as new:
             self.write_files(new)
@@ -142,9 +236,46 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
         '<!doctype html>'
         """
-        from semidp.report import html  # the one import of a room above, allowed by name in tests/test_layers.py
+        return str(_report().html(self, title))
 
-        return html(self, title)
+    def table(self, name: str) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
+        """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
+
+        Parameters
+        ----------
+        name
+            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-``.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
+        [1, 2]
+        """
+        tables: list[PublishedTable | ProductTable] = [*self.tables]
+        tables += self.product.tables if self.product else ()
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
+        found |= {part.name: part for group in self.groups for part in group.sheets()}
+        found |= {part.name: part for quantile in self.quantiles for part in quantile.sheets()}
+        found |= {part.name: part for part in (*self.regressions, *tables)}
+        if name not in found:
+            raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
+        return found[name]  # type: ignore[no-any-return]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the error curve of the best attacker, on matplotlib axes where given; return the figure."""
+        return tradeoff_plot({str(self.guarantee.adjacency): self.guarantee.tradeoff}, axes=axes)
+
+    def __repr__(self) -> str:
+        what = ", ".join(result.name for result in self.results)
+        exact = self.scope.dataspace.summary()
+        marked, curve = "" if self.private else ", not private", shortened_text(self.guarantee.tradeoff)
+        return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
+
+    def _repr_html_(self) -> str:
+        lines = (line.split(maxsplit=1) for line in str(_report().summary(self)).splitlines() if line)
+        return facts("Release", [(words[0], words[1] if len(words) > 1 else "") for words in lines])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -265,7 +396,15 @@ class Release:
         return release
 
     def _files(self) -> dict[str, bytes]:
-        return {name: content for result in self.results for name, content in result.files().items()}
+        files = {name: content for result in self.results for name, content in result.files().items()}
+        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
+        return {**files, METADATA: csvw(title, self.created, self.results, files)}
+
+
+def _report() -> Any:
+    from semidp.report import html, summary  # the one import of a room above, allowed by name in tests/test_layers.py
+
+    return SimpleNamespace(html=html, summary=summary)
 
 
 def release_files(folder: Path) -> Collection[str]:
@@ -279,6 +418,13 @@ def release_files(folder: Path) -> Collection[str]:
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
     return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
+
+
+def _weights(given: ArrayLike, table: PublishedTable | ProductTable) -> NDArray[np.float64]:
+    weights = np.asarray(given, dtype=np.float64)
+    if weights.shape != table.schema.shape:
+        raise InputError(f"the weights of {table.name!r} have shape {weights.shape}, but it has {table.schema.shape}")
+    return weights
 
 
 def versions() -> dict[str, str]:

@@ -27,16 +27,29 @@ from semidp.grouped import (
     joint_counts,
     regression_mechanism,
 )
-from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism, exponential_mechanism, mechanism_for
+from semidp.mechanisms import (
+    AUTO,
+    NAMES,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    ResidualMechanism,
+    exponential_mechanism,
+    mechanism_for,
+    table_mechanism,
+)
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import Progress
 from semidp.queries import (
     Coding,
     Design,
     MomentSpace,
+    ProductSpace,
     QuerySpace,
     RankSpace,
     SumSpace,
     moment_space,
+    product_space,
     query_space,
     rank_space,
     route_values,
@@ -136,11 +149,38 @@ class Model(StrEnum):
     logistic = "logistic"
 
 
-def calibrated(request: Request, space: QuerySpace) -> Mechanism:
-    """Return the mechanism of a request's name for its space and its budget."""
+def budget_of(request: Request) -> Budget:
+    """Return what a request may spend; refuse one without a budget."""
     if request.budget is None:
         raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
-    return mechanism_for(space, request.budget, request.mechanism)
+    return request.budget
+
+
+def calibrated(request: Request, space: QuerySpace) -> Mechanism:
+    """Return the mechanism of a request's name for its space and its budget."""
+    return mechanism_for(space, budget_of(request), request.mechanism)
+
+
+def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechanism:
+    """Return the mechanism of a result by the name that it states, calibrated as the request's budget asks.
+
+    What ``auto`` chooses may change from version to version; what was chosen, and what a regression measured, is in the
+    result.
+    """
+    name, budget = result.noise.mechanism, budget_of(request)
+    if isinstance(request, RegressionRequest) and isinstance(result, PublishedRegression):
+        space = request.space_of(result.query, scope)
+    else:
+        space = request.space(scope)
+    if isinstance(space, (ProductSpace, RankSpace)):
+        return request.calibrate(space)
+    if space.is_zero:
+        return NoNoise.calibrate(space, budget)
+    if name == ResidualMechanism.name:
+        product = product_space(scope.dataspace, scope.adjacency, [request.features])
+        return ResidualMechanism.calibrate(product, budget)
+    kind = next((kind for kind in FOR_RELEASES if kind.name == name), None)
+    return mechanism_for(space, budget, name) if kind is None else kind.calibrate(space, budget)
 
 
 def _budget(value: Budget | None) -> Budget | None:
@@ -277,12 +317,13 @@ class TableRequest:
         return sensitivity_space(scope.dataspace, scope.adjacency, self.features)
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
-        """Return the mechanism that was asked for, or the one with the least expected loss."""
-        return calibrated(self, space)
+        """Return the mechanism that was asked for, or the one that announces the least variance."""
+        return table_mechanism(space, budget_of(self), self.mechanism)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the counts of the table."""
-        return space.values(reader.table(self.features))
+        """Return the counts of the table, or its residuals where those are measured."""
+        table = reader.table(self.features)
+        return space.measure([table]) if isinstance(space, ProductSpace) else space.values(table)
 
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedTable:
         """Fit the measurement to the exact totals."""

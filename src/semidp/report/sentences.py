@@ -5,11 +5,16 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import About, Comparison, Intervals
-from semidp.guarantees import detection
-from semidp.mechanisms import Mechanism, ResidualMechanism
+from semidp.guarantees import Guarantee, detection
+from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Prepared,
     ProductRequest,
     PublishedGroups,
     PublishedProduct,
@@ -17,12 +22,16 @@ from semidp.release import (
     PublishedRegression,
     PublishedTable,
     Release,
+    Request,
     Scope,
     implied_guarantee,
     table_files,
 )
-from semidp.spaces import Dataspace
-from semidp.tradeoff import Tradeoff
+from semidp.release.metadata import METADATA
+from semidp.spaces import Dataspace, Margin
+from semidp.tradeoff import Order, Tradeoff
+
+_SHOWN_MARGINS = 8
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -61,24 +70,26 @@ def noisy_part(release: Release) -> list[str]:
     return [*tables, *groups, *regressions, *quantiles]
 
 
-def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
+def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
+    >>> from semidp.spaces import Adjacency
     >>> from semidp.tradeoff import gaussian
-    >>> for sentence in strength(gaussian(1), Fraction(1, 10**9)):
-    ...     print(sentence)
-    The best attacker who accepts 5% false alarms finds out in at most 26% of cases.
-    1-GDP, which is (6.17394, 1e-9)-DP
+    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
+    The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
+    The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
-    if tradeoff.is_trivial:
+    if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
+    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+
+
+def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
     name = name_of(tradeoff)
-    epsilon = tradeoff.epsilon(report_delta)
-    restated = f"({rounded_up(epsilon)}, {plain(report_delta)})-DP"
-    return [
-        detection(tradeoff),
-        f"{name}, which is {restated}" if name else restated,
-    ]
+    restated = f"({rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
+    return f"{name}, which is {restated}" if name else restated
 
 
 def name_of(tradeoff: Tradeoff) -> str | None:
@@ -154,12 +165,12 @@ def _exchanged(scope: Scope) -> list[str]:
     ]
 
 
-def implied(release: Release) -> list[str]:
+def implied(release: Release | Prepared) -> list[str]:
     """Say what the same noise guarantees under the other adjacency, where that is known."""
     other = implied_guarantee(release)
-    if other is None:
+    if other is None or other.tradeoff.is_trivial:
         return []
-    numbers = strength(other.tradeoff, release.plan.report_delta)[-1]
+    numbers = _numbers(other.tradeoff, release.plan.report_delta)
     if other.adjacency.is_exchange:
         return [
             f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
@@ -168,11 +179,39 @@ def implied(release: Release) -> list[str]:
     return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
 
 
+def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Return what the noise guarantees if an attacker also knew a one-way margin, one row each, and how many are left.
+
+    The values of such a margin are confidential: each row holds for any. What is not known for the noise is left out.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> also_known(semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]}))
+    ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
+    """
+    space = release.scope.dataspace
+    assert space.schema is not None
+    open_names = [name for name in space.schema.names if not space.publishes(Margin(name))]
+    rows = []
+    for name in open_names[:_SHOWN_MARGINS]:
+        try:
+            found = release.under([*space.margins, Margin(name)])
+        except SemidpError:
+            continue
+        change = found.tradeoff.compare(release.guarantee.tradeoff)
+        numbers = strength(found, release.plan.report_delta)[-1]
+        rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
+    return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
+
+
 def table_summary(table: PublishedTable) -> str:
     """Say how one table was made."""
     if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
     how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
+    if table.residuals is not None:
+        how = f"Measured on {len(table.residuals.sigma2)} residuals, each with noise of its own"
     if table.fitted.kind == "none":
         return (
             f"{how}. This is the measurement itself: counts may be negative, and exact totals are met up to rounding."
@@ -190,9 +229,17 @@ def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
     if table.noise.absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its measurement" if shown else ""
+    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    mark = " (marked ≈)" if shown else ""
+    faint = (
+        f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
+        "their 95% interval."
+        if low.any()
+        else ""
+    )
     return (
         f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
-        f"count; the largest is {largest}."
+        f"count; the largest is {largest}.{faint}"
     )
 
 
@@ -230,41 +277,83 @@ def files(release: Release) -> list[tuple[str, str]]:
         for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
             what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
             found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
+    found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
-def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[str, Any]]:
-    """Return for each table that shares a budget its name, its features and the standard errors of its estimates."""
+def cell_errors(mechanism: Mechanism) -> dict[str, float]:
+    """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
+
+    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.tradeoff import Budget
+    >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
+    {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
+    """
+    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), interval_factor(mechanism.name))
+
+
+def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
+    """Return the same for one of the tables that share a budget."""
+    return _spread(mechanism.table_errors(number), interval_factor(mechanism.name))
+
+
+def _spread(errors: NDArray[np.float64], wide: float) -> dict[str, float]:
+    noisy = errors[errors > 0]
+    root = math.sqrt(float((errors**2).mean())) if errors.size else 0.0
+    return {
+        "standard_error": root,
+        "smallest": float(noisy.min()) if noisy.size else 0.0,
+        "largest": float(noisy.max()) if noisy.size else 0.0,
+        "half_width": wide * root,
+    }
+
+
+def errors_text(errors: dict[str, float]) -> str:
+    """Say how far off a cell is.
+
+    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "half_width": 2.2632})
+    'standard error 1.155 a cell (1 to 2), 95% within ±2.263'
+    """
+    low, high = f"{errors['smallest']:.4g}", f"{errors['largest']:.4g}"
+    span = "" if low == high else f" ({low} to {high})"
+    return f"standard error {errors['standard_error']:.4g} a cell{span}, 95% within ±{errors['half_width']:.4g}"
+
+
+def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
+    """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
     found = []
-    for number, table in enumerate(request.tables):
-        errors = mechanism.table_errors(number)
-        noisy = errors[errors > 0]
+    for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
+        errors = table_errors(mechanism, number)
         found.append(
             {
                 "name": table.name,
                 "features": list(table.features),
-                "cells": int(errors.size),
-                "smallest_standard_error": float(noisy.min(initial=math.inf)) if noisy.size else 0.0,
-                "largest_standard_error": float(errors.max(initial=0.0)),
-                "rms_standard_error": math.sqrt(float((errors**2).mean())),
+                "cells": mechanism.table_errors(number).size,
+                "smallest_standard_error": errors["smallest"],
+                "largest_standard_error": errors["largest"],
+                "rms_standard_error": errors["standard_error"],
             }
         )
     return found
 
 
-def product_lines(request: ProductRequest, mechanism: Mechanism) -> list[str]:
+def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     """Say how large the errors of each table that shares a budget are, and what the joint sensitivity saved."""
     assert isinstance(mechanism, ResidualMechanism)
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    lines = [f"{mechanism.name} for {len(request.tables)} tables from one budget, {mechanism.claim} claim"]
+    several = isinstance(request, ProductRequest)
+    what = f"{len(mechanism.space.views)} tables from one budget" if several else " by ".join(request.features)
+    lines = [f"{mechanism.name} for {what}, {mechanism.claim} claim"]
     if mechanism.saved:
         lines[0] += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     for part in product_errors(request, mechanism):
         low, high = number(part["smallest_standard_error"]), number(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        lines.append(f"{part['name']}: standard error {span} a cell, {part['cells']:,} cells")
+        wide = number(interval_factor(mechanism.name) * part["rms_standard_error"])
+        lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
     return lines
 
 
@@ -542,7 +631,7 @@ def summary(release: Release, where: str | None = None) -> str:
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
-    lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    lines += [f"strength   {item}" for item in strength(release.guarantee, release.plan.report_delta)]
     if scope.adjacency.is_exchange:
         lines += [f"otherwise  {item}" for item in implied(release)]
     if where:
