@@ -62,13 +62,17 @@ SUBPACKAGES = {
         noise_energy one_by_one pair_for worst_pair
     """,
     "bridges": """
-        Assessment Measure Metric PrivacyFunction assess
+        Assessment PrivacyMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
         About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums Intervals LEVEL LinearFit
         LogisticFit MEDIAN MomentSpace Moments Spread SquareSum SumSpace check_binary joint_counts linear_regression
         logistic_regression means moment_space moments_of most_rank_error outcome_adjacency proportions quantiles
         read_histogram read_moments read_sums regression_mechanism sum_space sums
+    """,
+    "inference": """
+        Answer CanonicalNoise Covers Independence Interval Normal Recursive Strata TableIntervals Tulap TwoSidedTest
+        independence_test planned_test random_tables sampled_rate simulated_bound
     """,
     "mechanisms": """
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism EXPONENTIAL ExponentialMechanism
