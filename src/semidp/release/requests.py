@@ -613,7 +613,7 @@ class RegressionRequest:
     def from_json(cls, value: Mapping[str, Any]) -> "RegressionRequest":
         """Read what `to_json` wrote, or one ``[[regression]]`` of a plan file."""
         known = {"name", "model", "column", "bounds", "grid", "factors", "interactions", "coding", "mechanism"}
-        only_keys(value, {*known, *_BUDGET_KEYS, *Confidence.keys}, "a regression of a plan")
+        only_keys(value, {*known, *_BUDGET_KEYS, *Confidence.keys} - {"differences"}, "a regression of a plan")
         if "column" not in value or "factors" not in value:
             raise InputError('a regression of a plan needs column = "…" and factors = ["…", …]')
         column, model = text(value["column"], "the column of a regression"), _model(value.get("model", Model.linear))
