@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
-from semidp.grouped import check_binary
+from semidp.grouped import check_binary, read_histogram
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency, semi_adjacency_bound
@@ -112,6 +112,16 @@ class Reader:
         if not names:
             return np.array([found.sum()])
         return schema.grid.sum(found, schema.view(names)).reshape(self.schema.restrict(names).shape)
+
+    def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
+        """Return how many records of each group have each step of an outcome's grid, a row a group."""
+        names = tuple(features)
+        schema = self._readable(names)
+        cells = read_histogram(self.source, schema, schema.names, outcome)
+        table = cells.reshape((*schema.shape, -1))
+        view = (*schema.view(names), 1)
+        steps = Schema((*schema.features, Feature(outcome.column, [str(step) for step in range(outcome.steps + 1)])))
+        return steps.grid.sum(table, view).reshape(-1, outcome.steps + 1)
 
     @cached_property
     def _whole(self) -> Table:
