@@ -53,6 +53,14 @@ AllPairs = Annotated[
     str | None,
     typer.Option("--all-pairs", help="A table for each pair of these features.", metavar="A,B,C"),
 ]
+TargetErrors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target-error",
+        help="Instead of a budget: the largest standard error that a table may have; repeat it. The least mu is found.",
+        metavar="A,B=NUMBER",
+    ),
+]
 Invariants = Annotated[
     list[str] | None,
     typer.Option("--invariant", help="A margin published exactly; repeat it. sex,region is joint.", metavar="A[,B]"),
@@ -164,6 +172,7 @@ _SUCH_AS = {
     "--levels": "sex=f,m",
     "--bins": "age=0,18,65",
     "--null-level": "region=unknown",
+    "--target-error": "county,age=5",
     "--bounds": "income=0,100000",
     "--grid": "income=1000",
 }
@@ -430,6 +439,21 @@ def tables_of(
     if len({frozenset(names) for names in sets}) < len(sets):
         raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
     return tuple(TableRequest(names, None, mechanism, fit) for names in sets)
+
+
+def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
+    """Return a plan whose tables have the errors that --target-error asks for; refuse one that names no table."""
+    tables = {frozenset(table.features): table for table in plan.tables if table.budget is None}
+    for names, text in _assignments("--target-error", targets).items():
+        key = frozenset(names_of(names))
+        if key not in tables:
+            listed = "; ".join(",".join(table.features) for table in tables.values()) or "none"
+            raise InputError(f"--target-error names {names}: no table without a budget has these features ({listed})")
+        if tables[key].target_error is not None:
+            raise InputError(f"two target errors are given for the table {names}: keep one")
+        tables[key] = evolve(tables[key], target_error=exact(text, "--target-error"))
+    changed = [table if table.budget else tables[frozenset(table.features)] for table in plan.tables]
+    return evolve(plan, tables=changed)
 
 
 def all_used(plan: Plan, *options: Sequence[str] | None) -> None:

@@ -18,6 +18,7 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, echo, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
+from semidp.exact import plain
 from semidp.files import check_place, document_at
 from semidp.mechanisms import NAMES, ResidualMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
@@ -92,6 +93,7 @@ def release(
     mu: o.Mu = None,
     delta: o.Delta = None,
     report_delta: o.ReportDelta = None,
+    target_error: o.TargetErrors = None,
     plan: PlanOption = None,
     mechanism: MechanismOption = "auto",
     fit: FitOption = "integer",
@@ -143,6 +145,7 @@ def release(
         ),
         regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
         all_pairs=all_pairs,
+        targets=target_error,
     )
     o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
@@ -176,6 +179,8 @@ def release(
             if signer is not None:
                 signer.sign(folder)
     with in_place(f"the release {out}"):
+        for line in _found_budget(wanted, done.plan) if format is Format.text else ():
+            echo(line)
         _print(done, format, str(out / REPORT), quiet)
 
 
@@ -274,7 +279,10 @@ def _plan(
     groups: tuple[GroupRequest, ...],
     regressions: tuple[RegressionRequest, ...],
     all_pairs: str | None,
+    targets: list[str] | None,
 ) -> Plan:
+    if targets and any(budget[:3]):
+        raise InputError("--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave it out")
     if path is not None:
         others = (table, all_pairs, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
@@ -282,17 +290,19 @@ def _plan(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
             )
         wanted = o.read_plan(path, "--plan")
-        if not any(budget[:-1]):
-            return evolve(wanted, report_delta=o.target_of(None, budget[-1]) or wanted.report_delta)
+        if targets or not any(budget[:-1]):
+            return evolve(
+                o.with_targets(wanted, targets), report_delta=o.target_of(*budget[-2:]) or wanted.report_delta
+            )
         if all(request.budget for request in wanted.requests):
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
     if not table and all_pairs is None and not groups and not regressions:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
-    spend, report_delta = o.budget_of(*budget)
+    share, reported = (None, o.target_of(*budget[-2:])) if targets else o.budget_of(*budget)
     count, where, identity = reading
-    return o.plan_of(
+    wanted = o.plan_of(
         table,
         invariant,
         declared,
@@ -301,14 +311,15 @@ def _plan(
         where=where,
         identity=identity,
         levels_from_data=levels_from_data,
-        budget=spend,
-        report_delta=report_delta,
+        budget=share,
+        report_delta=reported,
         mechanism=mechanism,
         fit=fit,
         groups=groups,
         regressions=regressions,
         all_pairs=all_pairs,
     )
+    return o.with_targets(wanted, targets)
 
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
@@ -319,6 +330,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         print_json(_rehearsal(prepared))
         return
     echo(f"exact      {scope.dataspace.summary()}")
+    for line in _found_budget(plan, prepared.plan):
+        echo(line)
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):
             for line in product_lines(request, mechanism):
@@ -336,6 +349,14 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     for sentence in strength(curve, plan.report_delta):
         echo(f"strength   {sentence}")
     echo("nothing was drawn or written")
+
+
+def _found_budget(asked: Plan, carried_out: Plan) -> list[str]:
+    """Say which budget meets the target errors."""
+    wanted = [table for table in asked.tables if table.target_error is not None]
+    errors = [f"{plain(table.target_error)} in {' by '.join(table.features)}" for table in wanted if table.target_error]
+    found = {str(request.budget) for request in carried_out.requests if request not in asked.requests}
+    return [f"budget     {', '.join(found)}: the least for a standard error of {', '.join(errors)}"] if errors else []
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:

@@ -4,26 +4,34 @@
 draws the noise and publishes. Rehearsals, audits and tests use what was prepared.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Source, open_source
 from semidp.errors import InputError, Refused
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import Mechanism
+from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan
+from semidp.release.products import ProductRequest
 from semidp.release.release import Release, versions
-from semidp.release.requests import Request, budget_of, mechanism_again
+from semidp.release.requests import Request, TableRequest, budget_of, mechanism_again
 from semidp.release.scope import Scope, survey
 from semidp.spaces import Adjacency
+from semidp.tradeoff import Budget
+
+_LARGEST_MU = 100  # beyond it nobody is protected
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +41,7 @@ class Prepared:
     Parameters
     ----------
     plan
-        What was asked for.
+        What was asked for; where errors were, with the budget that meets them.
     scope
         What is public: the totals, a(t), the adjacency.
     mechanisms
@@ -91,9 +99,84 @@ def prepare(plan: Plan, data: Any) -> Prepared:
         )
     _check(plan)
     scope, reader = survey(plan, data)
+    plan = with_targets_met(plan, scope)
     prepared = calibrate(plan, scope)
     values = (request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
     return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, tuple(values))
+
+
+def with_targets_met(plan: Plan, scope: Scope) -> Plan:
+    """Return a plan whose tables without a budget share the least μ that meets their target errors.
+
+    The largest standard error of a table falls like 1/μ but for the rounding of the noise, so that μ is found in a few
+    steps; it is rounded up to four digits. The plan itself where no table has a target.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"])
+    >>> semidp.prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]}).plan.tables[0].budget.mu
+    Fraction(2001, 10000)
+    """
+    open_tables = [table for table in plan.tables if table.budget is None]
+    targets = {table.features: table.target_error for table in open_tables if table.target_error is not None}
+    if not targets:
+        return plan
+    closed = evolve(plan, tables=[evolve(t, target_error=None) if t in open_tables else t for t in plan.tables])
+    first = closed.with_budget(Budget.gdp(1))
+    shared = [request for request in first.requests if request not in closed.requests]
+    if any(not isinstance(request, (TableRequest, ProductRequest)) for request in shared):
+        raise InputError("a target error finds the budget of tables: give the other statistics budgets of their own")
+    spaces = [(request, request.space(scope)) for request in shared]
+
+    def excess(mu: Fraction) -> float:
+        """How many times too large the worst error is."""
+        found = []
+        for request, space in spaces:
+            mechanism = request.with_budget(Budget.gdp(mu)).calibrate(space)
+            tables = request.tables if isinstance(request, ProductRequest) else (request,)
+            for number, table in enumerate(tables):
+                if table.features in targets:
+                    errors = (
+                        mechanism.table_errors(number)
+                        if isinstance(mechanism, ResidualMechanism)
+                        else mechanism.standard_errors()
+                    )
+                    found.append(float(errors.max(initial=0.0)) / float(targets[table.features]))
+        return max(found)
+
+    return closed.with_budget(Budget.gdp(_least(excess)))
+
+
+def _least(excess: Callable[[Fraction], float]) -> Fraction:
+    """Return the least number, to four digits, at which a decreasing excess is at most 1."""
+    short, enough, mu = Fraction(0), None, Fraction(1)
+    while enough is None or enough > short * Fraction(1001, 1000):
+        over = excess(mu)
+        if over > 1:
+            short = mu
+        else:
+            enough = mu
+        if over == 0 and not short:  # nothing needs noise
+            return mu
+        mu = _four_digits(mu * max(Fraction(over), Fraction(1, 1000)))
+        if enough is None and short >= _LARGEST_MU:
+            raise Refused("no budget that protects anybody meets this target error: ask for a larger error")
+        if enough is None:
+            mu = min(mu, Fraction(_LARGEST_MU))
+        elif not short < mu < enough:
+            mu = _four_digits((short + enough) / 2)
+            if mu >= enough:
+                break
+    return enough
+
+
+def _four_digits(number: Fraction) -> Fraction:
+    """Round up to four significant digits.
+
+    >>> _four_digits(Fraction(1, 3)), _four_digits(Fraction(123456))
+    (Fraction(1667, 5000), Fraction(123500, 1))
+    """
+    step = Fraction(10) ** (math.floor(math.log10(number)) - 3)
+    return math.ceil(number / step) * step
 
 
 def calibrate(plan: Plan, scope: Scope) -> Prepared:
@@ -114,8 +197,8 @@ def implied_guarantee(release: Release) -> Guarantee | None:
     noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
 
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1))], ["sex"], adjacency="exchange",
-    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
+    >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
     >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
     >>> found = implied_guarantee(release)
     >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
@@ -180,13 +263,13 @@ def run(
     entry = None
     if ledger is not None:
         records = [mechanism.record() for mechanism in prepared.mechanisms]
-        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, plan.requests)), records)
+        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, prepared.plan.requests)), records)
     results = []
     for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
         measured = mechanism.reporting(progress).measure(values, randomness)
         results.append(request.publish(mechanism, measured, prepared.scope, progress))
     return Release(
-        plan=plan,
+        plan=prepared.plan,
         scope=prepared.scope,
         results=tuple(results),
         guarantee=prepared.guarantee,

@@ -44,11 +44,16 @@ from semidp.tradeoff import Budget
 MEASUREMENTS = "product-measurements.csv"
 
 
+def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
+    """Return tables that share a budget, unnamed ones called after their features."""
+    return [evolve(table, name="-".join(table.features)) if table.name == "table" else table for table in tables]
+
+
 def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
     found = tuple(value)
     if not all(isinstance(table, TableRequest) for table in found):
         raise InputError("the tables of a product are a list of TableRequest")
-    return tuple(evolve(table, name="-".join(table.features)) if table.name == "table" else table for table in found)
+    return tuple(called_after_features(found))
 
 
 def _objective(value: Objective | str) -> Objective:
@@ -94,6 +99,8 @@ class ProductRequest:
         for table in self.tables:
             if table.budget is not None:
                 raise InputError(f"the table {table.name!r} has a budget of its own: leave it out of the product")
+            if table.target_error is not None:
+                raise InputError(f"the table {table.name!r} has a target error and a shared budget: give one of them")
             if table.mechanism != AUTO:
                 raise InputError(
                     f"tables that share a budget are measured together, so that {table.name!r} has no mechanism of its "
@@ -389,7 +396,7 @@ def _fit_in_order(
             continue
         how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
         if place < early:
-            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which follow from it now."
+            note = "Fitted before the others, which follow from it: no whole numbers agreed with all of them."
             how = replace(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
         known.append(Totals(view, fit.counts.reshape(grid.shape_of(view))))
