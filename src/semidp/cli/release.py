@@ -1,4 +1,4 @@
-"""``semidp release``, ``semidp show`` and ``semidp demo``: the main job, its result again, and a first look at it."""
+"""``semidp release``, ``show``, ``synthesize`` and ``demo``: the main job, its result again, records, a first look."""
 
 import contextlib
 import os
@@ -39,6 +39,7 @@ from semidp.release import (
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
+from semidp.release.synthesis import about_file, check_records
 from semidp.report import product_errors, product_lines, strength, summary, together_text
 
 DISAGREES = 1
@@ -206,6 +207,43 @@ def show(
         for sentence in said if format is Format.text else ():
             echo(f"disagrees  {sentence}")
         raise typer.Exit(DISAGREES)
+
+
+def synthesize(
+    folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
+    out: Annotated[Path | None, typer.Option("--out", help="The CSV file to write, one record a line.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Match records the same way again.", min=0)] = None,
+    force: o.Force = False,
+    format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
+) -> None:
+    """Write synthetic records that have every published table of a release and every exact total, to the person.
+
+    Only the published numbers are used: no budget is spent. A file beside the records says what they are. Refused
+    where the tables and the exact totals are not decomposable, because records with all of them may not exist. --force
+    replaces records that this command wrote, and no other file.
+    """
+    if out is None:
+        raise InputError("say where to write the records: --out people.csv")
+    if folder.resolve() in out.resolve().parents:
+        raise InputError("a release is read again as it was written: choose an --out outside of its folder")
+    with naming_options(force):
+        check_records(out, force=force)
+        done = Release.load(folder)
+        o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
+        randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+        about = done.save_records(out, force=force, randomness=randomness)
+    with in_place(f"the file {out}"):
+        if format is Format.json:
+            print_json({**about, "out": str(out), "about": str(about_file(out))})
+            return
+        tables = "; ".join(" by ".join(table["features"]) for table in about["tables"])
+        echo(f"records    {about['records']:,}, of {', '.join(about['columns'])}")
+        echo(f"they have  {tables}: every published count, and every exact total")
+        echo("budget     none is spent: they follow from the published numbers")
+        if not done.private:
+            echo("NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for studies.")
+        echo(f"written    {out}, and what it is in {about_file(out)}")
 
 
 def demo(
