@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
 from semidp.fit import Infeasible, fit_totals
-from semidp.geometry import Totals, View, maximal, meet
+from semidp.geometry import Totals, maximal, meet, trimmed_view
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
@@ -135,7 +135,7 @@ class ProductRequest:
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the residuals of the confidential tables."""
         assert isinstance(space, ProductSpace)
-        return space.measure([reader.table(table.features) for table in self.tables])
+        return space.measure(reader.tables(table.features for table in self.tables))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
@@ -370,7 +370,7 @@ def _fit_in_order(
 ) -> int | None:
     """Fit one table after the other; return the first after the early ones that has no whole numbers, if any."""
     grid, schema = space.schema.grid, space.schema
-    known = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.dataspace.n, dtype=np.int64))]
+    known = [Totals(grid.nothing, np.array(space.dataspace.n, dtype=np.int64))]
     known += space.dataspace.published
     for place, number in enumerate(order):
         view, estimate = space.views[number], estimates[number]
@@ -381,7 +381,7 @@ def _fit_in_order(
         part = schema.restrict(schema.named(view))
         fixed = {meet(total.view, view): total for total in known}
         margins = [
-            Totals(_cut(shared, view), _reshaped(fixed[shared].down(grid, shared).counts, shared, view))
+            Totals(trimmed_view(shared, view), fixed[shared].down(grid, shared).counts)
             for shared in (maximal(fixed) or [grid.nothing])
         ]
         try:
@@ -399,15 +399,5 @@ def _fit_in_order(
             note = "Fitted before the others, which follow from it: no whole numbers agreed with all of them."
             how = replace(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
-        known.append(Totals(view, fit.counts.reshape(grid.shape_of(view))))
+        known.append(Totals(view, fit.counts))
     return None
-
-
-def _cut(view: View, table: View) -> View:
-    """A view in the features of a table alone."""
-    return tuple(depth for depth, named in zip(view, table, strict=True) if named)
-
-
-def _reshaped(counts: NDArray[np.int64], view: View, table: View) -> NDArray[np.int64]:
-    """A margin's array without the axes of features that a table does not have."""
-    return counts.reshape([size for size, named in zip(counts.shape, table, strict=True) if named])

@@ -19,7 +19,7 @@ from semidp.grouped import check_binary
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
-from semidp.tables import MAX_FEATURES, Feature, Nest, Schema, Table, no_column, refuse_large
+from semidp.tables import Feature, Nest, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -68,7 +68,7 @@ class Scope:
 class Reader:
     """The confidential counts and sums of a source over any features of a schema.
 
-    Counts come from one joint table where that is small, else by a query each.
+    Counts come from one joint table where that is small; else those that are wanted together are read together.
     """
 
     schema: Schema
@@ -85,13 +85,20 @@ class Reader:
     @property
     def joint(self) -> bool:
         """Whether one query reads all counts."""
-        small = self.schema.size <= _JOINT_CELLS and len(self.schema.features) <= MAX_FEATURES
-        return small or bool(self.schema.structural_zeros)
+        return self.schema.grid.holds(_JOINT_CELLS) or bool(self.schema.structural_zeros)
 
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
         names = tuple(features)
         return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(names)
+
+    def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
+        """Return the counts over several sets of features, read together."""
+        wanted = [tuple(names) for names in features]
+        if self.joint:
+            return [self._whole.margin(names) for names in wanted]
+        found = self.source.tables([self._readable(names) for names in wanted])
+        return [table.margin(names) for table, names in zip(found, wanted, strict=True)]
 
     def check_binary(self, column: str) -> None:
         """Refuse a column that holds anything but zeros and ones."""
@@ -123,8 +130,6 @@ class Reader:
 
 def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
-    if len(plan.names) > MAX_FEATURES:
-        raise SchemaError(f"the plan has too many features: {len(plan.names)}, where at most {MAX_FEATURES} are served")
     schema, disclosures = _schema(plan, source)
     for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:
@@ -135,7 +140,8 @@ def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
         source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
     margins = normalised(schema, plan.invariants)
     n = reader.table(schema.names[:1]).n if not margins else None
-    dataspace = Dataspace.known(schema, {margin: reader.table(margin.names) for margin in margins}, n)
+    totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
+    dataspace = Dataspace.known(schema, dict(totals), n)
     semi, adjacency, warnings = settled(plan, dataspace)
     return Scope(dataspace, semi, adjacency, disclosures, (*warnings, *formulas(schema))), reader
 

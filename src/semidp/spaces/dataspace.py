@@ -191,13 +191,10 @@ class Dataspace:
 
     @cached_property
     def published(self) -> tuple[Totals, ...]:
-        """The published margins as arrays with an axis a feature, for the geometry of margins."""
+        """The published margins as arrays with an axis for each feature that they name, for the geometry of margins."""
         assert self.schema is not None
-        grid, found = self.schema.grid, []
-        for margin, total in zip(self.margins, self.totals, strict=True):
-            view = self.schema.view(margin.names)
-            found.append(Totals(view, total.counts.reshape(grid.shape_of(view))))
-        return tuple(found)
+        views = [self.schema.view(margin.names) for margin in self.margins]
+        return tuple(Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True))
 
     def over(self, names: Iterable[str]) -> "Dataspace":
         """Return what is published about the table over some features alone.
