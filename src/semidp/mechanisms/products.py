@@ -22,7 +22,7 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
-from semidp.queries import ProductSpace, QuerySpace
+from semidp.queries import ProductSpace, QuerySpace, sensitivity_space
 from semidp.queries.costs import BallCosts
 from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
@@ -30,6 +30,7 @@ from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
 _ROUNDS = 400
 _CLOSE = 1e-3
+_MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _LAWS: dict[str, Callable[[Fraction], Sampler]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
 
@@ -241,6 +242,22 @@ class ResidualMechanism(Mechanism):
         cells = [math.prod(self.space.residuals.shape(view)) for view in tables]
         one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
         return min(together, one_by_one) / math.sqrt(self.precision)
+
+    @cached_property
+    def one_by_one_l2(self) -> float | None:
+        """The same root for tables measured one by one at this guarantee, with the best split of the budget.
+
+        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are too many to ask.
+        """
+        views, space = self.space.views, self.space
+        if len(views) > _MOST_COMPARED or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6:
+            return None
+        try:
+            alone = [sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view)) for view in views]
+        except Refused:
+            return None
+        parts = (math.sqrt(float(table.variances().sum()) * table.l2_squared) for table in alone if not table.is_zero)
+        return sum(parts) / math.sqrt(self.precision)
 
     @property
     def forgotten(self) -> Fraction:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
 from semidp.fit import Infeasible, fit_totals
-from semidp.geometry import Totals, maximal, meet, trimmed_view
+from semidp.geometry import Totals, junction_order, maximal, meet, trimmed_view
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
@@ -235,6 +235,8 @@ class PublishedProduct(Published):
         The measured residuals as drawn, times their scales.
     tables
         The published tables.
+    one_by_one_l2
+        The expected distance from the truth of tables measured one by one at the same guarantee; None where unknown.
 
     Examples
     --------
@@ -254,6 +256,14 @@ class PublishedProduct(Published):
     mechanism: ResidualMechanism = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
+    one_by_one_l2: float | None = None
+
+    @property
+    def decomposable(self) -> bool:
+        """Whether one population is certain to have all tables and exact totals: a junction tree joins them."""
+        space = self.mechanism.space
+        views = [*space.views, *(total.view for total in space.dataspace.published)]
+        return junction_order(maximal(views)) is not None
 
     def table(self, name: str) -> ProductTable:
         """Return a table by its name."""
@@ -282,6 +292,8 @@ class PublishedProduct(Published):
         return {
             **super().to_json(),
             **residuals_json(self.mechanism),
+            "one_by_one_l2": self.one_by_one_l2,
+            "decomposable": self.decomposable,
             "whole_numbers": {
                 "loss": sum(table.fitted.loss for table in self.tables),
                 "real_valued_bound": sum(table.fitted.bound for table in self.tables),
@@ -305,13 +317,23 @@ class PublishedProduct(Published):
         space = request.space(scope)
         mechanism = residuals_from_json(entry, space)
         noisy = read_residuals(files[MEASUREMENTS], space)
+        alone = entry.get("one_by_one_l2")
+        if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
+            raise ValueError("a distance is a number of at least 0")
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
             cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
             estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
             tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
-        return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
+        return cls(
+            request=request,
+            mechanism=mechanism,
+            noisy=noisy,
+            tables=tuple(tables),
+            one_by_one_l2=alone,
+            **read_back(entry, scope),
+        )
 
 
 def published_product(
@@ -333,6 +355,7 @@ def published_product(
                 zip(request.tables, estimates, fitted, strict=True)
             )
         ),
+        one_by_one_l2=mechanism.one_by_one_l2 if mechanism.sigma2 else None,
         **measured_by(request.name, mechanism, measured.private),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.release import PublishedTable
+from semidp.release import ProductTable, PublishedTable
 from semidp.tables import Feature
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
@@ -21,7 +21,7 @@ _ACROSS = 12  # columns that a page holds side by side
 
 @dataclass(frozen=True)
 class Cell:
-    """One published count with the standard error of its measurement, as text; `shade` runs from 0 to 1."""
+    """One published count with the standard error of its estimate, as text; `shade` runs from 0 to 1."""
 
     count: str
     error: str
@@ -57,7 +57,7 @@ class Branch:
     unfolded: bool
 
 
-def grid(table: PublishedTable) -> CellGrid | None:
+def grid(table: PublishedTable | ProductTable) -> CellGrid | None:
     """Lay out a published table with one feature across and the others down the side; None where it is too large.
 
     The feature across is the one with the most levels that still fit side by side, the last of equals.
@@ -67,7 +67,7 @@ def grid(table: PublishedTable) -> CellGrid | None:
     return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors)
 
 
-def branches(table: PublishedTable) -> tuple[Branch, ...]:
+def branches(table: PublishedTable | ProductTable) -> tuple[Branch, ...]:
     """Cut a published table at the coarsest depth of its first nested feature; empty where it has none."""
     nested = [axis for axis, feature in enumerate(table.schema.features) if feature.above]
     if not nested:
