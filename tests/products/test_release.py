@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from semidp import (
     Budget,
@@ -504,14 +505,28 @@ def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(com
     assert 0.85 < measured <= 1
 
 
-def test_structural_zeros_are_refused_with_what_to_do():
+def test_where_no_proof_covers_them_together_tables_are_measured_one_by_one_and_said_to_be(tmp_path):
     from semidp.tables import StructuralZero
 
-    asked = plan(structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
+    asked = plan(Budget.zcdp(1), structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
     data = people()
     data["sex"] = ["m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)]
+    zeros = run(asked, data)
+    pairs = zip(people()["sex"], people()["region"], strict=True)
+    empty = {**people(), "sex": ["f" if region == "n" else sex for sex, region in pairs]}
+    holes = run(evolve(plan(), invariants=[Margin("sex", "region")]), empty)
+    for done, reason in ((zeros, "structural zeros"), (holes, "a joint margin with empty cells")):
+        assert done.product is None
+        assert [table.name for table in done.tables] == ["sex-age", "age-region"]
+        assert any("one by one" in said and reason in said for said in done.scope.warnings)
+        done.save(tmp_path / reason)
+        loaded = Release.load(tmp_path / reason)
+        assert disagreements(loaded, json.loads((tmp_path / reason / "release.json").read_text())) == ()
+        assert "one by one" in (tmp_path / reason / "report.html").read_text()
+    assert zeros.guarantee.tradeoff == Budget.zcdp(1).tradeoff()
+    assert zeros.tables[0].counts[0, 0] == 0
     with pytest.raises(Refused, match="a budget of its own"):
-        run(asked, data)
+        asked.product.space(zeros.scope)
 
 
 def test_what_a_product_states_is_computed_again():

@@ -18,7 +18,7 @@ from semidp.queries.outcomes import (
     query_space,
     sum_space,
 )
-from semidp.queries.products import ProductSpace, product_space
+from semidp.queries.products import NotTogether, ProductSpace, product_space
 from semidp.queries.tables import TableSpace, sensitivity_space
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "MatrixForm",
     "MomentSpace",
     "Norms",
+    "NotTogether",
     "ProductSpace",
     "QuerySpace",
     "RowsForm",

@@ -6,7 +6,7 @@ draws the noise and publishes. Rehearsals, audits and tests use what was prepare
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -22,7 +22,7 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
-from semidp.queries import outcome_exchange
+from semidp.queries import NotTogether, outcome_exchange
 from semidp.release.plan import Plan
 from semidp.release.products import ProductRequest
 from semidp.release.release import Release, versions
@@ -99,7 +99,7 @@ def prepare(plan: Plan, data: Any) -> Prepared:
         )
     _check(plan)
     scope, reader = survey(plan, data)
-    plan = with_targets_met(plan, scope)
+    plan, scope = one_by_one(with_targets_met(plan, scope), scope)
     prepared = calibrate(plan, scope)
     values = (request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
     return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, tuple(values))
@@ -144,6 +144,28 @@ def with_targets_met(plan: Plan, scope: Scope) -> Plan:
         return max(found)
 
     return closed.with_budget(Budget.gdp(_least(excess)))
+
+
+def one_by_one(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
+    """Return a plan whose tables can be measured: those that no proof covers together are measured apart, and said to.
+
+    So it is with structural zeros and with joint margins that have empty cells. Each table gets an even part of the
+    budget.
+    """
+    if plan.product is None:
+        return plan, scope
+    try:
+        plan.product.space(scope)
+    except NotTogether as reason:
+        part = plan.product.budget.shared(len(plan.product.tables))
+        apart = [evolve(table, budget=part, weight=1) for table in plan.product.tables]
+        said = (
+            f"The tables were measured one by one, each with an even part of the budget, because "
+            f"{str(reason).partition(':')[0]}; they agree on exact totals only, and weights do not count."
+        )
+        changed = replace(scope, warnings=(*scope.warnings, said))
+        return evolve(plan, product=None, tables=(*plan.tables, *apart)), changed
+    return plan, scope
 
 
 def _least(excess: Callable[[Fraction], float]) -> Fraction:

@@ -355,7 +355,7 @@ def published_product(
                 zip(request.tables, estimates, fitted, strict=True)
             )
         ),
-        one_by_one_l2=mechanism.one_by_one_l2 if mechanism.sigma2 else None,
+        one_by_one_l2=mechanism.one_by_one_l2,
         **measured_by(request.name, mechanism, measured.private),
     )
 
