@@ -29,6 +29,7 @@ from semidp.engines.contract import (
     Records,
     require,
 )
+from semidp.engines.memory import TableRecords, materialised
 from semidp.engines.tabulate import Codes, Tabulation, ravelled
 from semidp.errors import DataError, InputError
 from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_large
@@ -58,8 +59,9 @@ def open_source(
     ----------
     data
         The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that exists is that
-        file, whatever its name holds); a data frame (pandas, polars, Arrow) or a
-        mapping of names to columns; an Ibis table; or
+        file, whatever its name holds); a data frame (pandas, polars, Arrow), a DuckDB relation or anything else with
+        the Arrow C stream interface, which is read into memory once, or a mapping of names to columns; a `Table`; an
+        Ibis table; or
         a database address such as ``postgres://user@host/database`` (the password comes from the environment,
         SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
         ``spark://local`` for Spark in this process. Every value of a CSV file is text, and an empty one is missing.
@@ -378,9 +380,13 @@ def _records(data: Any, table: str | None, where: str | None, hive_partitions: b
     if isinstance(data, (str, os.PathLike)):
         return DuckRecords.of_files(os.fspath(data), where, hive_partitions=hive_partitions, allow_empty=allow_empty)
     _no_folders(hive_partitions)
+    if isinstance(data, Table):
+        if where is not None:
+            raise InputError("a table holds counts and no records that a WHERE could keep: leave it out")
+        return TableRecords(data)
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
-    return DuckRecords.of_frame(data, where)
+    return DuckRecords.of_frame(materialised(data), where)
 
 
 def _no_table(table: str | None) -> None:

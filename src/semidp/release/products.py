@@ -20,9 +20,11 @@ from semidp.errors import InputError
 from semidp.fit import Infeasible, fit_totals
 from semidp.geometry import Totals, junction_order, maximal, meet, trimmed_view
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
+from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.release.checks import texts
+from semidp.release.frames import Framed
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -187,8 +189,8 @@ def tables_for(
     return (), ProductRequest(wanted, budget)
 
 
-@dataclass(frozen=True, eq=False)
-class ProductTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class ProductTable(Framed):
     """One table of a published product.
 
     Parameters
@@ -220,8 +222,25 @@ class ProductTable:
         public = scope.dataspace.over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
+    def csv(self) -> bytes:
+        """Return the file: a row a cell."""
+        columns = (self.counts, self.estimate, self.standard_errors)
+        return cells_csv(self.schema, *columns, interval_factor(ResidualMechanism.name))
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+    @property
+    def level_columns(self) -> int:
+        """How many columns of the file hold levels."""
+        return len(self.schema.names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+    def __repr__(self) -> str:
+        return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PublishedProduct(Published):
     """The tables of a product, all from one measurement.
 
@@ -265,6 +284,9 @@ class PublishedProduct(Published):
         views = [*space.views, *(total.view for total in space.dataspace.published)]
         return junction_order(maximal(views)) is not None
 
+    def __repr__(self) -> str:
+        return f"PublishedProduct({', '.join(table.name for table in self.tables)})"
+
     def table(self, name: str) -> ProductTable:
         """Return a table by its name."""
         for table in self.tables:
@@ -283,8 +305,7 @@ class PublishedProduct(Published):
         """Return a file for each table, and the measured residuals."""
         found = {}
         for table in self.tables:
-            columns = (table.counts, table.estimate, table.standard_errors)
-            found[f"{table.name}.csv"] = cells_csv(table.schema, *columns, interval_factor(self.noise.mechanism))
+            found[f"{table.name}.csv"] = table.csv()
         return {**found, MEASUREMENTS: residuals_csv(self.mechanism, self.noisy)}
 
     def to_json(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.geometry import LARGEST_MASK, Totals, maximal
+from semidp.notebook import facts
 from semidp.spaces.cover import worst_cover
 from semidp.spaces.dataspace import Dataspace, Margin
 from semidp.spaces.exchange import Blocks
@@ -87,7 +88,8 @@ class Adjacency:
         return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
 
     def __str__(self) -> str:
-        return f"exchange (up to {self.a} records)" if self.is_exchange else f"any {self.a} records"
+        records = "1 record" if self.a == 1 else f"{self.a} records"
+        return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
@@ -171,6 +173,12 @@ class SemiAdjacency:
     bound: int
     method: str
     witness: Witness | None = None
+
+    def _repr_html_(self) -> str:
+        worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
+        rows = [("worst case", worst), ("definition, literally", str(self.definition or "not known"))]
+        rows += [("found by", self.method)] + ([("example", str(self.witness))] if self.witness is not None else [])
+        return facts("a(t): how many records move together", rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as plain values, without the witness."""
