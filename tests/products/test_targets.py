@@ -123,9 +123,9 @@ def test_the_command_finds_the_budget(file, tmp_path, capsys):
     ("words", "reason"),
     [
         (["--target-error", "sex,age=5", "--mu", "1"], "finds the budget"),
-        (["--target-error", "sex,region=5"], "no table without a budget has these features (sex,age)"),
+        (["--target-error", "sex,region=5"], "no table that shares the budget has these features (sex,age)"),
         (["--target-error", "sex,age"], "such as --target-error county,age=5"),
-        (["--target-error", "sex,age=5", "--target-error", "age,sex=4"], "two target errors"),
+        (["--target-error", "sex,age=5", "--target-error", "age,sex=4"], "given twice for the table age,sex"),
         (["--target-error", "sex,age=soon"], "--target-error"),
         (["--target-error", "sex,age=5", "--mechanism", "laplace"], "cannot satisfy a gdp budget"),
     ],

@@ -40,7 +40,16 @@ from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
 from semidp.release.synthesis import about_file, check_records
-from semidp.report import forecast, forecast_text, product_errors, product_lines, strength, summary, together_text
+from semidp.report import (
+    budget_parts,
+    forecast,
+    forecast_text,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
@@ -84,6 +93,9 @@ def release(
     sum: o.Sums = None,
     proportion: o.Proportions = None,
     all_pairs: o.AllPairs = None,
+    weight: o.Weights = None,
+    objective: o.ObjectiveOption = None,
+    share: o.Shares = None,
     regress: o.Regress = None,
     logistic: o.Logistic = None,
     on: o.On = None,
@@ -147,6 +159,7 @@ def release(
         regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
         all_pairs=all_pairs,
         targets=target_error,
+        sharing=(weight, objective, share),
     )
     o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
@@ -318,12 +331,13 @@ def _plan(
     regressions: tuple[RegressionRequest, ...],
     all_pairs: str | None,
     targets: list[str] | None,
+    sharing: tuple[list[str] | None, str | None, list[str] | None],
 ) -> Plan:
     if targets and any(budget[:3]):
         raise InputError("--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave it out")
     if path is not None:
         others = (table, all_pairs, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
-        if any(others) or (mechanism, fit) != ("auto", "integer"):
+        if any((*others, *sharing)) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
             )
@@ -338,6 +352,9 @@ def _plan(
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
     if not table and all_pairs is None and not groups and not regressions:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
+    weights, objective, shares = sharing
+    if targets and (objective or shares):
+        raise InputError("--objective and --share divide a budget, and --target-error finds one: leave one of them out")
     share, reported = (None, o.target_of(*budget[-2:])) if targets else o.budget_of(*budget)
     count, where, identity = reading
     wanted = o.plan_of(
@@ -356,6 +373,9 @@ def _plan(
         groups=groups,
         regressions=regressions,
         all_pairs=all_pairs,
+        weights=weights,
+        objective=objective,
+        shares=shares,
     )
     return o.with_targets(wanted, targets)
 
@@ -369,7 +389,7 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         return
     expected = {table["name"]: table for table in forecast(prepared)["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
-    for line in _found_budget(plan, prepared.plan):
+    for line in (*_found_budget(plan, prepared.plan), *(f"budget     {part}" for part in budget_parts(prepared.plan))):
         echo(line)
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):

@@ -36,7 +36,7 @@ from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
-from semidp.release.synthesis import Records, check_records, joined, save_records
+from semidp.release.synthesis import SyntheticRecords, check_records, joined, save_records
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import tradeoff_from_json
 
@@ -144,7 +144,7 @@ class Release:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
 
-    def records(self, randomness: Randomness | None = None) -> Records:
+    def records(self, randomness: Randomness | None = None) -> SyntheticRecords:
         """Return synthetic records that have every published table and every exact total, to the person.
 
         They follow from the published numbers alone, so that they cost no budget. They are refused where the tables

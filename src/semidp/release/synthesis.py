@@ -31,7 +31,7 @@ _AT_ONCE = 2**16  # lines that are written together
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class SyntheticRecords:
     """Synthetic records, one a line: what counting them gives is published, and nothing else of them means anything.
 
     Parameters
@@ -86,7 +86,7 @@ class Records:
             yield csv_bytes(first, others)
 
 
-def joined(dataspace: Dataspace, tables: Sequence[tuple[str, Totals]], randomness: Randomness) -> Records:
+def joined(dataspace: Dataspace, tables: Sequence[tuple[str, Totals]], randomness: Randomness) -> SyntheticRecords:
     """Return records that have all given tables and every exact total; refuse where that is not certain.
 
     Tables that share a separator S have the same counts of it, so that the records of one, in random order within each
@@ -133,11 +133,11 @@ def joined(dataspace: Dataspace, tables: Sequence[tuple[str, Totals]], randomnes
                 places[axis][into] = nodes[axis][out_of]
         known = join(known, view)
     last = np.lexsort(tuple(reversed(places)))
-    return Records(schema, known, tuple(place[last] for place in places))
+    return SyntheticRecords(schema, known, tuple(place[last] for place in places))
 
 
 def save_records(
-    records: Records, path: Path | str, about: Mapping[str, Any], *, force: bool = False
+    records: SyntheticRecords, path: Path | str, about: Mapping[str, Any], *, force: bool = False
 ) -> dict[str, Any]:
     """Write records to a CSV file, and beside it what they are; return the latter.
 

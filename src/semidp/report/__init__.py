@@ -6,6 +6,7 @@ Everything said here is computed from a `Release`, which holds nothing confident
 from semidp.report.outlook import comparison, expected_counts, forecast, forecast_text
 from semidp.report.page import html
 from semidp.report.sentences import (
+    budget_parts,
     cell_errors,
     errors_text,
     name_of,
@@ -17,6 +18,7 @@ from semidp.report.sentences import (
 )
 
 __all__ = [
+    "budget_parts",
     "cell_errors",
     "comparison",
     "errors_text",

@@ -54,7 +54,7 @@ def html(release: Release, title: str | None = None) -> str:
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
         strength=sentences.strength(release.guarantee.tradeoff, release.plan.report_delta),
-        warnings=(*scope.warnings, *scope.disclosures),
+        warnings=(*scope.warnings, *scope.disclosures, *sentences.apart(release)),
         explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
         advertised=advertised is not None,
@@ -297,6 +297,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
             ("Guarantee", sentences.strength(regression.guarantee.tradeoff, release.plan.report_delta)[-1]),
         ]
+    rows += [("Budget", part) for part in sentences.budget_parts(release.plan)]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
         ("Ledger", "charged" if release.ledger else "none"),

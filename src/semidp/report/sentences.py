@@ -14,6 +14,7 @@ from semidp.grouped import Comparison
 from semidp.guarantees import detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Plan,
     ProductRequest,
     PublishedGroups,
     PublishedProduct,
@@ -26,7 +27,7 @@ from semidp.release import (
     table_files,
 )
 from semidp.spaces import Dataspace, Margin
-from semidp.tradeoff import Order, Tradeoff
+from semidp.tradeoff import Budget, Order, Tradeoff
 
 _SHOWN_MARGINS = 8
 
@@ -412,6 +413,38 @@ def _some(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
 
 
+def budget_parts(plan: Plan) -> list[str]:
+    """Say how a budget is divided; nothing where there is one part.
+
+    >>> from semidp import Budget, TableRequest
+    >>> wanted = [TableRequest(["sex"], Budget.zcdp(1), name="a"), TableRequest(["age"], Budget.zcdp(3), name="b")]
+    >>> budget_parts(Plan(wanted))
+    ['1-zCDP for a', '3-zCDP for b']
+    """
+    if len(plan.requests) < 2:
+        return []
+    parts = [(request.budget, _part(request)) for request in plan.requests]
+    return [f"{_stated(budget)} for {what}" for budget, what in parts if budget is not None]
+
+
+def _part(request: Request) -> str:
+    return f"{len(request.tables)} tables together" if isinstance(request, ProductRequest) else request.name
+
+
+def _stated(budget: Budget) -> str:
+    return str(budget).partition(" (")[0] if budget.kind == "approximate" else name_of(budget.tradeoff()) or str(budget)
+
+
+def apart(release: Release) -> list[str]:
+    """Say that tables with budgets of their own were measured one by one."""
+    if len(release.tables) < 2:
+        return []
+    return [
+        f"{len(release.tables)} tables were measured one by one, each with a budget of its own: what is not exact and "
+        "occurs in two of them is two numbers."
+    ]
+
+
 def titled(group: PublishedGroups) -> str:
     """Name a statistic of groups: the mean of score by school."""
     sets = ", ".join(" and ".join(by.names) for by in group.request.by)
@@ -574,6 +607,8 @@ def summary(release: Release, where: str | None = None) -> str:
             f"{'estimate' if not n else '':10} {term}: {number(value)} ± {number(error)}"
             for n, (term, value, error) in enumerate(regression.rows())
         ]
+    lines += [f"apart      {item}" for item in apart(release)]
+    lines += [f"budget     {item}" for item in budget_parts(release.plan)]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
     others = [result.noise.claim for result in (*together, *release.groups, *release.regressions)]
