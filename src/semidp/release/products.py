@@ -6,6 +6,7 @@ post-processing of public values.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
@@ -48,7 +49,13 @@ MEASUREMENTS = "product-measurements.csv"
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
     """Return tables that share a budget, unnamed ones called after their features."""
-    return [evolve(table, name="-".join(table.features)) if table.name == "table" else table for table in tables]
+    return [evolve(table, name=_after(table.features)) if table.name == "table" else table for table in tables]
+
+
+def _after(features: Iterable[str]) -> str:
+    """Return features joined as the name of files, without what no file may be called."""
+    name = re.sub(r"[/\\\0]", "_", "-".join(features))
+    return f"_{name[1:]}" if name.startswith(".") else name
 
 
 def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
@@ -170,7 +177,7 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
         return []
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
         raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
-    return [TableRequest(chosen, name="-".join(chosen)) for chosen in itertools.combinations(names, size)]
+    return [TableRequest(chosen, name=_after(chosen)) for chosen in itertools.combinations(names, size)]
 
 
 def tables_for(
