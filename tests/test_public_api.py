@@ -53,13 +53,16 @@ def test_import_touches_nothing_heavy() -> None:
 
 SUBPACKAGES = {
     "accounting": """
-        Account Charge Renyi approximate_group dp_sgd event_guarantee event_tradeoff fits functional_tradeoff gdp_delta
-        gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp pure_to_zcdp tradeoff_from_json zcdp_delta zcdp_epsilon
-        zcdp_epsilon_paper zcdp_group
+        Account Charge Renyi approximate_group dp_sgd event_from_json event_guarantee event_to_json event_tradeoff fits
+        functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp pure_to_zcdp tradeoff_from_json
+        zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
     """,
     "audit": """
         Audit Bound Claim Draws Energy Pair Point affordable_samples audit_mechanism claims_of_plan claims_of_release
         noise_energy one_by_one pair_for worst_pair
+    """,
+    "bridges": """
+        Assessment Measure Metric PrivacyFunction assess
     """,
     "grouped": """
         Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp import Budget, Plan, TableRequest, run
+from semidp import Adjacency, Budget, Dataspace, Guarantee, Plan, TableRequest, run
 from semidp.exact import exact, rounded_up
 from semidp.report import name_of, strength, summary
 from semidp.tradeoff import Tradeoff, approximate, compose, gaussian, zcdp
@@ -29,7 +29,7 @@ def test_rounding_up_goes_up_and_not_far(x: Fraction | float, digits: int) -> No
 
 @given(CURVES, DELTAS)
 def test_strength_claims_no_more_than_the_curve(curve: Tradeoff, delta: Fraction) -> None:
-    said = " ".join(strength(curve, delta))
+    said = " ".join(strength(Guarantee(Dataspace.described("states"), Adjacency(2), curve), delta))
     (percent,) = re.findall(r"at most (\d+)% of cases", said)
     assert int(percent) / 100 >= 1 - float(curve(0.95)) - 1e-12
     (epsilon, at), *_ = re.findall(r"\(([^,()]+), ([^()]+)\)-DP", said)

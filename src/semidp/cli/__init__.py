@@ -80,6 +80,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
             "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
+            "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
             "semidp guarantee release --also-known smoker --levels smoker=y,n",
         ),
     ),

@@ -182,6 +182,10 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
             {
                 "name": finding.claim.name,
                 "features": list(finding.claim.features),
+                "adjacency": {
+                    "kind": str(finding.claim.mechanism.space.adjacency.kind),
+                    "a": finding.claim.mechanism.space.adjacency.a,
+                },
                 "mechanism": finding.claim.mechanism.name,
                 "scale": finding.claim.mechanism.scale,
                 "verdict": finding.verdict,
@@ -205,6 +209,8 @@ def _lines(finding: _Finding) -> list[str]:
     else:
         together = isinstance(claim.mechanism, ResidualMechanism)
         lines += _attack(found, sums=not claim.mechanism.space.of_counts, together=together)
+        if claim.mechanism.space.adjacency.is_exchange:
+            lines.insert(2, ("pairs", "exchanges of one person: the claim is about these, and not about any records"))
     if energy is not None:
         lines.append(
             (

@@ -44,6 +44,7 @@ from semidp.report import (
     budget_parts,
     forecast,
     forecast_text,
+    implied,
     product_errors,
     product_lines,
     strength,
@@ -382,7 +383,7 @@ def _plan(
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     prepared = prepare(plan, source)
-    scope, curve = prepared.scope, prepared.guarantee.tradeoff
+    scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         print_json(_rehearsal(prepared))
@@ -405,8 +406,10 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(curve, plan.report_delta):
+    for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
+    for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
+        echo(f"otherwise  {sentence}")
     echo("nothing was drawn or written")
 
 

@@ -17,13 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, positive, up
-from semidp.geometry import View, within
+from semidp.geometry import View, trimmed_view
 from semidp.guarantees import Guarantee
 from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
 from semidp.queries import ProductSpace, QuerySpace, sensitivity_space
 from semidp.queries.costs import BallCosts
+from semidp.queries.residuals import below
 from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
@@ -235,11 +236,13 @@ class ResidualMechanism(Mechanism):
         free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
         needed = [view for view in self.space.needed if any(view)]
         costs = [float(free.cost(view)) * a**2 for view in needed]
-        tables = self.space.views
-        gain = self.space.residuals.gain
-        gains = [sum(gain(view, table) for table in tables if within(view, table)) for view in needed]
-        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
-        cells = [math.prod(self.space.residuals.shape(view)) for view in tables]
+        gains = dict.fromkeys(needed, 0.0)
+        for table in self.space.views:
+            for view in below(table):
+                if view in gains:
+                    gains[view] += self.space.residuals.gain(view, table)
+        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains.values(), strict=True))
+        cells = [math.prod(self.space.residuals.shape(view)) for view in self.space.views]
         one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
         return min(together, one_by_one) / math.sqrt(self.precision)
 
@@ -287,8 +290,17 @@ class ResidualMechanism(Mechanism):
         return result
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
-        """Return the variance of each cell of one table's estimate."""
-        return self.space.cell_variances(self.variances, table)
+        """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
+        view = self.space.views[table]
+        noise = tuple((trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table])
+        alike = (self.space.alike(table), noise)
+        if alike not in self._cell_variances:
+            self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
+        return self._cell_variances[alike]
+
+    @cached_property
+    def _cell_variances(self) -> dict[object, NDArray[np.float64]]:
+        return {}
 
     def table_errors(self, table: int) -> NDArray[np.float64]:
         """Return the standard error of each cell of one table's estimate."""
@@ -343,28 +355,24 @@ def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float
 
 def _noise(space: ProductSpace, precision: float, weights: list[float], objective: Objective) -> dict[View, float]:
     """Return the σ² of every residual, before they are rounded."""
-    tables = list(zip(space.views, weights, strict=True))
     costs = [float(space.cost[view]) for view in space.measured]
     if not costs:
         return {}
     gain = space.residuals.gain
     if objective is Objective.total:
         gains = [
-            sum(weight * gain(view, table) for table, weight in tables if within(view, table))
+            sum(weights[number] * gain(view, space.views[number]) for number in space.holders[view])
             for view in space.measured
         ]
         return dict(zip(space.measured, allocate(costs, gains, precision), strict=True))
-    unit = {view: np.ones(part.stop - part.start) * space.scales[part] ** 2 for view, part in space.parts.items()}
-    rows = []
-    for number, (table, weight) in enumerate(tables):
-        row = []
-        for view, part in space.parts.items():
-            alone = np.zeros(space.shape)
-            alone[part] = unit[view]
-            row.append(weight * float(space.cell_variances(alone, number).max()) if within(view, table) else 0.0)
-        rows.append(row)
-    seen = [row for row in rows if any(row)]
-    return dict(zip(space.measured, allocate_largest(costs, np.array(seen), precision), strict=True))
+    place = {view: number for number, view in enumerate(space.measured)}
+    rows = np.zeros((len(space.views), len(space.measured)))
+    for number, weight in enumerate(weights):
+        for view in space.inside[number]:
+            unit, part = np.zeros(space.shape), space.parts[view]
+            unit[part] = space.scales[part].astype(float) ** 2
+            rows[number, place[view]] = weight * float(space.cell_variances(unit, number).max())
+    return dict(zip(space.measured, allocate_largest(costs, rows[rows.any(axis=1)], precision), strict=True))
 
 
 def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precision: Fraction) -> dict[View, Fraction]:

@@ -6,6 +6,7 @@ published: it is a measurement, or follows from measurements and public values.
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -596,10 +597,14 @@ def _is_size(value: object) -> bool:
 
 def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
     """Return a CSV file that every reader splits into the same rows."""
+    every = [header, *rows]
     text = io.StringIO()
     few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    for row in (header, *rows):  # a carriage return is not quoted by itself, and ends the line for a reader
-        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
+    few.writerows(every)
+    if "\r" in text.getvalue():  # a carriage return is not quoted by itself, and ends the line for a reader
+        text.seek(text.truncate(0))
+        for row in every:
+            (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
     return text.getvalue().encode()
 
 
@@ -623,8 +628,7 @@ def _columns_csv(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> bytes:
     paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in schema.features]
     numbers = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
     rows = (
-        (*(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]), *values)
-        for index, values in zip(np.ndindex(*schema.shape), numbers, strict=True)
+        (*itertools.chain(*labels), *values) for labels, values in zip(itertools.product(*paths), numbers, strict=True)
     )
     return csv_bytes([*schema.names, *columns], rows)
 
@@ -677,8 +681,9 @@ def residuals_csv(mechanism: ResidualMechanism, noisy: NDArray[np.int64]) -> byt
     """Write the measured residuals, one row an entry."""
     space = mechanism.space
     rows = (
-        (" × ".join(space.schema.named(view)), entry, scale, value)
+        (name, entry, scale, value)
         for view, part in space.parts.items()
+        for name in [" × ".join(space.schema.named(view))]
         for entry, (scale, value) in enumerate(zip(space.scales[part].tolist(), noisy[part].tolist(), strict=True))
     )
     return csv_bytes(["residual", "entry", "scale", "noisy"], rows)

@@ -29,6 +29,7 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
 from semidp.release.frames import Sheet
+from semidp.release.metadata import METADATA, csvw
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
@@ -255,10 +256,11 @@ class Release:
         check_about(about, self.scope.dataspace)
         if adjacency is None:
             adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
-        return guarantee_under(self._mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
     @cached_property
-    def _mechanisms(self) -> tuple[Mechanism, ...]:
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         return mechanisms_used(self.plan, self.scope, self.results)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
@@ -278,7 +280,7 @@ class Release:
         >>> with tempfile.TemporaryDirectory() as root:
         ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
-        ['measurements.csv', 'release.json', 'report.html', 'table.csv']
+        ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         with new_folder(folder, force=force, ours=release_files) as new:
             self.write_files(new)
@@ -456,7 +458,9 @@ class Release:
         return release
 
     def _files(self) -> dict[str, bytes]:
-        return {name: content for result in self.results for name, content in result.files().items()}
+        files = {name: content for result in self.results for name, content in result.files().items()}
+        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
+        return {**files, METADATA: csvw(title, self.created, self.results, files)}
 
 
 def _report() -> Any:

@@ -11,11 +11,13 @@ from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.geometry import View, maximal, meet
 from semidp.grouped import Comparison
-from semidp.guarantees import detection
+from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
     Plan,
+    Prepared,
     ProductRequest,
+    ProductTable,
     PublishedGroups,
     PublishedProduct,
     PublishedRegression,
@@ -26,6 +28,8 @@ from semidp.release import (
     implied_guarantee,
     table_files,
 )
+from semidp.release.metadata import METADATA
+from semidp.report.cells import error_text, reach_of
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
 
@@ -66,24 +70,26 @@ def noisy_part(release: Release) -> list[str]:
     return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
 
 
-def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
+def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
+    >>> from semidp.spaces import Adjacency
     >>> from semidp.tradeoff import gaussian
-    >>> for sentence in strength(gaussian(1), Fraction(1, 10**9)):
-    ...     print(sentence)
-    The best attacker who accepts 5% false alarms finds out in at most 26% of cases.
-    1-GDP, which is (6.17394, 1e-9)-DP
+    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
+    The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
+    The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
-    if tradeoff.is_trivial:
+    if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
+    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+
+
+def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
     name = name_of(tradeoff)
-    epsilon = tradeoff.epsilon(report_delta)
-    restated = f"({rounded_up(epsilon)}, {plain(report_delta)})-DP"
-    return [
-        detection(tradeoff),
-        f"{name}, which is {restated}" if name else restated,
-    ]
+    restated = f"({rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
+    return f"{name}, which is {restated}" if name else restated
 
 
 def name_of(tradeoff: Tradeoff) -> str | None:
@@ -159,12 +165,12 @@ def _exchanged(scope: Scope) -> list[str]:
     ]
 
 
-def implied(release: Release) -> list[str]:
+def implied(release: Release | Prepared) -> list[str]:
     """Say what the same noise guarantees under the other adjacency, where that is known."""
     other = implied_guarantee(release)
-    if other is None:
+    if other is None or other.tradeoff.is_trivial:
         return []
-    numbers = strength(other.tradeoff, release.plan.report_delta)[-1]
+    numbers = _numbers(other.tradeoff, release.plan.report_delta)
     if other.adjacency.is_exchange:
         return [
             f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
@@ -194,7 +200,7 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
         except SemidpError:
             continue
         change = found.tradeoff.compare(release.guarantee.tradeoff)
-        numbers = strength(found.tradeoff, release.plan.report_delta)[-1]
+        numbers = strength(found, release.plan.report_delta)[-1]
         rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
     return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
 
@@ -218,14 +224,23 @@ def table_summary(table: PublishedTable) -> str:
     return f"{how} and fitted to the exact totals. {made} {table.fitted.note}".strip()
 
 
-def errors_caption(absent: bool, largest: str, shown: bool) -> str:
+def errors_caption(table: PublishedTable | ProductTable, absent: bool, shown: bool) -> str:
     """Say how far the estimates may be off; `shown` says that each error stands below its count."""
     if absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its estimate" if shown else ""
+    largest = float(table.standard_errors.max(initial=0.0))
+    low = table.counts < reach_of(table) * table.standard_errors
+    mark = " (marked ≈)" if shown else ""
+    faint = (
+        f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
+        "their 95% interval."
+        if low.any()
+        else ""
+    )
     return (
         f"Published counts{below}. A standard error belongs to the estimate, which the file has beside the count, and "
-        f"not to the fitted count; the largest is {largest}."
+        f"not to the fitted count; the largest is {error_text(largest)}.{faint}"
     )
 
 
@@ -254,6 +269,7 @@ def files(release: Release) -> list[tuple[str, str]]:
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
     found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
+    found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
@@ -615,7 +631,7 @@ def summary(release: Release, where: str | None = None) -> str:
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
-    lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    lines += [f"strength   {item}" for item in strength(release.guarantee, release.plan.report_delta)]
     if scope.adjacency.is_exchange:
         lines += [f"otherwise  {item}" for item in implied(release)]
     if where:
