@@ -214,7 +214,7 @@ def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]
         "paragraphs": sentences.product_paragraphs(product),
         "figure": _picture(loss_plot(losses)) if len(losses) > 1 and product.mechanism.sigma2 else None,
         "caption": sentences.losses_caption(product, release.scope),
-        "columns": ("table", "cells", "standard error", "largest", "whole numbers by"),
+        "columns": ("table", "cells", "standard error", "largest", "fit"),
         "rows": [
             (
                 part["name"],
@@ -254,10 +254,6 @@ def _regression(regression: PublishedRegression) -> dict[str, Any]:
         "columns": ("term", "coefficient", "standard error"),
         "rows": [(term, sentences.number(value), sentences.number(error)) for term, value, error in regression.rows()],
     }
-
-
-def _largest(table: PublishedTable | ProductTable) -> float:
-    return float(np.max(table.standard_errors, initial=0))
 
 
 def _loss(table: PublishedTable) -> Any:

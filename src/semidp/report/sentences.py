@@ -371,8 +371,8 @@ def product_paragraphs(product: PublishedProduct) -> list[str]:
         away = math.sqrt(sum(table.fitted.loss for table in whole))
         least = math.sqrt(sum(table.fitted.bound for table in whole))
         paragraphs.append(
-            f"The whole numbers lie {number(away)} from the estimates, over all cells; real numbers that are not "
-            f"negative and have the same totals would lie at least {number(least)} away."
+            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real numbers that are not "
+            f"negative and have the same totals would lie at least {error_text(least)} away."
         )
     missed = [f"{table.name}: {table.fitted.note}" for table in product.tables if not table.fitted.optimal]
     return [*paragraphs, *missed]
