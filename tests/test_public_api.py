@@ -62,12 +62,16 @@ SUBPACKAGES = {
         noise_energy one_by_one pair_for worst_pair
     """,
     "bridges": """
-        Assessment Measure Metric PrivacyFunction assess
+        Assessment PrivacyMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
         Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
         SumSpace check_binary joint_counts linear_regression logistic_regression means moment_space moments_of
         outcome_adjacency proportions read_moments read_sums sum_space sums
+    """,
+    "inference": """
+        Answer CanonicalNoise Covers Independence Interval Normal Recursive Strata TableIntervals Tulap TwoSidedTest
+        independence_test planned_test random_tables sampled_rate simulated_bound
     """,
     "mechanisms": """
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism

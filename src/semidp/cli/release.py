@@ -41,6 +41,7 @@ from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
 from semidp.release.synthesis import about_file, check_records
 from semidp.report import (
+    announced_text,
     budget_parts,
     forecast,
     forecast_text,
@@ -388,7 +389,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
-    expected = {table["name"]: table for table in forecast(prepared)["tables"]}
+    seen = forecast(prepared)
+    expected = {table["name"]: table for table in seen["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
     for line in (*_found_budget(plan, prepared.plan), *(f"budget     {part}" for part in budget_parts(prepared.plan))):
         echo(line)
@@ -408,6 +410,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
+    if seen["announced"] is not None:
+        echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
     for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
         echo(f"otherwise  {sentence}")
     echo("nothing was drawn or written")

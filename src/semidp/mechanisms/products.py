@@ -340,9 +340,15 @@ class ResidualMechanism(Mechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw for many measurements at once."""
-        result = np.zeros((count, *self.space.shape), dtype=np.int64)
+        return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
+
+    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, for many measurements at once."""
+        result = np.zeros((count, len(entries)), dtype=np.int64)
         for sampler, where in self.samplers:
-            result[:, where] = sampler.sample((count, len(where)), randomness)
+            mine = np.flatnonzero(np.isin(entries, where))
+            if mine.size:
+                result[:, mine] = sampler.sample((count, mine.size), randomness)
         return result
 
 

@@ -273,6 +273,9 @@ def files(release: Release) -> list[tuple[str, str]]:
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
+_MOST_CELLS = 2**24
+
+
 def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
 
@@ -282,7 +285,13 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), interval_factor(mechanism.name))
+    if isinstance(mechanism, ResidualMechanism):
+        return table_errors(mechanism, 0)
+    unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
+    if size > _MOST_CELLS:  # the mean needs no array of all cells
+        root = mechanism.expected_l2 * unit / math.sqrt(size)
+        return {"standard_error": root, "smallest": root, "largest": root, "half_width": wide * root}
+    return _spread(mechanism.standard_errors() * unit, wide)
 
 
 def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:

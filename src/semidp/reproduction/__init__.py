@@ -43,6 +43,7 @@ STUDIES: dict[str, str] = {
     "products": "semidp.reproduction.products",
     "subspace-dp": "semidp.reproduction.subspace_dp",
     "census": "semidp.reproduction.census",
+    "inference": "semidp.reproduction.inference",
     "grouped-means": "semidp.reproduction.grouped_means",
     "grouped-regression": "semidp.reproduction.grouped_regression",
 }
