@@ -566,6 +566,8 @@ def plan_of(
     sets |= dict.fromkeys(margin for quantile in quantiles for margin in quantile.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
+    if mechanism != "auto" and quantiles and not (tables or all_pairs or groups or regressions):
+        raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
     wanted = tables_of(tables, all_pairs, mechanism, fit)
     if not wanted and fit != "integer":
         raise InputError("--fit is for tables: leave it out where only statistics by group are asked for")
