@@ -30,6 +30,7 @@ from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Order, Tradeoff
 
 _SHOWN_MARGINS = 8
+_SHOWN_TABLES = 40
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -57,10 +58,14 @@ def noisy_part(release: Release) -> list[str]:
         for table in release.tables
     ]
     if release.product is not None:
+        several = release.product.tables
         tables += [
             f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells, together with the other tables"
-            for table in release.product.tables
+            for table in several[:_SHOWN_TABLES]
         ]
+        if len(several) > _SHOWN_TABLES:
+            left = several[_SHOWN_TABLES:]
+            tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
     return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
@@ -106,8 +111,9 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
-    if scope.adjacency.is_exchange:
-        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
+    if scope.adjacency.is_exchange and a > 1:
+        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
+        return f"exchange: one person changes and {others} over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -151,13 +157,13 @@ def why_together(scope: Scope) -> list[str]:
 
 def _exchanged(scope: Scope) -> list[str]:
     a = scope.adjacency.a
-    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
     return [
-        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
-        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
-        "have been everybody that the published totals allow.",
-        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
-        "stated apart.",
+        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
+        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
+        "everybody that the published totals allow.",
+        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
+        "those is stated apart.",
     ]
 
 
@@ -255,9 +261,13 @@ def files(release: Release) -> list[tuple[str, str]]:
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables:
+        for part in release.product.tables[:_SHOWN_TABLES]:
             what = " by ".join(part.schema.names)
             found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
+        left = len(release.product.tables) - _SHOWN_TABLES
+        if left > 0:
+            first = release.product.tables[_SHOWN_TABLES]
+            found.append((f"{first.name}.csv", f"the same of the next table, and so on: {left:,} files"))
         found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         for file, by in zip(group.request.files, group.request.by, strict=True):
@@ -280,7 +290,7 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    if isinstance(mechanism, ResidualMechanism):
+    if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
         return table_errors(mechanism, 0)
     unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
     if size > _MOST_CELLS:  # the mean needs no array of all cells
