@@ -57,7 +57,8 @@ def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exch
     assert chosen["sensitivity"] == chosen["sensitivities"]["exchange"]
     assert chosen["sensitivities"]["exchange"]["l2"] == pytest.approx(math.sqrt(exchange))
     assert chosen["sensitivities"]["ball"]["l2"] == pytest.approx(math.sqrt(ball))
-    assert chosen["mechanisms"][0]["scale"] == pytest.approx(math.sqrt(exchange))
+    scales = {mechanism["law"]: mechanism["scale"] for mechanism in chosen["mechanisms"]}
+    assert scales["rounded gaussian"] == pytest.approx(math.sqrt(exchange))
     default = here(*words, "--format", "json").json
     assert default["adjacency"] == {"kind": "ball", "a": q + 1}
     assert default["sensitivity"] == default["sensitivities"]["ball"]
@@ -103,6 +104,9 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     assert "exchanges of one person: the claim is about these" in audited.out
     found = here("audit", "out", "--samples", "20000", "--format", "json").json
     assert found["tables"][0]["adjacency"] == {"kind": "exchange", "a": 3}
+    other = here("audit", "out", "--samples", "20000", "--adjacency", "worst-case")
+    assert other.code == 1, "what the release does not claim of any 3 records does not hold for them"
+    assert "any 3 records, where the claim is about exchange (up to 3 records)" in other.out
     assert page.count("for exchanges of one person") >= 2, "the guarantee and the details for specialists"
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
@@ -178,8 +182,8 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
 ) -> None:
     rng = random.Random(2)
     data = {name: [rng.choice("xy" if name == "u" else "xyyyy") for _ in range(200)] for name in "abu"}
-    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm"}.get(kind)
-    request = TableRequest(list(names), budget, *([name] if name else []))
+    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm", RoundedGaussianMechanism: "gaussian"}[kind]
+    request = TableRequest(list(names), budget, name)
     plan = Plan([request], list(exact), [Feature("u", "xy")], adjacency="exchange")
     prepared = prepare(plan, data)
     (mechanism,) = prepared.mechanisms

@@ -131,7 +131,7 @@ def guarantee(
         raise InputError("--also-known and --without are about a release: give its folder")
     claim = _event(event, noise_multiplier, sampling, steps, rows)
     if claim is None:
-        claim = _Claim.of_curve(_stated(rho, mu, epsilon, delta))
+        claim = _Statement.of_curve(stated_curve(rho, mu, epsilon, delta))
     elif any(value is not None for value in (rho, mu, epsilon)):
         raise InputError("give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and --epsilon")
     stated = claim.stated
@@ -171,7 +171,8 @@ def guarantee(
         _print(document, stated, real)
 
 
-def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
+def stated_curve(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
+    """Return the curve of what is stated by one of the options."""
     if sum(value is not None for value in (rho, mu, epsilon)) != 1:
         raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
     if rho is not None:
@@ -183,20 +184,20 @@ def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | N
 
 
 @dataclass(frozen=True)
-class _Claim:
+class _Statement:
     """What a release states for one record, and what that is for several that change together."""
 
     stated: Tradeoff
     under: Callable[[int], Tradeoff]
 
     @classmethod
-    def of_curve(cls, curve: Tradeoff) -> "_Claim":
+    def of_curve(cls, curve: Tradeoff) -> "_Statement":
         return cls(curve, curve.group)
 
 
 def _event(
     file: Path | None, noise_multiplier: str | None, sampling: str | None, steps: int | None, rows: int
-) -> _Claim | None:
+) -> _Statement | None:
     """Return what an event file, or the settings of DP-SGD, state; None where neither is given."""
     settings = (noise_multiplier, sampling, steps)
     if all(value is None for value in settings):
@@ -205,9 +206,9 @@ def _event(
         document = read_document(file, "an event or a privacy function")
         if "privacy_function" in document:
             function = PrivacyFunction.from_json(document)
-            return _Claim(function.at(rows), lambda a: function.tradeoff(a, rows))
+            return _Statement(function.at(rows), lambda a: function.tradeoff(a, rows))
         event = event_from_json(document)
-        return _Claim(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
+        return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
     if file is not None or None in settings:
         raise InputError("DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without --event")
 
@@ -219,7 +220,7 @@ def _event(
     training = dp_sgd(float(exact(noise_multiplier, "--noise-multiplier")), float(exact(sampling, "--sampling")), steps)
     # what Opacus and JAX-privacy report is about a record that is added or removed
     reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    return _Claim(reported, lambda a: event_tradeoff(training, a))
+    return _Statement(reported, lambda a: event_tradeoff(training, a))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,13 @@ from semidp.release.measured import Cells, independence_of, interval_of, interva
 from semidp.release.metadata import METADATA, csvw
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.published import (
+    Published,
+    PublishedGroups,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+)
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
@@ -122,7 +128,7 @@ class Release:
         if table.residuals is not None:
             return table.residuals.combination_error({0: weight})
         request = next(request for request in self.plan.tables if request.name == table.name)
-        mechanism = mechanism_again(request, table.noise.mechanism, self.scope)
+        mechanism = mechanism_again(request, table, self.scope)
         if not mechanism.scale:
             return 0.0
         error = mechanism.standard_error(weight)
@@ -236,6 +242,11 @@ class Release:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
 
+    @property
+    def quantiles(self) -> tuple[PublishedQuantiles, ...]:
+        """The published quantiles by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
+
     def under(
         self,
         invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
@@ -346,6 +357,7 @@ class Release:
         tables += self.product.tables if self.product else ()
         found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
         found |= {part.name: part for group in self.groups for part in group.sheets()}
+        found |= {part.name: part for quantile in self.quantiles for part in quantile.sheets()}
         found |= {part.name: part for part in (*self.regressions, *tables)}
         if name not in found:
             raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
@@ -362,8 +374,8 @@ class Release:
         return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
 
     def _repr_html_(self) -> str:
-        lines = (line.split(maxsplit=1) for line in str(_report().summary(self)).splitlines() if line)
-        return facts("Release", [(words[0], words[1] if len(words) > 1 else "") for words in lines])
+        lines = [line for line in str(_report().summary(self)).splitlines() if line]
+        return facts("Release", [(line[:11].strip(" :"), line[11:].lstrip(" :")) for line in lines])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -422,8 +434,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "products", "groups", "regressions")
-                if key != "products" or self.product
+                for key in ("tables", "products", "groups", "regressions", "quantiles")
+                if key in ("tables", "groups", "regressions") or getattr(self, {"products": "product"}.get(key, key))
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -467,6 +479,10 @@ class Release:
                 *(
                     PublishedRegression.from_json(entry, request, scope, files)
                     for entry, request in zip(document.get("regressions", ()), plan.regressions, strict=True)
+                ),
+                *(
+                    PublishedQuantiles.from_json(entry, request, scope, files)
+                    for entry, request in zip(document.get("quantiles", ()), plan.quantiles, strict=True)
                 ),
             ),
             guarantee=Guarantee(dataspace, adjacency, tradeoff),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
-from semidp.grouped import check_binary
+from semidp.grouped import check_binary, read_histogram
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency, semi_adjacency_bound
@@ -113,6 +113,16 @@ class Reader:
             return np.array([found.sum()])
         return schema.grid.sum(found, schema.view(names)).reshape(self.schema.restrict(names).shape)
 
+    def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
+        """Return how many records of each group have each step of an outcome's grid, a row a group."""
+        names = tuple(features)
+        schema = self._readable(names)
+        cells = read_histogram(self.source, schema, schema.names, outcome)
+        table = cells.reshape((*schema.shape, -1))
+        view = (*schema.view(names), 1)
+        steps = Schema((*schema.features, Feature(outcome.column, [str(step) for step in range(outcome.steps + 1)])))
+        return steps.grid.sum(table, view).reshape(-1, outcome.steps + 1)
+
     @cached_property
     def _whole(self) -> Table:
         return self.source.counts(self._readable(self.schema.names)).margin(self.schema.names)
@@ -179,9 +189,14 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     if semi is not None and a < semi.bound:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
     refuse_large(schema)
-    counts = np.full(schema.shape, a, dtype=np.int64)
-    table = Table(schema, counts if schema.possible is None else counts * schema.possible)
-    return Scope(Dataspace.of(table, plan.invariants), semi, Adjacency(a), (), (*warnings, *formulas(schema)))
+    if schema.structural_zeros:
+        space = Dataspace.of(Table(schema, a * np.asarray(schema.possible, dtype=np.int64)), plan.invariants)
+    else:  # without the table itself, which may be large where its margins are not
+        margins = {margin: schema.restrict(margin.names) for margin in normalised(schema, plan.invariants)}
+        below = {margin: schema.grid.below(schema.view(margin.names)) for margin in margins}
+        values = {margin: Table(part, np.full(part.shape, a) * below[margin]) for margin, part in margins.items()}
+        space = Dataspace.known(schema, values, a * schema.size)
+    return Scope(space, semi, Adjacency(a), (), (*warnings, *formulas(schema)))
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:

@@ -36,7 +36,7 @@ def mechanisms_used(plan: Plan, scope: Scope, results: Sequence[Published]) -> t
     """Return the mechanisms of all results; refuse a result that states less noise than its budget needs."""
     found = []
     for request, result in zip(plan.requests, results, strict=True):
-        mechanism = mechanism_again(request, result.noise.mechanism, scope)
+        mechanism = mechanism_again(request, result, scope)
         if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
             raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
         found.append(mechanism)
@@ -66,14 +66,14 @@ def guarantee_under(
         Whether records carry an unpublished outcome besides.
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
-    pairs = _Pairs.of(margins, known, reading, outcomes)
+    pairs = _ExactPairs.of(margins, known, reading, outcomes)
     first, *others = (pairs.guarantee(mechanism) for mechanism in mechanisms)
     together = first.compose(*others)
     return Guarantee(pairs.about, together.adjacency, together.tradeoff)
 
 
 @frozen
-class _Pairs:
+class _ExactPairs:
     """The datasets that exact statistics leave, and which of them are adjacent.
 
     `dataspace` is what norms are computed from; `about` is what the claim is about, which is the same where all values
@@ -87,7 +87,7 @@ class _Pairs:
     @classmethod
     def of(
         cls, margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading | int, outcomes: bool
-    ) -> "_Pairs":
+    ) -> "_ExactPairs":
         schema, n = known.schema, known.n
         assert schema is not None
         assert n is not None

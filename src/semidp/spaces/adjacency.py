@@ -5,7 +5,7 @@ exact where a closed form or a listing exists, with a worked witness; a function
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -172,7 +172,7 @@ class SemiAdjacency:
     definition: int | None
     bound: int
     method: str
-    witness: Witness | None = None
+    witness: Witness | None = field(default=None, repr=False)
 
     def _repr_html_(self) -> str:
         worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
