@@ -14,11 +14,19 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
-from semidp.errors import AdjacencyUnknown, InputError, SchemaError
+from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan, Reading
-from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency, semi_adjacency_bound
+from semidp.spaces import (
+    Adjacency,
+    Dataspace,
+    SemiAdjacency,
+    exchange_bound,
+    normalised,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.tables import Feature, Nest, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
@@ -157,7 +165,8 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
 
     Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some D_t differ in at most
     `a` records, the difference of their tables takes at most `a` from a cell, so that it is one of two tables of this
-    dataspace, and they are `a` records apart: ``S_a(t) ⊆ S_a(t')`` for every t.
+    dataspace, and they are `a` records apart: ``S_a(t) ⊆ S_a(t')`` for every t. The same holds of exchanges, whose
+    carriers are among the at most `a` records that differ.
 
     >>> from semidp.spaces import Margin
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
@@ -165,9 +174,9 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     >>> scope.adjacency.a, scope.dataspace.value(Margin("sex")).counts.tolist()
     (3, [9, 9])
     """
-    if plan.adjacency is Reading.exchange:
-        raise InputError("exchanges depend on the totals: give them, or ask for any records that move together")
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    if plan.adjacency is Reading.exchange:
+        given = max(exchange_bound(schema, plan.invariants).a, 1)
     try:
         semi: SemiAdjacency | None = semi_adjacency_bound(schema, plan.invariants)
         warnings: tuple[str, ...] = ()
@@ -181,7 +190,13 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     refuse_large(schema)
     counts = np.full(schema.shape, a, dtype=np.int64)
     table = Table(schema, counts if schema.possible is None else counts * schema.possible)
-    return Scope(Dataspace.of(table, plan.invariants), semi, Adjacency(a), (), (*warnings, *formulas(schema)))
+    space = Dataspace.of(table, plan.invariants)
+    adjacency = _exchanges(plan, space) if plan.adjacency is Reading.exchange else Adjacency(a)
+    return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
+
+
+def _exchanges(plan: Plan, dataspace: Dataspace) -> Adjacency:
+    return outcome_exchange(dataspace) if plan.outcomes else Adjacency.exchange(dataspace)
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
@@ -283,8 +298,7 @@ def settled(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adj
     """Return a(t) where it is known, the adjacency that a plan protects, and what a reader must know about it."""
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
     if plan.adjacency is Reading.exchange:
-        adjacency = outcome_exchange(dataspace) if plan.outcomes else Adjacency.exchange(dataspace)
-        return semi_of(dataspace, plan), adjacency, ()
+        return semi_of(dataspace, plan), _exchanges(plan, dataspace), ()
     try:
         semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:
