@@ -124,7 +124,7 @@ def test_groups_without_a_record_are_folded(everything: Release) -> None:
 
 
 def test_the_guarantee_of_the_only_result_stands_once(three: Release, everything: Release) -> None:
-    stated = strength(three.guarantee.tradeoff, three.plan.report_delta)[-1]
+    stated = strength(three.guarantee, three.plan.report_delta)[-1]
     page = html(three)
     at_the_top, _, details = page.partition("Details for specialists")
     assert stated in at_the_top

@@ -26,7 +26,9 @@ from semidp.audit import (
 from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
 from semidp.audit.energy import MOST_DRAWS
 from semidp.cli import _options as o
+from semidp.cli._foreign import foreign_audit
 from semidp.cli._output import Format, echo, naming_options, print_json, progress_bar
+from semidp.cli.guarantee import DeltaStated, EpsilonStated, MuStated, RhoStated
 from semidp.engines import open_source
 from semidp.errors import InputError, Occupied
 from semidp.files import recover, replace_file
@@ -38,10 +40,24 @@ from semidp.release.scope import settled
 from semidp.spaces import Adjacency
 
 What = Annotated[
-    Path,
+    str | None,
     typer.Argument(
-        help="A folder that `semidp release` wrote, or a plan (TOML or JSON) with --data.", metavar="PLAN-OR-RELEASE"
+        help="A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, what `semidp test` printed with "
+        "--format json, or module:function with --pair.",
+        metavar="[PLAN-OR-RELEASE]",
     ),
+]
+Outputs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--outputs",
+        help="A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.",
+        metavar="FILE",
+    ),
+]
+PairFile = Annotated[
+    Path | None,
+    typer.Option("--pair", help="For module:function: a JSON file of two datasets [first, second].", metavar="FILE"),
 ]
 DataOption = Annotated[
     str | None,
@@ -63,12 +79,20 @@ SeedOption = Annotated[int | None, typer.Option("--seed", help="Repeat the same 
 EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive": 3}
 """What the command leaves with; 2 is for what cannot be audited at all."""
 
+_SURVIVES = "survives: no attack that was tried beats the claim (which does not prove it)"
+
 OutOption = Annotated[Path | None, typer.Option("--out", help="Draw the attacks beside the claim in this PNG file.")]
 
 
 def audit(
-    what: What,
+    what: What = None,
     data: DataOption = None,
+    outputs: Outputs = None,
+    pair: PairFile = None,
+    rho: RhoStated = None,
+    mu: MuStated = None,
+    epsilon: EpsilonStated = None,
+    delta: DeltaStated = None,
     from_table: o.FromTable = None,
     hive_partitions: o.HivePartitions = False,
     allow_empty: o.AllowEmpty = False,
@@ -87,13 +111,25 @@ def audit(
     convicted is wrong but for a chance of 1 in 1,000; one that survives is not thereby proved. An audit is
     inconclusive (exit code 3) where it would not convict the same mechanism with 20% less noise in half of the cases:
     draw more samples.
+
+    Mechanisms of others are audited by their outputs (--outputs twice) or by a function that is called on two datasets
+    (module:function with --pair), against what --epsilon, --rho or --mu state for these two.
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    claims, pairs = _claims(what, data, from_table, adjacency, hive_partitions=hive_partitions, allow_empty=allow_empty)
+    randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+    foreign = foreign_audit(what, outputs or (), pair, (rho, mu, epsilon, delta), samples, randomness, quiet)
+    if foreign is not None:
+        if data is not None or out is not None:
+            raise InputError("--data and --out are about plans and releases: leave them out here")
+        _report_foreign(foreign, format)
+        return
+    assert what is not None
+    claims, pairs = _claims(
+        Path(what), data, from_table, adjacency, hive_partitions=hive_partitions, allow_empty=allow_empty
+    )
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
-    randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with progress_bar(quiet) as progress:
         error = ERROR / max(1, len(claims))
         findings = [_examine(claim, pairs, samples, error, randomness, progress) for claim in claims]
@@ -107,6 +143,25 @@ def audit(
     code = EXIT_CODES[_together(findings)]
     if code:
         raise typer.Exit(code)
+
+
+def _report_foreign(found: Audit, format: Format) -> None:
+    if format is Format.json:
+        print_json({"verdict": found.verdict, "audit": found.to_json()})
+    else:
+        attack = f"{found.samples:,} outputs for each of two datasets, half of them or more only counted"
+        lines = [("attack", attack), *_bounds(found), ("verdict", _foreign_verdict(found))]
+        echo("\n".join(f"{name:<10} {text}" for name, text in lines))
+    if EXIT_CODES[found.verdict]:
+        raise typer.Exit(EXIT_CODES[found.verdict])
+
+
+def _foreign_verdict(found: Audit) -> str:
+    if found.convicted:
+        return _conviction(found)
+    if found.verdict == "inconclusive":
+        return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so give more outputs"
+    return _SURVIVES
 
 
 @dataclass(frozen=True)
@@ -255,7 +310,6 @@ def _lines(finding: _Finding) -> list[str]:
 
 
 def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
-    bound, confidence = found.bound, 1 - found.error
     cells = int((found.pair.move != 0).sum())
     difference = f"{found.pair.records} records ({cells} cells)"
     if together:
@@ -268,6 +322,14 @@ def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
             f"{found.samples:,} outputs for each of two {'datasets' if sums else 'tables'} with the published totals "
             f"that differ in {difference}",
         ),
+        *_bounds(found),
+    ]
+
+
+def _bounds(found: Audit) -> list[tuple[str, str]]:
+    """What is claimed, what was measured, and what the audit would have found."""
+    bound, confidence = found.bound, 1 - found.error
+    return [
         ("claim", f"{bound.unit} is at most {bound.claimed:.6g}"),
         ("measured", f"{bound.unit} is at least {bound.measured:.4g}, with confidence {100 * confidence:.6g}%"),
         ("also", f"epsilon of at least {found.epsilon:.4g} at delta 0, mu of at least {found.mu:.4g}"),
@@ -282,11 +344,7 @@ def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
 def _verdict(finding: _Finding) -> str:
     found, energy = finding.audit, finding.energy
     if found is not None and found.convicted:
-        worst = found.worst
-        return (
-            f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
-            f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
-        )
+        return _conviction(found)
     if energy is not None and energy.convicts:
         return f"convicted: the noise has less energy than is stated ({energy.direction})"
     if finding.verdict == "convicted":
@@ -295,4 +353,12 @@ def _verdict(finding: _Finding) -> str:
         return "survives: nothing here is protected by noise, and nothing is claimed to be"
     if finding.verdict == "inconclusive":
         return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so draw more with --samples"
-    return "survives: no attack that was tried beats the claim (which does not prove it)"
+    return _SURVIVES
+
+
+def _conviction(found: Audit) -> str:
+    worst = found.worst
+    return (
+        f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
+        f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
+    )

@@ -39,6 +39,7 @@ from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
 from semidp.report import (
+    announced_text,
     forecast,
     forecast_text,
     implied,
@@ -327,7 +328,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
-    expected = {table["name"]: table for table in forecast(prepared)["tables"]}
+    seen = forecast(prepared)
+    expected = {table["name"]: table for table in seen["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):
@@ -345,6 +347,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
+    if seen["announced"] is not None:
+        echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
     for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
         echo(f"otherwise  {sentence}")
     echo("nothing was drawn or written")

@@ -5,7 +5,7 @@ be enumerated. The measurement is one vector with one guarantee.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -19,9 +19,10 @@ from semidp.errors import InputError, Refused
 from semidp.exact import plain, positive, up
 from semidp.geometry import View, trimmed_view
 from semidp.guarantees import Guarantee
-from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
+from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
+from semidp.noise.distributions import sample_each
 from semidp.queries import ProductSpace, QuerySpace
 from semidp.queries.costs import BallCosts
 from semidp.queries.residuals import below
@@ -29,9 +30,11 @@ from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+_DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _ROUNDS = 400
 _CLOSE = 1e-3
-_LAWS: dict[str, Callable[[Fraction], Sampler]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
+_Law = DiscreteGaussian | RoundedGaussian
+_LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
 
 class Objective(StrEnum):
@@ -253,7 +256,7 @@ class ResidualMechanism(Mechanism):
         return Fraction(spent, 2**40)
 
     @cached_property
-    def samplers(self) -> list[tuple[Sampler, NDArray[np.intp]]]:
+    def samplers(self) -> list[tuple[_Law, NDArray[np.intp]]]:
         """The distributions of the noise, each with the entries of the vector that it serves."""
         places: dict[Fraction, list[NDArray[np.intp]]] = {}
         for view, part in self.space.parts.items():
@@ -323,9 +326,25 @@ class ResidualMechanism(Mechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw for many measurements at once."""
-        result = np.zeros((count, *self.space.shape), dtype=np.int64)
+        return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
+
+    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, for many measurements at once."""
+        result = np.zeros((count, len(entries)), dtype=np.int64)
+        place = np.full(math.prod(self.space.shape), -1)
+        place[entries] = np.arange(len(entries))
+        rare = []
         for sampler, where in self.samplers:
-            result[:, where] = sampler.sample((count, len(where)), randomness)
+            mine = place[where]
+            mine = mine[mine >= 0]
+            if sampler.sigma2 >= 1 and (count * len(mine)) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+                rare.append((sampler, mine))
+            else:
+                result[:, mine] = sampler.sample((count, len(mine)), randomness)
+        if rare:
+            which = np.repeat(np.arange(len(rare)), [len(mine) for _, mine in rare])
+            drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
+            result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
         return result
 
 

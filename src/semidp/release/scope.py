@@ -22,6 +22,7 @@ from semidp.spaces import (
     Adjacency,
     Dataspace,
     SemiAdjacency,
+    even_space,
     exchange_bound,
     normalised,
     semi_adjacency,
@@ -188,9 +189,7 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     if semi is not None and a < semi.bound:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
     refuse_large(schema)
-    counts = np.full(schema.shape, a, dtype=np.int64)
-    table = Table(schema, counts if schema.possible is None else counts * schema.possible)
-    space = Dataspace.of(table, plan.invariants)
+    space = even_space(schema, plan.invariants, a)
     adjacency = _exchanges(plan, space) if plan.adjacency is Reading.exchange else Adjacency(a)
     return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
 

@@ -3,7 +3,7 @@
 Everything said here is computed from a `Release`, which holds nothing confidential.
 """
 
-from semidp.report.outlook import comparison, expected_counts, forecast, forecast_text
+from semidp.report.outlook import announced_text, comparison, expected_counts, forecast, forecast_text
 from semidp.report.page import html
 from semidp.report.sentences import (
     cell_errors,
@@ -18,6 +18,7 @@ from semidp.report.sentences import (
 )
 
 __all__ = [
+    "announced_text",
     "cell_errors",
     "comparison",
     "errors_text",

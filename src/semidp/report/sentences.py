@@ -30,6 +30,7 @@ from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Order, Tradeoff
 
 _SHOWN_MARGINS = 8
+_SHOWN_TABLES = 40
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -57,10 +58,14 @@ def noisy_part(release: Release) -> list[str]:
         for table in release.tables
     ]
     if release.product is not None:
+        several = release.product.tables
         tables += [
             f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells, together with the other tables"
-            for table in release.product.tables
+            for table in several[:_SHOWN_TABLES]
         ]
+        if len(several) > _SHOWN_TABLES:
+            left = several[_SHOWN_TABLES:]
+            tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
     return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
@@ -256,9 +261,13 @@ def files(release: Release) -> list[tuple[str, str]]:
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables:
+        for part in release.product.tables[:_SHOWN_TABLES]:
             what = " by ".join(part.schema.names)
             found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
+        left = len(release.product.tables) - _SHOWN_TABLES
+        if left > 0:
+            first = release.product.tables[_SHOWN_TABLES]
+            found.append((f"{first.name}.csv", f"the same of the next table, and so on: {left:,} files"))
         found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         for file, by in zip(group.request.files, group.request.by, strict=True):
@@ -267,6 +276,9 @@ def files(release: Release) -> list[tuple[str, str]]:
     found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
     found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
+
+
+_MOST_CELLS = 2**24
 
 
 def cell_errors(mechanism: Mechanism) -> dict[str, float]:
@@ -280,7 +292,11 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     """
     if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
         return table_errors(mechanism, 0)
-    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), interval_factor(mechanism.name))
+    unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
+    if size > _MOST_CELLS:  # the mean needs no array of all cells
+        root = mechanism.expected_l2 * unit / math.sqrt(size)
+        return {"standard_error": root, "smallest": root, "largest": root, "half_width": wide * root}
+    return _spread(mechanism.standard_errors() * unit, wide)
 
 
 def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
