@@ -346,23 +346,31 @@ class ResidualMechanism(Mechanism):
         return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
 
     def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, for many measurements at once."""
+        """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
         result = np.zeros((count, len(entries)), dtype=np.int64)
-        place = np.full(math.prod(self.space.shape), -1)
-        place[entries] = np.arange(len(entries))
+        laws = self._law[entries]
+        order = np.argsort(laws, kind="stable")
+        numbers, firsts = np.unique(laws[order], return_index=True)
         rare = []
-        for sampler, where in self.samplers:
-            mine = place[where]
-            mine = mine[mine >= 0]
-            if sampler.sigma2 >= 1 and (count * len(mine)) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+        for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
+            sampler, _ = self.samplers[number]
+            if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
                 rare.append((sampler, mine))
             else:
-                result[:, mine] = sampler.sample((count, len(mine)), randomness)
+                result[:, mine] = sampler.sample((count, mine.size), randomness)
         if rare:
-            which = np.repeat(np.arange(len(rare)), [len(mine) for _, mine in rare])
+            which = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
             drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
             result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
         return result
+
+    @cached_property
+    def _law(self) -> NDArray[np.intp]:
+        """For each entry of the vector the number of its sampler."""
+        found = np.zeros(self.space.shape, dtype=np.intp)
+        for number, (_, where) in enumerate(self.samplers):
+            found[where] = number
+        return found
 
 
 def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:
