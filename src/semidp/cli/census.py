@@ -1,4 +1,4 @@
-"""``semidp census``: what the 2020 US Census products guarantee, given their exact state populations."""
+"""``semidp census``: what the 2020 US Census redistricting file (P.L. 94-171) guarantees, its state totals exact."""
 
 import contextlib
 import math
@@ -25,7 +25,7 @@ def census(
     format: FormatOption = Format.text,
     quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
-    """Say what the 2020 Census redistricting data guarantee, as announced and with exact state populations."""
+    """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact state populations."""
     from semidp.reproduction import census as study
 
     table = study.compute()
@@ -103,6 +103,7 @@ def _print(table: Tidy, explanation: str, notes: tuple[str, ...]) -> None:
         grid.add_row(*shown, str(row["a"]), f"{float(row['rho']):.4f}", *epsilons)
         before = group
     console = Console(highlight=False)
+    console.print("The 2020 Census redistricting file (P.L. 94-171).")
     console.print("k = 1: as announced; k = 2: with exact state populations; k = 3: with one more exact margin.")
     console.print("Epsilon at delta = 1e-10.\n")
     console.print(grid)
