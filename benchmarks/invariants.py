@@ -1,7 +1,7 @@
 """Exact group sizes beside noisy sums: what OpenDP states, what holds, and what semidp needs for the same guarantee.
 
-Scores between 0 and 10, summed by ward; the sizes of the wards are exact. All numbers are losses and noise scales, which
-no machine changes: they must be met exactly.
+Scores between 0 and 10, summed by ward; the sizes of the wards are exact. All numbers are losses and noise scales,
+which no machine changes: they must be met exactly.
 """
 
 from importlib.metadata import version
@@ -50,10 +50,10 @@ def semidp_scale(epsilon: str) -> float:
 def run() -> list[dict[str, Any]]:
     """Compare, and return numbers against what they must be."""
     name = f"OpenDP {version('opendp')}, sums in [0, 10] beside exact sizes"
-    found, chosen = bridge.guarantee(opendp_sums(float(SCALE))), opendp_sums(None)
-    numbers = [
-        (f"{name}, Laplace scale {SCALE}: epsilon announced", float(found.announced.implied_epsilon() or 0), 0.0),
-        (f"{name}, Laplace scale {SCALE}: epsilon found", float(found.guarantee.tradeoff.implied_epsilon() or 0), 2.0),
+    known, chosen = bridge.guarantee(opendp_sums(float(SCALE))), opendp_sums(None)
+    rows = [
+        (f"{name}, Laplace scale {SCALE}: epsilon announced", float(known.announced.implied_epsilon() or 0), 0.0),
+        (f"{name}, Laplace scale {SCALE}: epsilon found", float(known.guarantee.tradeoff.implied_epsilon() or 0), 2.0),
         (f"{name}, epsilon 1: scale that it chooses", float(chosen.summarize()["scale"][0]), 0.0),
         (f"{name}, epsilon 1: published exactly (1 = yes)", float(bridge.guarantee(chosen).published_exactly), 1.0),
         (f"semidp's Laplace scale for epsilon 2, any two people, over {SCALE}", semidp_scale("2") / SCALE, 1.0),

@@ -83,7 +83,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ),
     release.show: ("what a release holds and guarantees", ("semidp show release",)),
     census.census: (
-        "what the 2020 Census redistricting file (P.L. 94-171) guarantees",
+        "what the 2020 Census file P.L. 94-171 guarantees",
         ("semidp census --out census",),
     ),
     reproduce.reproduce: (

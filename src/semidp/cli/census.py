@@ -25,7 +25,7 @@ def census(
     format: FormatOption = Format.text,
     quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
-    """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact state populations."""
+    """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact totals."""
     from semidp.reproduction import census as study
 
     table = study.compute()
