@@ -58,9 +58,7 @@ def run() -> list[dict[str, Any]]:
         (f"{name}, epsilon 1: published exactly (1 = yes)", float(bridge.guarantee(chosen).published_exactly), 1.0),
         (f"semidp's Laplace scale for epsilon 2, any two people, over {SCALE}", semidp_scale("2") / SCALE, 1.0),
     ]
-    return [
-        {"name": what, "ratio": value, "target": f"= {goal:g}", "ok": value == goal} for what, value, goal in numbers
-    ]
+    return [{"name": what, "ratio": value, "target": f"= {goal:g}", "ok": value == goal} for what, value, goal in rows]
 
 
 if __name__ == "__main__":

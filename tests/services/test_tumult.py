@@ -13,7 +13,7 @@ from semidp.cli import run
 pytestmark = pytest.mark.services
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "tumult.md").read_text(encoding="utf-8")
 CHECK = """
-measurement, _, _ = session._compile_and_get_info(sums, budget)
+measurement, _, _ = session._compile_and_get_info(sums._query_expr, budget)
 (table,) = session._accountant.d_in
 print("MAP", json.dumps({d: str(measurement.privacy_function({table: d})) for d in (1, 2, 4)}))
 """
