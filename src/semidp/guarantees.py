@@ -15,6 +15,7 @@ from typing import Any
 
 from semidp.errors import InputError, Refused
 from semidp.files import from_json, read_plain, replace_file
+from semidp.notebook import facts, shortened_text
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Gaussian, Order, Tradeoff, tradeoff_from_json
 
@@ -41,7 +42,7 @@ class Explanation:
         return "\n\n".join((self.protected, against, self.unprotected, self.side_information))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guarantee:
     """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
 
@@ -76,6 +77,13 @@ class Guarantee:
     dataspace: Dataspace
     adjacency: Adjacency
     tradeoff: Tradeoff
+
+    def __repr__(self) -> str:
+        return f"Guarantee({self.dataspace.summary()}; {self.adjacency}; {shortened_text(self.tradeoff)})"
+
+    def _repr_html_(self) -> str:
+        parts = (part.partition(": ") for part in str(self.explain()).split("\n\n"))
+        return facts("Guarantee", [(name, text) for name, _, text in parts])
 
     def covers(self, other: "Guarantee") -> bool:
         """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and Awan, 3.5).
@@ -229,14 +237,14 @@ class Guarantee:
         others = (
             "nobody else changes"
             if a == 1
-            else f"at most {a - 1} other record{'s' if a > 2 else ''} do no more than hand over the published values "
-            "that the person takes"
+            else f"at most {a - 1} other record{'s do' if a > 2 else ' does'} no more than hand over the published "
+            "values that the person takes"
         )
         return (
             "What is protected: each person's record, against every alternative that the exact statistics "
             f"({self.dataspace.summary()}) allow. Two datasets are hard to tell apart where one person's record "
             f"differs and {others} (exchange adjacency). This is not a guarantee for any {max(a, 2)} "
-            "records that change at once: such changes are protected less."
+            "records that change at once: such changes may be protected less."
         )
 
     def _unprotected(self) -> str:

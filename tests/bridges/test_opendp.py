@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from semidp.bridges import opendp as bridge
-from semidp.errors import InputError, Refused
+from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.release import Plan
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
@@ -215,6 +215,17 @@ def test_exact_totals_give_the_exact_number_of_records() -> None:
     plan = Plan(invariants=["ward", "sex", "region"])
     assert bridge.guarantee(measurement, plan).guarantee.adjacency.a == 4
     assert bridge.guarantee(measurement, ["region"], a=5).distance == 10
+
+
+def test_margins_in_a_circle_need_the_levels_of_their_features() -> None:
+    """The pairs of three features: 5 records suffice for two levels each, 13 for three, and more for more."""
+    pairs = [["ward", "sex"], ["sex", "age"], ["ward", "age"]]
+    measurement = query(PURE, score_sum(10.0), ward="lengths")
+    with pytest.raises(AdjacencyUnknown, match="depends on the levels of ward, sex, age"):
+        bridge.guarantee(measurement, pairs)
+    declared = Plan(invariants=pairs, features=[Feature(name, "ab") for name in ("ward", "sex", "age")])
+    assert bridge.guarantee(measurement, declared).guarantee.adjacency.a == 5
+    assert bridge.guarantee(measurement, pairs, a=7).guarantee.adjacency.a == 7
 
 
 def test_keys_do_not_mean_that_a_person_changes_alone() -> None:

@@ -138,20 +138,20 @@ def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple
         missing = [margin for margin in (*lengths, *keys) if not _published(invariants, margin)]
         if not missing:
             return invariants, None
-        given = invariants.margins
+        given, features = invariants.margins, invariants.schema.features
     elif isinstance(invariants, Dataspace):
         return invariants, None
     elif isinstance(invariants, Plan):
-        given = invariants.invariants
+        given, features = invariants.invariants, invariants.features
     elif isinstance(invariants, str):
         raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
     else:
-        given = tuple(Margin.of(margin) for margin in invariants)
+        given, features = tuple(Margin.of(margin) for margin in invariants), ()
     counts = list(dict.fromkeys([*given, *lengths]))
     only = [margin for margin in dict.fromkeys(keys) if not any(margin.within(known) for known in counts)]
     told = [f"the counts of {', '.join(map(str, counts))}"] if counts else []
     told += [f"the keys of {', '.join(map(str, only))}"] if only else []
-    return [*counts, *only], " and ".join(told) or None
+    return Plan(invariants=[*counts, *only], features=features), " and ".join(told) or None
 
 
 def _published(space: Dataspace, margin: Margin) -> bool:

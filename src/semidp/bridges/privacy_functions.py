@@ -12,11 +12,12 @@ from typing import Any
 
 from attrs import field, frozen
 
-from semidp.errors import InputError
-from semidp.exact import exact, plain
+from semidp.errors import AdjacencyUnknown, InputError
+from semidp.exact import exact, plain, rounded_up
+from semidp.geometry import junction_order, maximal
 from semidp.guarantees import Guarantee
 from semidp.release import Plan
-from semidp.report import name_of, strength
+from semidp.report import name_of
 from semidp.spaces import (
     Adjacency,
     Dataspace,
@@ -281,7 +282,8 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace
     if isinstance(invariants, str):
         raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
     if isinstance(invariants, Plan):
-        margins, known = invariants.invariants, {feature.name: feature for feature in invariants.features}
+        margins = invariants.invariants
+        known = {name: feature for feature in invariants.features for name in feature.names}
     else:
         margins, known = tuple(Margin.of(margin) for margin in invariants), {}
     names = [name for margin in margins for name in margin.names]
@@ -289,6 +291,13 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace
         return Dataspace.described("the number of records"), SemiAdjacency(1, 1, 1, "only the total is exact")
     parts = {known.get(name, Feature(name, "012")).name: known.get(name, Feature(name, "012")) for name in names}
     schema = Schema(tuple(parts.values()))
+    undeclared = [name for name in names if name not in known]
+    if needed and undeclared and junction_order(maximal(schema.view(margin.names) for margin in margins)) is None:
+        raise AdjacencyUnknown(
+            f"a(t) of these margins depends on the levels of {', '.join(dict.fromkeys(undeclared))}: declare them, or "
+            "give the number a of records",
+            needs="adjacency",
+        )
     about = ", ".join(str(margin) for margin in normalised(schema, margins))
     return Dataspace.described(f"the counts of {about}"), semi_adjacency_bound(schema, margins) if needed else None
 
@@ -300,7 +309,7 @@ def _named(curve: Tradeoff) -> str:
         return "0, as though nothing were released"
     if isinstance(curve, Approximate) and curve.delta0:
         return f"({plain(curve.epsilon0)}, {plain(curve.delta0)})-DP"
-    return name_of(curve) or strength(curve, _TARGET)[-1]
+    return name_of(curve) or f"({rounded_up(curve.epsilon(_TARGET))}, {plain(_TARGET)})-DP"
 
 
 def _infinite(value: Any) -> bool:

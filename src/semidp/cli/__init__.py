@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import analyze, audit, census, guarantee, ledger, release, reproduce
+from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
 from semidp.cli._hints import hinted
 from semidp.cli._output import complain, echo, silence_stdout
 from semidp.cli.test import odds_ratio
@@ -62,9 +62,25 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5 --out means",
         ),
     ),
+    explore.explore: (
+        "a page that shows what a plan would publish",
+        ("semidp explore people.csv",),
+    ),
+    compare.compare: (
+        "plans side by side: errors and guarantees",
+        ("semidp compare plan1.toml plan2.toml --data people.csv",),
+    ),
     odds_ratio: (
-        "a private test of association in a 2x2 table",
-        ("semidp test people.csv --rows sex --columns smoker --epsilon 1",),
+        "a test of association: private in data, free in a release",
+        (
+            "semidp test people.csv --rows sex --columns smoker --epsilon 1",
+            "semidp test people.csv --rows sex --columns smoker --strata region --mu 1",
+            "semidp test release --rows sex --columns region",
+        ),
+    ),
+    intervals.intervals: (
+        "intervals for what a release published",
+        ("semidp intervals release", "semidp intervals release --of sex=f --among region=n --sampling"),
     ),
     guarantee.guarantee: (
         "what an existing release really guarantees",

@@ -1,7 +1,7 @@
 """Options that several commands share, and what turns them into values of the library."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +14,13 @@ from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact
 from semidp.files import from_json
+from semidp.grouped import LEVEL, Confidence
 from semidp.release import (
     GRID,
     GroupRequest,
     Model,
     Plan,
+    QuantileRequest,
     RegressionRequest,
     Statistic,
     TableRequest,
@@ -39,6 +41,22 @@ Data = Annotated[
     typer.Argument(
         help="A CSV or Parquet file, a glob, a folder of Parquet files, or a database address with --from.",
         metavar="DATA",
+    ),
+]
+OptionalData = Annotated[
+    str | None,
+    typer.Argument(
+        help="The data, as for release; without them give --schema or --levels, and --totals where they are known.",
+        metavar="[DATA]",
+        show_default=False,
+    ),
+]
+TotalsFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--totals",
+        help="A CSV file of one margin published exactly: its features and a column count; repeat it.",
+        metavar="FILE",
     ),
 ]
 TableOption = Annotated[
@@ -126,6 +144,19 @@ Proportions = Annotated[
     list[str] | None,
     typer.Option("--proportion", help="A private column of zeros and ones: its proportion of ones.", metavar="COLUMN"),
 ]
+Medians = Annotated[
+    list[str] | None, typer.Option("--median", help="A private column: its median by group.", metavar="COLUMN")
+]
+Quantiles = Annotated[
+    list[str] | None,
+    typer.Option("--quantile", help="A private column: these quantiles of it by group.", metavar="COLUMN=0.1,0.9"),
+]
+QuantileLevel = Annotated[
+    str | None,
+    typer.Option(
+        "--quantile-level", help="An interval for each quantile at this level, of the same budget.", metavar="NUMBER"
+    ),
+]
 Regress = Annotated[
     list[str] | None,
     typer.Option("--regress", help="A private column: its linear regression on --on.", metavar="COLUMN"),
@@ -147,6 +178,18 @@ Grid = Annotated[
     list[str] | None,
     typer.Option("--grid", help="How many steps lie between the bounds (default 1000).", metavar="COLUMN=STEPS"),
 ]
+Level = Annotated[
+    str | None, typer.Option("--level", help="The level of confidence intervals (default 0.95).", metavar="NUMBER")
+]
+Sampling = Annotated[
+    bool, typer.Option("--sampling", help="Also intervals for the population that the records were drawn from.")
+]
+Simultaneous = Annotated[
+    bool, typer.Option("--simultaneous", help="The level is that of all intervals of a set together.")
+]
+Differences = Annotated[
+    bool, typer.Option("--differences", help="Also intervals for the differences of each two groups.")
+]
 Ledger = Annotated[
     Path | None,
     typer.Option("--ledger", help="Charge this ledger first; it refuses past its budget. `semidp ledger` opens one."),
@@ -166,7 +209,31 @@ _SUCH_AS = {
     "--null-level": "region=unknown",
     "--bounds": "income=0,100000",
     "--grid": "income=1000",
+    "--of": "sex=f",
+    "--minus": "sex=m",
+    "--among": "region=n,s",
 }
+
+
+def only_these(context: typer.Context, names: Collection[str]) -> None:
+    """Refuse options that were given and that a published release has no use for, a budget above all."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in names and source is not None and source.name == "COMMANDLINE":
+            option = parameter.opts[0]
+            budget = option in ("--epsilon", "--rho", "--mu", "--delta", "--report-delta", "--ledger")
+            why = "costs no privacy" if budget else "reads no data"
+            raise InputError(f"a question to a published release {why}: leave {option} out")
+
+
+def cells_of(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str, ...]] | None:
+    """Return the cells that an option means: for each feature its levels.
+
+    >>> cells_of("--of", ["sex=f", "region=n,s"])
+    {'sex': ('f',), 'region': ('n', 's')}
+    """
+    found = {name: names_of(text) for name, text in _assignments(option, entries).items()}
+    return found or None
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -317,14 +384,18 @@ def groups_of(
     bounds: Sequence[str] | None,
     grid: Sequence[str] | None,
     others: Sequence[str] = (),
+    alone: bool = True,
 ) -> tuple[GroupRequest, ...]:
-    """Return the statistics by group that the options ask for, still without a budget."""
+    """Return the statistics by group that the options ask for, still without a budget.
+
+    `others` are columns of other requests that bounds may name; groups are not `alone` where quantiles use them.
+    """
     by = tuple(Margin(*names_of(text)) for text in groups or ())
     limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
     steps = _assignments("--grid", grid)
     wanted = [(statistic, column) for statistic, named in columns.items() for column in named or ()]
-    if by and not wanted:
-        raise InputError("say what to publish of the groups: --mean, --sum or --proportion, with a column")
+    if by and not wanted and alone:
+        raise InputError("say what to publish of the groups: --mean, --sum, --proportion or --median, with a column")
     if wanted and not by:
         raise InputError(f"say by which groups to publish the {wanted[0][0]} of {wanted[0][1]}: --group FEATURE")
     unused = [name for name in {**limits, **steps} if name not in {*others, *(column for _, column in wanted)}]
@@ -339,6 +410,38 @@ def groups_of(
             by,
         )
         for statistic, column in wanted
+    )
+
+
+def quantiles_of(
+    groups: Sequence[str] | None,
+    medians: Sequence[str] | None,
+    named: Sequence[str] | None,
+    bounds: Sequence[str] | None,
+    grid: Sequence[str] | None,
+    level: str | None,
+    sampling: bool,
+) -> tuple[QuantileRequest, ...]:
+    """Return the quantiles by group that the options ask for, still without a budget."""
+    by = tuple(Margin(*names_of(text)) for text in groups or ())
+    wanted: dict[str, set[str]] = {column: {"0.5"} for column in medians or ()}
+    for column, several in _assignments("--quantile", named).items():
+        wanted.setdefault(column, set()).update(names_of(several))
+    if wanted and not by:
+        raise InputError(f"say by which groups to publish the quantiles of {next(iter(wanted))}: --group FEATURE")
+    if level is not None and not wanted:
+        raise InputError("--quantile-level is for --median and --quantile")
+    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
+    steps = _assignments("--grid", grid)
+    return tuple(
+        QuantileRequest(
+            outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            by,
+            sorted({exact(q, f"a quantile of {column!r}") for q in several}),
+            level=level,
+            sampling=sampling and level is not None,
+        )
+        for column, several in wanted.items()
     )
 
 
@@ -368,6 +471,33 @@ def regressions_of(
     )
 
 
+def confidence_of(
+    level: str | None,
+    sampling: bool,
+    simultaneous: bool,
+    differences: bool,
+    groups: Sequence[GroupRequest],
+    regressions: Sequence[RegressionRequest],
+    quantiles: bool,
+) -> tuple[tuple[GroupRequest, ...], tuple[RegressionRequest, ...]]:
+    """Return requests with the intervals that the options ask for; refuse those of which nothing has any.
+
+    `quantiles` says whether some have intervals of their own, which may be about the population too.
+    """
+    if level is None and not (sampling or simultaneous or differences):
+        return tuple(groups), tuple(regressions)
+    if not groups and (differences or not regressions):
+        if quantiles and level is None and not (simultaneous or differences):
+            return (), ()
+        raise InputError("--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion")
+    asked = Confidence(LEVEL if level is None else level, sampling, simultaneous, differences)
+    alone = evolve(asked, differences=False)
+    return (
+        tuple(evolve(group, confidence=asked) for group in groups),
+        tuple(evolve(regression, confidence=alone) for regression in regressions),
+    )
+
+
 def plan_of(
     tables: Sequence[str] | None,
     invariants: Sequence[str] | None,
@@ -384,6 +514,7 @@ def plan_of(
     fit: str = "integer",
     groups: Sequence[GroupRequest] = (),
     regressions: Sequence[RegressionRequest] = (),
+    quantiles: Sequence[QuantileRequest] = (),
     all_pairs: str | None = None,
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
@@ -394,12 +525,13 @@ def plan_of(
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
+    sets |= dict.fromkeys(margin for quantile in quantiles for margin in quantile.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
     wanted = tables_of(tables, all_pairs, mechanism, fit)
     product = None
     if budget is not None:
-        budget = budget.shared(len(groups) + len(regressions) + bool(wanted))
+        budget = budget.shared(len(groups) + len(regressions) + len(quantiles) + bool(wanted))
         wanted, product = tables_for(wanted, budget)
     theirs = mechanism if not wanted and product is None else "auto"
     return Plan(
@@ -414,6 +546,7 @@ def plan_of(
         levels_from_data=levels_from_data,
         groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
         regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
+        quantiles=[evolve(quantile, budget=budget) for quantile in quantiles],
         report_delta=Plan().report_delta if report_delta is None else report_delta,
         nests=declared.nests if declared else (),
         product=product,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from attrs import evolve
 
 from semidp.audit import (
     Audit,
@@ -34,7 +35,9 @@ from semidp.files import recover, replace_file
 from semidp.mechanisms import ResidualMechanism
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.progress import Progress
-from semidp.release import Release, prepare
+from semidp.release import Prepared, Release, prepare
+from semidp.release.scope import settled
+from semidp.spaces import Adjacency
 
 What = Annotated[
     str | None,
@@ -64,6 +67,14 @@ SamplesOption = Annotated[
     int | None,
     typer.Option("--samples", help="Outputs to draw for each of the two tables; else what a minute allows.", min=1),
 ]
+PairsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--adjacency",
+        help="Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition or a number.",
+        metavar="READING|N",
+    ),
+]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Repeat the same audit.", min=0)]
 EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive": 3}
 """What the command leaves with; 2 is for what cannot be audited at all."""
@@ -85,6 +96,7 @@ def audit(
     from_table: o.FromTable = None,
     hive_partitions: o.HivePartitions = False,
     allow_empty: o.AllowEmpty = False,
+    adjacency: PairsOption = None,
     samples: SamplesOption = None,
     seed: SeedOption = None,
     out: OutOption = None,
@@ -113,12 +125,14 @@ def audit(
         _report_foreign(foreign, format)
         return
     assert what is not None
-    claims = _claims(Path(what), data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty)
+    claims, pairs = _claims(
+        Path(what), data, from_table, adjacency, hive_partitions=hive_partitions, allow_empty=allow_empty
+    )
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     with progress_bar(quiet) as progress:
         error = ERROR / max(1, len(claims))
-        findings = [_examine(claim, samples, error, randomness, progress) for claim in claims]
+        findings = [_examine(claim, pairs, samples, error, randomness, progress) for claim in claims]
     _draw(findings, pictures, force)
     if format is Format.json:
         print_json(_document(findings, list(pictures.values())))
@@ -155,6 +169,7 @@ class _Finding:
     """A claim, what the attack on it found and how its noise compares: None where there is nothing to look at."""
 
     claim: Claim
+    pairs: Adjacency
     audit: Audit | None = None
     energy: Energy | None = None
 
@@ -171,33 +186,50 @@ def _together(findings: list[_Finding]) -> Verdict:
     return "convicted" if "convicted" in found else "inconclusive" if "inconclusive" in found else "survives"
 
 
-def _claims(what: Path, data: str | None, from_table: str | None, **options: bool) -> tuple[Claim, ...]:
+def _claims(
+    what: Path, data: str | None, from_table: str | None, adjacency: str | None, **options: bool
+) -> tuple[tuple[Claim, ...], Adjacency | None]:
+    """Return what is claimed, and the adjacency to attack it under if it is another one."""
     recover(what)
     if what.is_dir():
         if data is not None or from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
-        return claims_of_release(Release.load(what))
+        release = Release.load(what)
+        return claims_of_release(release), _pairs(adjacency, release)
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
     with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id, **options) as source:
-        return claims_of_plan(prepare(plan, source))
+        prepared = prepare(plan, source)
+        return claims_of_plan(prepared), _pairs(adjacency, prepared)
 
 
-def _examine(claim: Claim, samples: int | None, error: float, randomness: Randomness, progress: Progress) -> _Finding:
+def _pairs(adjacency: str | None, of: Release | Prepared) -> Adjacency | None:
+    return None if adjacency is None else settled(evolve(of.plan, adjacency=adjacency), of.scope.dataspace)[1]
+
+
+def _examine(
+    claim: Claim,
+    pairs: Adjacency | None,
+    samples: int | None,
+    error: float,
+    randomness: Randomness,
+    progress: Progress,
+) -> _Finding:
     """Attack and compare the noise, half of the error for each."""
+    attacked = pairs or claim.mechanism.space.adjacency
     if claim.fixed:
-        return _Finding(claim)
+        return _Finding(claim, attacked)
     draws = claim.mechanism.measure_many
-    pair = pair_for(claim.mechanism)
+    pair = pair_for(claim.mechanism, pairs)
     count = affordable_samples(draws, pair, randomness) if samples is None else samples
     found = audit_mechanism(
         draws, pair, claim.tradeoff, samples=count, error=error / 2, randomness=randomness, progress=progress
     )
     energy = noise_energy(claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness)
-    return _Finding(claim, found, energy)
+    return _Finding(claim, attacked, found, energy)
 
 
 def _pictures(claims: tuple[Claim, ...], out: Path) -> dict[str, Path]:
@@ -235,6 +267,7 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
             {
                 "name": finding.claim.name,
                 "features": list(finding.claim.features),
+                "adjacency": {"kind": str(finding.pairs.kind), "a": finding.pairs.a},
                 "mechanism": finding.claim.mechanism.name,
                 "scale": finding.claim.mechanism.scale,
                 "verdict": finding.verdict,
@@ -258,6 +291,11 @@ def _lines(finding: _Finding) -> list[str]:
     else:
         together = isinstance(claim.mechanism, ResidualMechanism)
         lines += _attack(found, sums=not claim.mechanism.space.of_counts, together=together)
+        claimed = claim.mechanism.space.adjacency
+        if finding.pairs != claimed:
+            lines.insert(1, ("pairs", f"{finding.pairs}, where the claim is about {claimed}"))
+        elif claimed.is_exchange:
+            lines.insert(1, ("pairs", "exchanges of one person: the claim is about these, and not about any records"))
     if energy is not None:
         lines.append(
             (

@@ -17,9 +17,18 @@ from semidp.cli._output import Format, print_json
 from semidp.cli._totals import totals_of
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import exact, plain, rounded_up
+from semidp.files import from_json
 from semidp.guarantees import Guarantee, read_document
 from semidp.release import Reading, adjacency_from
-from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
+from semidp.spaces import (
+    Adjacency,
+    AdjacencyKind,
+    Dataspace,
+    Margin,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.tables import Schema
 from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
@@ -32,13 +41,9 @@ DeltaStated = Annotated[
         "--delta", help="Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", metavar="NUMBER"
     ),
 ]
-Totals = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--totals",
-        help="A CSV file of one margin published exactly: its features and a column count; repeat it.",
-        metavar="FILE",
-    ),
+Analysis = Annotated[
+    Path | None,
+    typer.Option("--analysis", help="What `semidp analyze --format json` printed: how many records.", metavar="FILE"),
 ]
 ReleaseFolder = Annotated[
     Path | None, typer.Argument(help="A folder that `semidp release` wrote, instead of numbers.", metavar="[RELEASE]")
@@ -96,7 +101,8 @@ def guarantee(
     a: o.AOption = None,
     adjacency: o.AdjacencyOption = None,
     invariant: o.Invariants = None,
-    totals: Totals = None,
+    totals: o.TotalsFiles = None,
+    analysis: Analysis = None,
     schema: o.SchemaFile = None,
     levels: o.Levels = None,
     bins: o.Bins = None,
@@ -106,8 +112,8 @@ def guarantee(
 ) -> None:
     """Say what a release with exact statistics really guarantees, without its data.
 
-    How many records move together is given (--a), or computed from what is published exactly: from the --totals
-    themselves, or for any totals of the margins that --invariant names with declared features.
+    How many records move together is given (--a), taken from an --analysis, or computed from what is published exactly:
+    from the --totals themselves, or for any totals of the margins that --invariant names with declared features.
 
     Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an attacker also knows
     (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
@@ -130,7 +136,13 @@ def guarantee(
         raise InputError("give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and --epsilon")
     stated = claim.stated
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
-    scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), o.declared_features(schema, levels, bins, None))
+    declared = o.declared_features(schema, levels, bins, None)
+    if analysis is None:
+        scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), declared)
+    elif adjacency or a or margins or totals or declared:
+        raise InputError("--analysis already says what is exact and how many records move together: give it alone")
+    else:
+        scope = _analysed(analysis)
     records = scope.records
     alias = delta if epsilon is None else None
     target = o.target_of(alias, report_delta) or _grown(stated, records) or DEFAULT_TARGET
@@ -265,13 +277,41 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     return _Together(given, "given", space, low if given < enough else ())
 
 
+def _analysed(path: Path) -> _Together:
+    """Return how many records move together as ``semidp analyze --format json`` printed it."""
+    wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
+    try:
+        document = from_json(o.read_text(path, "--analysis"))
+        kind, a = document["adjacency"]["kind"], Adjacency(document["adjacency"]["a"])
+        exact = [str(Margin(*names)) for names in document["invariants"]]
+        method, warnings = document["a"]["method"], document["warnings"]
+    except (ValueError, KeyError, TypeError, InputError):
+        raise wrong from None
+    if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
+        raise wrong
+    described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
+    return _Together(
+        max(a.a, 1), f"the analysis ({method})", Dataspace.described(described), tuple(warnings), AdjacencyKind(kind)
+    )
+
+
 def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
     """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
+    if not margins and not totals:
+        raise InputError(
+            "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with --schema "
+            "FILE for a bound over all totals"
+        )
     space = totals_of(totals, declared) if totals else None
-    if space is None or any(not space.publishes(margin) for margin in margins):
-        raise InputError("exchanges are known from the exact totals themselves: give --totals FILE for each margin")
-    records = max(Adjacency.exchange(space).a, 1)
     source = "one person and those who hand over published values"
+    if space is not None and all(space.publishes(margin) for margin in margins):
+        records = max(Adjacency.exchange(space).a, 1)
+    else:
+        every = list(dict.fromkeys([*margins, *(space.margins if space is not None else ())]))
+        schema = space.schema if space is not None else declared.schema() if declared is not None else None
+        records = max(exchange_bound(_all_declared(schema, margins), every).a, 1)
+        source = f"{source}, a bound for any published totals"
+        space = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
     return _Together(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
 
 

@@ -19,7 +19,8 @@ from semidp.cli._output import Format, echo, in_place, naming_options, output_fo
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
-from semidp.mechanisms import NAMES, Mechanism
+from semidp.grouped import most_rank_error
+from semidp.mechanisms import NAMES, ResidualMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
     REPORT,
@@ -28,6 +29,7 @@ from semidp.release import (
     Plan,
     Prepared,
     ProductRequest,
+    QuantileRequest,
     RegressionRequest,
     Release,
     Statistic,
@@ -38,7 +40,17 @@ from semidp.release import (
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import product_errors, product_lines, strength, summary, together_text
+from semidp.report import (
+    announced_text,
+    forecast,
+    forecast_text,
+    implied,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
@@ -81,12 +93,19 @@ def release(
     mean: o.Means = None,
     sum: o.Sums = None,
     proportion: o.Proportions = None,
+    median: o.Medians = None,
+    quantile: o.Quantiles = None,
+    quantile_level: o.QuantileLevel = None,
     all_pairs: o.AllPairs = None,
     regress: o.Regress = None,
     logistic: o.Logistic = None,
     on: o.On = None,
     bounds: o.Bounds = None,
     grid: o.Grid = None,
+    level: o.Level = None,
+    sampling: o.Sampling = False,
+    simultaneous: o.Simultaneous = False,
+    differences: o.Differences = False,
     epsilon: o.Epsilon = None,
     rho: o.Rho = None,
     mu: o.Mu = None,
@@ -123,6 +142,24 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
     code is 0, even if stdout takes no more.
     """
+    quantiles = o.quantiles_of(group, median, quantile, bounds, grid, quantile_level, sampling)
+    chosen = [request.outcome.column for request in quantiles]
+    groups, regressions = o.confidence_of(
+        level,
+        sampling,
+        simultaneous,
+        differences,
+        o.groups_of(
+            group,
+            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
+            bounds,
+            grid,
+            others=[*(regress or ()), *(logistic or ()), *chosen],
+            alone=not quantiles,
+        ),
+        o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        quantile_level is not None,
+    )
     wanted = _plan(
         plan,
         table,
@@ -134,14 +171,9 @@ def release(
         adjacency=(adjacency, a),
         reading=(count, where, identity),
         levels_from_data=levels_from_data,
-        groups=o.groups_of(
-            group,
-            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
-            bounds,
-            grid,
-            others=[*(regress or ()), *(logistic or ())],
-        ),
-        regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        groups=groups,
+        regressions=regressions,
+        quantiles=quantiles,
         all_pairs=all_pairs,
     )
     o.all_used(wanted, levels, bins, null_level, nest)
@@ -273,10 +305,12 @@ def _plan(
     levels_from_data: bool,
     groups: tuple[GroupRequest, ...],
     regressions: tuple[RegressionRequest, ...],
+    quantiles: tuple[QuantileRequest, ...],
     all_pairs: str | None,
 ) -> Plan:
     if path is not None:
-        others = (table, all_pairs, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
+        asked = (table, all_pairs, groups, regressions, quantiles)
+        others = (*asked, invariant, declared, *reading, *adjacency, levels_from_data)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
@@ -288,7 +322,7 @@ def _plan(
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if not table and all_pairs is None and not groups and not regressions:
+    if not table and all_pairs is None and not groups and not regressions and not quantiles:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
     spend, report_delta = o.budget_of(*budget)
     count, where, identity = reading
@@ -307,50 +341,59 @@ def _plan(
         fit=fit,
         groups=groups,
         regressions=regressions,
+        quantiles=quantiles,
         all_pairs=all_pairs,
     )
 
 
 def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     prepared = prepare(plan, source)
-    scope, curve = prepared.scope, prepared.guarantee.tradeoff
+    scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
+    seen = forecast(prepared)
+    expected = {table["name"]: table for table in seen["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
-        if isinstance(request, ProductRequest):
-            _echo_product(request, mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            for line in product_lines(request, mechanism):
+                echo(f"would use  {line}")
             continue
-        unit = float(mechanism.space.unit)
-        loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
-        what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
-        each = "" if mechanism.space.of_counts else " in each"
+        if isinstance(request, QuantileRequest):
+            ranks = most_rank_error(mechanism)
+            echo(f"would use  {mechanism.name} for {request.name}: at most {ranks:,} ranks off in 95% of choices")
+            continue
+        unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
+        what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
+        errors = f"{forecast_text(expected[request.name])}, " if counts else ""
+        loss = f", expected distance of the whole table {mechanism.expected_l2:,.1f}" if counts else " in each"
         echo(
-            f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
+            f"would use  {mechanism.name} for {what}: {errors}scale {mechanism.scale * unit:.4g}{loss}, "
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(curve, plan.report_delta):
+    for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
+    if seen["announced"] is not None:
+        echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
+    for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
+        echo(f"otherwise  {sentence}")
     echo("nothing was drawn or written")
-
-
-def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
-    """Print the standard error of every table that shares the budget."""
-    for line in product_lines(request, mechanism):
-        echo(f"would use  {line}")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
     plan, scope, curve = prepared.plan, prepared.scope, prepared.guarantee.tradeoff
+    expected = forecast(prepared)
+    tables = {table["name"]: table for table in expected["tables"]}
 
     def measured(key: str) -> list[dict[str, Any]]:
         return [
             {
                 "name": request.name,
                 "budget": request.budget and request.budget.numbers(),
+                **(tables[request.name] if key == "table" else {}),
                 "noise": mechanism.to_json(),
                 **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
             }
@@ -369,7 +412,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "budget": plan.budget and plan.budget.numbers(),
         "tables": measured("table"),
         "products": [
-            {**part, "tables": product_errors(request, mechanism)}
+            {**part, "tables": [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]}
             for part, (request, mechanism) in zip(
                 measured("product"), [pair for pair in prepared.parts if pair[0].key == "product"], strict=True
             )
@@ -377,6 +420,8 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         ],
         "groups": measured("group"),
         "regressions": measured("regression"),
+        "quantiles": measured("quantile"),
+        "announced": expected["announced"],
         "disclosures": scope.disclosures,
         "warnings": scope.warnings,
     }

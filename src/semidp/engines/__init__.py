@@ -22,18 +22,23 @@ from semidp.engines.contract import (
     LARGEST_COUNT,
     MISSING_OUTCOME,
     NOT_A_NUMBER,
+    Coded,
     Key,
     Measure,
     Outcome,
     Records,
     require,
 )
+from semidp.engines.memory import TableRecords, materialised
+from semidp.engines.tabulate import Codes, Tabulation, ravelled
 from semidp.errors import DataError, InputError
 from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_large
 
 __all__ = ["Outcome", "Source", "local_paths", "open_source"]
 
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
+_MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
+_ROWS_AT_ONCE = 2**18
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
 _SERVERS = ("postgres", "postgresql", "spark")  # their addresses name no file
 
@@ -54,8 +59,9 @@ def open_source(
     ----------
     data
         The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that exists is that
-        file, whatever its name holds); a data frame (pandas, polars, Arrow) or a
-        mapping of names to columns; an Ibis table; or
+        file, whatever its name holds); a data frame (pandas, polars, Arrow), a DuckDB relation or anything else with
+        the Arrow C stream interface, which is read into memory once, or a mapping of names to columns; a `Table`; an
+        Ibis table; or
         a database address such as ``postgres://user@host/database`` (the password comes from the environment,
         SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
         ``spark://local`` for Spark in this process. Every value of a CSV file is text, and an empty one is missing.
@@ -183,6 +189,46 @@ class Source:
         """
         return Table(schema, self._totals(schema, None))
 
+    def tables(self, schemas: Sequence[Schema]) -> list[Table]:
+        """Count the records over several sets of features, as `counts` does for each, from as few readings as can be.
+
+        Local records are coded once and counted here in chunks; a database groups by many sets in one query.
+
+        >>> from semidp.tables import Feature, Schema
+        >>> sex, age = Feature("sex", "fm"), Feature("age", "yo")
+        >>> with open_source({"sex": ["f", "m", "m"], "age": ["y", "o", "o"]}) as source:
+        ...     [table.counts.tolist() for table in source.tables([Schema([sex]), Schema([sex, age])])]
+        [[1, 2], [[1, 0], [0, 2]]]
+        """
+        for schema in schemas:
+            refuse_large(schema)
+        found = self._coded(schemas) if self.count is None and len(schemas) > 1 else None
+        if found is None:
+            keys = [self._keys(schema.features) for schema in schemas]
+            answers = self._records.grouped_sets(keys, Measure(self.count), [_limit(schema) for schema in schemas])
+            parts = zip(schemas, keys, answers, strict=True)
+            found = [self._cells(schema, part, answer, None) for schema, part, answer in parts]
+        return [Table(schema, counts) for schema, counts in zip(schemas, found, strict=True)]
+
+    def _coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
+        """Count coded records in chunks; None where the engine does not bring them here."""
+        features = list(dict.fromkeys(feature for schema in schemas for feature in schema.features))
+        keys = {feature: self._keys([feature]) for feature in features}
+        most = {key: _most_values(feature) for feature in features for key in keys[feature]}
+        coded = self._records.coded(list(most), list(most.values()), _MOST_CODED)
+        if coded is None:
+            return None
+        where = {key: number for number, key in enumerate(most)}
+        levels = [_Levels(feature, {key.column: where[key] for key in keys[feature]}, coded) for feature in features]
+        place = {feature: number for number, feature in enumerate(features)}
+        counts = Tabulation(
+            [len(feature.levels) for feature in features],
+            [tuple(place[feature] for feature in schema.features) for schema in schemas],
+        )
+        for chunk in coded.chunks(_ROWS_AT_ONCE):
+            counts.add([part.of(chunk) for part in levels])
+        return counts.tables()
+
     def sums(self, schema: Schema, outcome: Outcome) -> NDArray[np.int64]:
         """Sum the quantised `outcome` over the records of each cell, in steps of its grid.
 
@@ -243,15 +289,24 @@ class Source:
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
         refuse_large(schema)
+        keys = self._keys(schema.features)
+        answer = self._records.grouped(keys, Measure(self.count, outcome), _limit(schema))
+        return self._cells(schema, keys, answer, outcome)
+
+    def _keys(self, features: Sequence[Feature]) -> list[Key]:
         keys = []
-        for feature in schema.features:
+        for feature in features:
             needs = None if feature.bins is None else "bins need"
             require(self._records.columns, feature.name, number_for=needs)
             keys += [Key(name) for name in feature.names[:-1] if name in self._records.columns]
             keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
-        # More groups than this can only come from undeclared values, one of which is then among those fetched.
-        limit = min(math.prod(size + 3 for size in schema.shape) + 1, MAX_GROUPS)
-        *values, totals, faults = self._records.grouped(keys, Measure(self.count, outcome), limit)
+        return keys
+
+    def _cells(
+        self, schema: Schema, keys: Sequence[Key], answer: Sequence[Sequence[Any]], outcome: Outcome | None
+    ) -> NDArray[np.int64]:
+        """Put groups into the cells of a schema; refuse what does not fit."""
+        *values, totals, faults = answer
         read = {key.column: column for key, column in zip(keys, values, strict=True)}
         codes = [_codes(feature, read) for feature in schema.features]
         _refuse(max(faults, default=0), self.count, outcome)
@@ -260,6 +315,41 @@ class Source:
         cells = np.zeros(schema.size, dtype=np.int64)
         np.add.at(cells, np.ravel_multi_index(tuple(codes), schema.shape), np.array(totals, dtype=np.int64))
         return cells.reshape(schema.shape)
+
+
+class _Levels:
+    """The level of each record along one feature, from the codes of its columns."""
+
+    def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
+        self.feature, self.columns = feature, columns
+        self._values = {name: coded.values[place] for name, place in columns.items()}
+        self._level = _codes(feature, self._values) if len(columns) == 1 else None
+        self._leaves: dict[int, int] = {}
+
+    def of(self, chunk: Sequence[NDArray[Any]]) -> Codes:
+        """Return the levels of a chunk of records; paths of nested features are looked up as they occur."""
+        codes = [chunk[place] for place in self.columns.values()]
+        if self._level is not None:
+            return np.asarray(self._level[codes[0]])
+        sizes = [max(1, len(values)) for values in self._values.values()]
+        paths, where = np.unique(ravelled([code.astype(np.intp) for code in codes], sizes), return_inverse=True)
+        new = [path for path in paths.tolist() if path not in self._leaves]
+        if new:
+            rows = dict(zip(self._values, np.unravel_index(new, sizes), strict=True))
+            read = {name: [values[code] for code in rows[name]] for name, values in self._values.items()}
+            self._leaves |= dict(zip(new, _codes(self.feature, read).tolist(), strict=True))
+        return np.array([self._leaves[path] for path in paths.tolist()], dtype=np.intp)[where]
+
+
+def _limit(schema: Schema) -> int:
+    """More groups than this can only come from undeclared values, one of which is then among those fetched."""
+    return min(math.prod(map(_most_values, schema.features)) + 1, MAX_GROUPS)
+
+
+def _most_values(feature: Feature) -> int:
+    """How many values can stand for declared levels: missing in three ways, and truth in any capitals."""
+    capitals = sum(2 ** len(word) for word in TRUTH) if {*feature.levels} & {*TRUTH} else 0
+    return len(feature.levels) + 3 + capitals
 
 
 def value_text(value: object) -> str | None:
@@ -290,9 +380,13 @@ def _records(data: Any, table: str | None, where: str | None, hive_partitions: b
     if isinstance(data, (str, os.PathLike)):
         return DuckRecords.of_files(os.fspath(data), where, hive_partitions=hive_partitions, allow_empty=allow_empty)
     _no_folders(hive_partitions)
+    if isinstance(data, Table):
+        if where is not None:
+            raise InputError("a table holds counts and no records that a WHERE could keep: leave it out")
+        return TableRecords(data)
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
-    return DuckRecords.of_frame(data, where)
+    return DuckRecords.of_frame(materialised(data), where)
 
 
 def _no_table(table: str | None) -> None:

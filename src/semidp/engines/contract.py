@@ -1,21 +1,26 @@
 """What every engine must answer, and the words in which it may fail.
 
-`Records` is the contract of three methods that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
+`Records` is the contract that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
 what to add up. Turning the answer into a `Table` is done once, in the package itself, for all engines alike.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from semidp.errors import InputError, SchemaError, SemidpError
 from semidp.exact import Number, exact, plain
 from semidp.tables import no_column
 
 LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
+
+SETS_AT_ONCE = 24  # sets of keys that one query groups by
+KEYS_AT_ONCE = 30  # PostgreSQL tells no more of them apart
 
 MAX_WHERE = 10_000  # characters
 QUERY_THREAD = "semidp query"  # the name of a thread that runs a user's condition, which may never end
@@ -97,6 +102,17 @@ class Measure:
     outcome: Outcome | None = None
 
 
+class Coded(Protocol):
+    """Records of which every key is coded by the position of its value in a list."""
+
+    values: Sequence[Sequence[Any]]
+    """For each key its distinct values, None for a missing one."""
+
+    def chunks(self, rows: int) -> Iterator[list[NDArray[np.unsignedinteger[Any]]]]:
+        """Yield the codes of all keys, so many records at a time."""
+        ...
+
+
 class Records(Protocol):
     """The records of one source, after its WHERE: what an engine must answer."""
 
@@ -107,6 +123,23 @@ class Records(Protocol):
         """Return at most `limit` groups, columnwise: each key's values, the totals, the worst fault of each group.
 
         The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
+        """
+        ...
+
+    def grouped_sets(
+        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
+    ) -> Iterator[list[Sequence[Any]]]:
+        """Yield what `grouped` returns for each of several sets of keys, from as few readings as the engine can.
+
+        Where there are more groups than the limits allow together, at least one set has more than its own.
+        """
+        ...
+
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> "Coded | None":
+        """Return the keys' values as small numbers, or None where the engine does not bring records here.
+
+        Nothing is coded where the keys have more values than `limits` allow together, or the codes take more than
+        `most` bytes.
         """
         ...
 
@@ -124,6 +157,38 @@ class Records(Protocol):
     def close(self) -> None:
         """Let go of the file or connection."""
         ...
+
+
+def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
+    """Yield the numbers of sets that are grouped by in one query: few, and of few keys.
+
+    >>> list(batches([[Key("a"), Key("b")]] * 30))[1]
+    [24, 25, 26, 27, 28, 29]
+    """
+    batch: list[int] = []
+    known: set[Key] = set()
+    for number, keys in enumerate(sets):
+        if batch and (len(batch) == SETS_AT_ONCE or len(known | {*keys}) > KEYS_AT_ONCE):
+            yield batch
+            batch, known = [], set()
+        batch.append(number)
+        known |= {*keys}
+    if batch:
+        yield batch
+
+
+def separated(
+    rows: Sequence[Sequence[Any]], sets: Sequence[Sequence[Key]], known: Sequence[Key]
+) -> Iterator[list[Sequence[Any]]]:
+    """Take the answer of grouping sets apart: columns of absent keys as a number in binary, keys, totals, faults."""
+    groups: dict[int, list[Sequence[Any]]] = {}
+    for row in rows:
+        groups.setdefault(int(row[0]), []).append(row)
+    for keys in sets:
+        absent = sum(1 << place for place, key in enumerate(known) if key not in keys)
+        places = [1 + known.index(key) for key in keys]
+        mine = groups.get(absent, [])
+        yield [[row[place] for row in mine] for place in (*places, len(known) + 1, len(known) + 2)]
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:

@@ -124,6 +124,21 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
     return max(0.0, bound + 2 * _dot(levels, missing))
 
 
+def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
+    """Return the bound of `lagrangian` for each table of a problem whose first feature numbers tables.
+
+    >>> from semidp.fit.problem import pose
+    >>> two = pose(Grid.flat((2, 2)), np.array([[2.0, 0.0], [2.0, 2.0]]), [Totals((1, 0), np.array([4, 4]))])
+    >>> lagrangians(two, [np.array([1.0, 0.0])])
+    array([2., 0.])
+    """
+    table = problem.nearest(levels)
+    bounds = np.square(table - problem.noisy).reshape(len(table), -1).sum(axis=1)
+    for level, missing in zip(levels, problem.missing(table), strict=True):
+        bounds += 2 * (level * missing).reshape(len(table), -1).sum(axis=1)
+    return np.asarray(np.maximum(bounds, 0.0))
+
+
 def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     """Return for each cell of a margin the level θ with Σ max(0, v + θ) = total; 0 where the total is 0.
 
@@ -132,12 +147,12 @@ def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     minus infinity stay dry.
 
     >>> water_level(Grid.flat((3,)), np.array([3.0, 1.0, -5.0]), Totals((0,), np.array([2])))
-    array([-1.])
+    array(-1.)
     """
     wet = values > -np.inf
     wanted = total.counts.astype(np.float64)
     cells = np.maximum(grid.sum(wet.astype(np.float64), total.view), 1.0)
-    level: Floats = (wanted - grid.sum(np.where(wet, values, 0.0), total.view)) / cells
+    level: Floats = np.asarray((wanted - grid.sum(np.where(wet, values, 0.0), total.view)) / cells)
     level[total.counts == 0] = 0.0
     for _ in range(LEVEL_STEPS):
         filled = np.maximum(values + grid.spread(level, total.view), 0.0)

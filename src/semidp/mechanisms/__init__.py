@@ -6,6 +6,12 @@ geometry in `knorm`.
 
 from semidp.knorm import knorm_noise
 from semidp.mechanisms.base import CLAIMS, ClaimKind, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms.exponential import (
+    EXPONENTIAL,
+    ExponentialMechanism,
+    exponential_mechanism,
+    farthest_rank,
+)
 from semidp.mechanisms.from_record import recorded
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
@@ -23,19 +29,24 @@ from semidp.mechanisms.selection import (
     available,
     calibrated,
     choose,
+    interval_factor,
     mechanism_for,
     option_name,
     outcome_mechanism,
+    residual_plan,
+    table_mechanism,
 )
 from semidp.queries import Norms
 
 __all__ = [
     "AUTO",
     "CLAIMS",
+    "EXPONENTIAL",
     "NAMES",
     "ClaimKind",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
+    "ExponentialMechanism",
     "KNormMechanism",
     "L2Mechanism",
     "LaplaceMechanism",
@@ -50,10 +61,15 @@ __all__ = [
     "available",
     "calibrated",
     "choose",
+    "exponential_mechanism",
+    "farthest_rank",
+    "interval_factor",
     "knorm_noise",
     "mechanism_for",
     "naive_loss",
     "option_name",
     "outcome_mechanism",
     "recorded",
+    "residual_plan",
+    "table_mechanism",
 ]

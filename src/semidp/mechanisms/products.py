@@ -10,26 +10,31 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.exact import up
-from semidp.geometry import View, within
+from semidp.exact import plain, positive, up
+from semidp.geometry import View, trimmed_view
 from semidp.guarantees import Guarantee
-from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
+from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
+from semidp.noise.distributions import sample_each
 from semidp.queries import ProductSpace, QuerySpace
 from semidp.queries.costs import BallCosts
+from semidp.queries.residuals import below
 from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+_DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _ROUNDS = 400
 _CLOSE = 1e-3
+_Law = DiscreteGaussian | RoundedGaussian
+_LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
 
 class Objective(StrEnum):
@@ -175,6 +180,26 @@ class ResidualMechanism(Mechanism):
             return Gaussian(Fraction(0))
         return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
 
+    def record(self) -> dict[str, Any]:
+        """Return what a ledger keeps: the tables, and the exact noise of every residual; see `recorded`."""
+        named = self.space.schema.named
+        squares = [{"features": list(named(view)), "sigma2": plain(square)} for view, square in self.sigma2.items()]
+        return {"query": self.space.query(), "noise": {"law": self.name, "draw": self.law, "residuals": squares}}
+
+    @classmethod
+    def from_record(cls, space: ProductSpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise on a space: what its residuals cost there, over the same σ².
+
+        Residuals that are fixed there cost nothing. One that was not measured because others fixed it must be fixed.
+        """
+        squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in noise["residuals"]}
+        if not set(space.measured) <= set(squares):
+            raise Refused("something was published exactly because others fixed it, and here they do not fix it")
+        if noise["draw"] not in _LAWS:
+            raise KeyError(noise["draw"])
+        measured = {view: squares[view] for view in space.measured}
+        return cls(space, measured, _cost(space, measured), noise["draw"])
+
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency: its costs, over the same σ².
 
@@ -187,11 +212,7 @@ class ResidualMechanism(Mechanism):
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
-        cost = _spent(space, self.sigma2)
-        found = space.costs.joint(self.sigma2) if self.sigma2 else None
-        if found is not None:
-            cost = min(cost, Fraction(found))
-        return replace(self, space=space, precision=cost).guarantee
+        return replace(self, space=space, precision=_cost(space, self.sigma2)).guarantee
 
     @property
     def scale(self) -> float:
@@ -210,14 +231,22 @@ class ResidualMechanism(Mechanism):
 
     @property
     def naive_l2(self) -> float:
-        """The same root for ordinary differential privacy on the same residuals, at this guarantee by group privacy."""
+        """The same root for ordinary differential privacy, at this guarantee by group privacy.
+
+        The better of two: noise on the same residuals, and noise on the cells of each table with the best split.
+        """
         free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
         needed = [view for view in self.space.needed if any(view)]
         costs = [float(free.cost(view)) * a**2 for view in needed]
-        tables = self.space.views
-        gain = self.space.residuals.gain
-        gains = [sum(gain(view, table) for table in tables if within(view, table)) for view in needed]
-        return sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True)) / math.sqrt(self.precision)
+        gains = dict.fromkeys(needed, 0.0)
+        for table in self.space.views:
+            for view in below(table):
+                if view in gains:
+                    gains[view] += self.space.residuals.gain(view, table)
+        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains.values(), strict=True))
+        cells = [math.prod(self.space.residuals.shape(view)) for view in self.space.views]
+        one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
+        return min(together, one_by_one) / math.sqrt(self.precision)
 
     @property
     def forgotten(self) -> Fraction:
@@ -227,7 +256,7 @@ class ResidualMechanism(Mechanism):
         return Fraction(spent, 2**40)
 
     @cached_property
-    def samplers(self) -> list[tuple[Sampler, NDArray[np.intp]]]:
+    def samplers(self) -> list[tuple[_Law, NDArray[np.intp]]]:
         """The distributions of the noise, each with the entries of the vector that it serves."""
         places: dict[Fraction, list[NDArray[np.intp]]] = {}
         for view, part in self.space.parts.items():
@@ -235,7 +264,7 @@ class ResidualMechanism(Mechanism):
             for scale in np.unique(scales).tolist():
                 where = part.start + np.flatnonzero(scales == scale)
                 places.setdefault(self.sigma2[view] * scale**2, []).append(where)
-        law = DiscreteGaussian if self.law == "discrete" else RoundedGaussian
+        law = _LAWS[self.law]
         return [(law(square), np.concatenate(where)) for square, where in places.items()]
 
     @cached_property
@@ -247,8 +276,17 @@ class ResidualMechanism(Mechanism):
         return result
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
-        """Return the variance of each cell of one table's estimate."""
-        return self.space.cell_variances(self.variances, table)
+        """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
+        view = self.space.views[table]
+        noise = tuple((trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table])
+        alike = (self.space.alike(table), noise)
+        if alike not in self._cell_variances:
+            self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
+        return self._cell_variances[alike]
+
+    @cached_property
+    def _cell_variances(self) -> dict[object, NDArray[np.float64]]:
+        return {}
 
     def table_errors(self, table: int) -> NDArray[np.float64]:
         """Return the standard error of each cell of one table's estimate."""
@@ -288,9 +326,25 @@ class ResidualMechanism(Mechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw for many measurements at once."""
-        result = np.zeros((count, *self.space.shape), dtype=np.int64)
+        return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
+
+    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, for many measurements at once."""
+        result = np.zeros((count, len(entries)), dtype=np.int64)
+        place = np.full(math.prod(self.space.shape), -1)
+        place[entries] = np.arange(len(entries))
+        rare = []
         for sampler, where in self.samplers:
-            result[:, where] = sampler.sample((count, len(where)), randomness)
+            mine = place[where]
+            mine = mine[mine >= 0]
+            if sampler.sigma2 >= 1 and (count * len(mine)) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+                rare.append((sampler, mine))
+            else:
+                result[:, mine] = sampler.sample((count, len(mine)), randomness)
+        if rare:
+            which = np.repeat(np.arange(len(rare)), [len(mine) for _, mine in rare])
+            drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
+            result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
         return result
 
 
@@ -303,28 +357,24 @@ def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float
 
 def _noise(space: ProductSpace, precision: float, weights: list[float], objective: Objective) -> dict[View, float]:
     """Return the σ² of every residual, before they are rounded."""
-    tables = list(zip(space.views, weights, strict=True))
     costs = [float(space.cost[view]) for view in space.measured]
     if not costs:
         return {}
     gain = space.residuals.gain
     if objective is Objective.total:
         gains = [
-            sum(weight * gain(view, table) for table, weight in tables if within(view, table))
+            sum(weights[number] * gain(view, space.views[number]) for number in space.holders[view])
             for view in space.measured
         ]
         return dict(zip(space.measured, allocate(costs, gains, precision), strict=True))
-    unit = {view: np.ones(part.stop - part.start) * space.scales[part] ** 2 for view, part in space.parts.items()}
-    rows = []
-    for number, (table, weight) in enumerate(tables):
-        row = []
-        for view, part in space.parts.items():
-            alone = np.zeros(space.shape)
-            alone[part] = unit[view]
-            row.append(weight * float(space.cell_variances(alone, number).max()) if within(view, table) else 0.0)
-        rows.append(row)
-    seen = [row for row in rows if any(row)]
-    return dict(zip(space.measured, allocate_largest(costs, np.array(seen), precision), strict=True))
+    place = {view: number for number, view in enumerate(space.measured)}
+    rows = np.zeros((len(space.views), len(space.measured)))
+    for number, weight in enumerate(weights):
+        for view in space.inside[number]:
+            unit, part = np.zeros(space.shape), space.parts[view]
+            unit[part] = space.scales[part].astype(float) ** 2
+            rows[number, place[view]] = weight * float(space.cell_variances(unit, number).max())
+    return dict(zip(space.measured, allocate_largest(costs, rows[rows.any(axis=1)], precision), strict=True))
 
 
 def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precision: Fraction) -> dict[View, Fraction]:
@@ -340,6 +390,13 @@ def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precisi
 def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """Return ``Σ k/σ²``, rounded up."""
     return Fraction(sum(math.ceil(space.cost[view] / square * 2**80) for view, square in sigma2.items()), 2**80)
+
+
+def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
+    """Return what a move costs at most: the sum over residuals, or the joint sensitivity where that is known."""
+    found = space.costs.joint(sigma2) if sigma2 else None
+    spent = _spent(space, sigma2)
+    return spent if found is None else min(spent, Fraction(found))
 
 
 def _coarse(square: Fraction) -> Fraction:

@@ -4,27 +4,30 @@ Each residual is measured once, whatever the number of tables that it belongs to
 are not measured. How much noise each gets is decided in `mechanisms.products`.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import Counts, View, join, within
+from semidp.geometry import Counts, View, join, named, within
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing
-from semidp.queries.residuals import Residuals, below, kept_nodes, named, trimmed
+from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
 from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace
 from semidp.spaces.structure import Structure
 from semidp.tables import Schema, Table
 
+_LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
 _TRIES = 200
 
@@ -58,7 +61,7 @@ def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[S
         raise Refused("tables with structural zeros are not measured together: give each a budget of its own")
     space = ProductSpace(dataspace, adjacency, views)
     for margin in dataspace.published:
-        if len(named(margin.view)) > 1 and not space.trim(margin.counts.reshape(-1), margin.view).all():
+        if len(named(margin.view)) > 1 and not space.trim(margin.counts, margin.view).all():
             raise Refused(
                 "a joint margin with empty cells is published, under which tables are not measured together: give each "
                 "table a budget of its own"
@@ -106,6 +109,21 @@ class ProductSpace(QuerySpace):
         return tuple(view for view in self.needed if not any(within(view, other) for other in known))
 
     @cached_property
+    def inside(self) -> tuple[tuple[View, ...], ...]:
+        """For each table the measured residuals of which it consists."""
+        measured = {*self.measured}
+        return tuple(tuple(small for small in below(view) if small in measured) for view in self.views)
+
+    @cached_property
+    def holders(self) -> Mapping[View, tuple[int, ...]]:
+        """For each measured residual the tables, by their numbers, that consist of it and others."""
+        found: dict[View, list[int]] = {view: [] for view in self.measured}
+        for number, parts in enumerate(self.inside):
+            for view in parts:
+                found[view].append(number)
+        return {view: tuple(numbers) for view, numbers in found.items()}
+
+    @cached_property
     def costs(self) -> BallCosts:
         """What residuals cost under the adjacency."""
         assert self.dataspace.n is not None
@@ -139,17 +157,24 @@ class ProductSpace(QuerySpace):
         """The length of the vector."""
         return self.scales.shape
 
+    def query(self) -> dict[str, Any]:
+        """Return the features of each table, and a digest of the levels that can hold a record.
+
+        Residuals are centred over those levels, so that the query is another where they are others.
+        """
+        held = hashlib.sha256(b"".join(np.packbits(kept).tobytes() for kept in self._kept)).hexdigest()
+        return {"kind": "product", "tables": [list(self.schema.named(view)) for view in self.views], "levels": held}
+
     def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
         """Cut a table at a view down to the nodes that can hold a record."""
         grid = self.schema.grid
-        shape = tuple(grid.chains[axis].size(view[axis]) for axis in named(view))
         where = [kept_nodes(grid.chains[axis], self._kept[axis], view[axis]) for axis in named(view)]
-        return values.reshape(shape)[np.ix_(*where)] if where else values.reshape(shape)
+        return values[np.ix_(*where)] if where else values
 
     def whole(self, values: Floats, view: View) -> Floats:
         """Put a table of the nodes that can hold a record back among the others, which are zero."""
         grid = self.schema.grid
-        result = np.zeros(tuple(grid.chains[axis].size(view[axis]) for axis in named(view)))
+        result = np.zeros(grid.shape_of(view))
         result[np.ix_(*(kept_nodes(grid.chains[a], self._kept[a], view[a]) for a in named(view)))] = values
         return result
 
@@ -163,12 +188,8 @@ class ProductSpace(QuerySpace):
                 raise DataError("a table contradicts what is published: build the space from its totals")
             cut.append(self.trim(table.counts, view).astype(np.int64))
         found = [np.zeros(0, np.int64)]
-        for view in self.measured:
-            _, place = min(
-                (part.size, place)
-                for place, (part, table) in enumerate(zip(cut, self.views, strict=True))
-                if within(view, table)
-            )
+        for view, holders in self.holders.items():
+            place = min(holders, key=lambda number: cut[number].size)
             part = self.residuals.table(cut[place], self.views[place], view)
             found.append(self.residuals.scaled(view, part).ravel())
         return np.concatenate(found)
@@ -184,7 +205,7 @@ class ProductSpace(QuerySpace):
                 found[view] = np.array(float(self.dataspace.n or 0))
                 continue
             margin = next(margin for margin in self.dataspace.published if within(view, margin.view))
-            cut = self.trim(margin.counts.reshape(-1), margin.view)
+            cut = self.trim(margin.counts, margin.view)
             found[view] = self.residuals.centred(view, self.residuals.table(cut, margin.view, view))
         return found
 
@@ -198,32 +219,45 @@ class ProductSpace(QuerySpace):
         every = {**self.known, **self.parted(vector)}
         return [self.whole(self.residuals.together(every, view), view) for view in self.views]
 
+    def alike(self, table: int) -> tuple[object, ...]:
+        """Return what tables share whose cells have the same variances, if the noise in their residuals has."""
+        view = self.views[table]
+        return tuple((self._kinds[axis], view[axis]) for axis in named(view))
+
+    @cached_property
+    def _kinds(self) -> list[int]:
+        """For each feature a number that those share with the same tree and the same nodes in use."""
+        known: dict[object, int] = {}
+        parts = zip(self.schema.grid.chains, self._kept, strict=True)
+        return [known.setdefault((chain, kept.tobytes()), len(known)) for chain, kept in parts]
+
     def cell_variances(self, variances: Floats, table: int) -> Floats:
         """Return the variance of each cell of one table, for independent noise in the entries of the vector."""
         view = self.views[table]
         result = np.zeros(self.residuals.shape(view))
-        for small, part in self.parts.items():
-            if within(small, view):
-                own = variances[part] / self.scales[part].astype(float) ** 2
-                centred = self.residuals.centred_variance(small, own.reshape(self.residuals.shape(small)))
-                result = result + self.residuals.spread(centred, small, view, power=2)
+        for small in self.inside[table]:
+            part = self.parts[small]
+            own = variances[part] / self.scales[part].astype(float) ** 2
+            centred = self.residuals.centred_variance(small, own.reshape(self.residuals.shape(small)))
+            result = result + self.residuals.spread(centred, small, view, power=2)
         return self.whole(result, view)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return the weights on the entries of the vector that weights on cells of the tables (by number) put there."""
-        gathered = {view: np.zeros(self.residuals.shape(view)) for view in self.parts}
+        gathered: dict[View, Floats] = {}
         for table, given in weights.items():
             view = self.views[table]
-            shape = tuple(self.schema.grid.chains[axis].size(view[axis]) for axis in named(view))
+            shape = self.schema.grid.shape_of(view)
             array = np.asarray(given, dtype=np.float64)
             if array.shape != shape:
                 raise InputError(f"the weights have shape {array.shape}, but the table has shape {shape}")
             cut = self.trim(array, view)
-            for small in self.parts:
-                if within(small, view):
-                    gathered[small] = gathered[small] + self.residuals.gathered(cut, view, small)
-        centred = [self.residuals.centred(view, values).ravel() for view, values in gathered.items()]
-        return np.concatenate([np.zeros(0), *centred]) / self.scales
+            for small in self.inside[table]:
+                gathered[small] = gathered.get(small, 0.0) + self.residuals.gathered(cut, view, small)
+        result = np.zeros(self.shape)
+        for view, values in gathered.items():
+            result[self.parts[view]] = self.residuals.centred(view, values).ravel()
+        return result / self.scales
 
     @property
     def norms(self) -> Norms:
@@ -314,7 +348,7 @@ class ProductSpace(QuerySpace):
 
     def _listed(self, a: int, released: View) -> NDArray[np.int64] | None:
         """Every move of a small dataspace, as tables at the finest view, or None."""
-        if self.schema.size > 4096:
+        if not self.schema.grid.holds(_LARGEST_LISTED):
             return None
         if self.adjacency.is_exchange:
             moves = _exchanges(self.dataspace, self.adjacency, released)

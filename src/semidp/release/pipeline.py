@@ -4,6 +4,7 @@
 draws the noise and publishes. Rehearsals, audits and tests use what was prepared.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,10 +19,10 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
-from semidp.queries import outcome_exchange
+from semidp.queries import QuerySpace, outcome_exchange
 from semidp.release.plan import Plan
 from semidp.release.release import Release, versions
-from semidp.release.requests import Request
+from semidp.release.requests import Request, budget_of
 from semidp.release.scope import Scope, survey
 from semidp.spaces import Adjacency
 
@@ -96,20 +97,31 @@ def prepare(plan: Plan, data: Any) -> Prepared:
     return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, tuple(values))
 
 
-def calibrate(plan: Plan, scope: Scope) -> Prepared:
-    """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits."""
+def _space(request: Request, scope: Scope) -> QuerySpace:
+    return request.space(scope)
+
+
+def calibrate(plan: Plan, scope: Scope, space: Callable[[Request, Scope], QuerySpace] = _space) -> Prepared:
+    """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits.
+
+    Parameters
+    ----------
+    plan, scope
+        What is asked for, and what is public.
+    space
+        Where the query space of a request comes from; whoever tries many budgets keeps them.
+    """
     _check(plan)
     mechanisms = []
     for request in plan.requests:
-        if request.budget is None:
-            raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
-        mechanisms.append(request.calibrate(request.space(scope)))
+        budget_of(request)
+        mechanisms.append(request.calibrate(space(request, scope)))
     first, *others = (mechanism.guarantee for mechanism in mechanisms)
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
 
 
-def implied_guarantee(release: Release) -> Guarantee | None:
-    """Return what the noise of a release guarantees under the other adjacency, from public values alone.
+def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
+    """Return what the noise of a release, made or prepared, guarantees under the other adjacency: from public values.
 
     An exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f where the
     noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
@@ -130,7 +142,8 @@ def implied_guarantee(release: Release) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        return release.under(scope.dataspace, other)
+        first, *others = (mechanism.under(other) for mechanism in release.mechanisms)
+        return first.compose(*others)
     except Refused:
         return None
 

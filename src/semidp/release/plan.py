@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 from semidp.errors import InputError, SchemaError
 from semidp.exact import Number, exact, plain
 from semidp.files import from_toml, toml_text
+from semidp.notebook import facts
 from semidp.release.checks import flag, only_keys, text
 from semidp.spaces import Margin
 from semidp.tables import Feature, Nest, Schema, StructuralZero
@@ -22,7 +23,7 @@ from semidp.tradeoff import Budget
 
 if TYPE_CHECKING:
     from semidp.release.products import ProductRequest
-    from semidp.release.requests import GroupRequest, RegressionRequest, Request, TableRequest
+    from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest, Request, TableRequest
 
 
 class Reading(StrEnum):
@@ -97,6 +98,10 @@ def _regressions(value: "Iterable[RegressionRequest]") -> "tuple[RegressionReque
     return _of_kind(value, "regression")
 
 
+def _quantiles(value: "Iterable[QuantileRequest]") -> "tuple[QuantileRequest, ...]":
+    return _of_kind(value, "quantile")
+
+
 def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
     from semidp.release.requests import KINDS
 
@@ -134,7 +139,7 @@ def _delta(value: Number) -> Fraction:
     return delta
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False)
 class Plan:
     """What to publish exactly, what to publish with noise, and how the data are to be read.
 
@@ -165,6 +170,8 @@ class Plan:
         other levels, an invariant publishes them or the report says that they are disclosed.
     product
         Tables that share one budget and agree with each other.
+    quantiles
+        The quantiles of private outcomes by group, to release under the same invariants and with budgets of their own.
 
     Examples
     --------
@@ -188,6 +195,7 @@ class Plan:
     regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
     nests: tuple[Nest, ...] = field(default=(), converter=_nests)
     product: "ProductRequest | None" = field(default=None, converter=_product)
+    quantiles: "tuple[QuantileRequest, ...]" = field(default=(), converter=_quantiles)
 
     def __attrs_post_init__(self) -> None:
         declared = {name for feature in self.features for name in feature.names}
@@ -200,6 +208,17 @@ class Plan:
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
 
+    def __repr__(self) -> str:
+        noisy = ", ".join(request.name for request in self.requests) or "nothing"
+        exact = ", ".join(map(str, self.invariants)) or "the number of records"
+        return f"Plan({noisy}; exact: {exact}; {self.budget or 'budgets apart'}; adjacency: {self.adjacency})"
+
+    def _repr_html_(self) -> str:
+        requests = [(request.name, f"{' × '.join(request.features)}: {request.budget}") for request in self.requests]
+        exact = ", ".join(map(str, self.invariants)) or "only the number of records"
+        levels = [(part.name, _levels_text(part)) for part in self.chains]
+        return facts("Plan", [("exact", exact), *requests, ("adjacency", str(self.adjacency)), *levels])
+
     @property
     def chains(self) -> tuple[Feature | Nest, ...]:
         """Every feature that is declared, with its levels or by the names of its depths."""
@@ -207,9 +226,9 @@ class Plan:
 
     @property
     def requests(self) -> "tuple[Request, ...]":
-        """Everything that is released with noise: tables, those that share a budget, groups, regressions."""
+        """Everything that is released with noise: tables, those that share a budget, groups, regressions, quantiles."""
         together = () if self.product is None else (self.product,)
-        return (*self.tables, *together, *self.groups, *self.regressions)
+        return (*self.tables, *together, *self.groups, *self.regressions, *self.quantiles)
 
     @property
     def all_tables(self) -> "tuple[TableRequest, ...]":
@@ -219,8 +238,8 @@ class Plan:
     @property
     def outcomes(self) -> tuple[str, ...]:
         """The columns of outcomes, which nothing publishes."""
-        groups = [group.outcome.column for group in self.groups]
-        return (*groups, *(regression.outcome.column for regression in self.regressions))
+        kinds = (self.groups, self.regressions, self.quantiles)
+        return tuple(request.outcome.column for kind in kinds for request in kind)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -257,6 +276,7 @@ class Plan:
             product=product or self.product,
             groups=given(self.groups),
             regressions=given(self.regressions),
+            quantiles=given(self.quantiles),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -273,6 +293,7 @@ class Plan:
             "table": [table.to_json() for table in self.all_tables],
             "group": [group.to_json() for group in self.groups],
             "regression": [regression.to_json() for regression in self.regressions],
+            "quantile": [quantile.to_json() for quantile in self.quantiles],
             "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
@@ -281,11 +302,11 @@ class Plan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
-        from semidp.release.requests import GroupRequest, RegressionRequest
+        from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
         shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}
-        lists = {"invariants", "table", "group", "regression", "feature", "structural_zero"}
+        lists = {"invariants", "table", "group", "regression", "quantile", "feature", "structural_zero"}
         only_keys(value, {*alone, *shared, *lists}, "a plan")
         tables, product = _shared(value)
         features, zeros, nests = declared(value, folder)
@@ -294,6 +315,7 @@ class Plan:
             product=product,
             groups=[GroupRequest.from_json(entry) for entry in _entries(value, "group")],
             regressions=[RegressionRequest.from_json(entry) for entry in _entries(value, "regression")],
+            quantiles=[QuantileRequest.from_json(entry) for entry in _entries(value, "quantile")],
             invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
             features=features,
             structural_zeros=zeros,
@@ -337,6 +359,12 @@ def _shared(value: Mapping[str, Any]) -> "tuple[tuple[TableRequest, ...], Produc
             raise InputError("an objective is for several tables that share a budget other than pure epsilon")
         product = evolve(product, objective=objective)
     return (*(table for table in tables if table.budget), *alone), product
+
+
+def _levels_text(part: Feature | Nest) -> str:
+    if isinstance(part, Nest):
+        return f"{' > '.join(part.names)}: levels read from the data"
+    return f"{len(part.levels):,} levels: {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
 
 
 def _entries(value: Mapping[str, Any], key: str) -> list[Any]:

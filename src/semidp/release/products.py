@@ -5,12 +5,10 @@ same number; whole numbers are fitted from the coarsest table to the finest. Eve
 post-processing of public values.
 """
 
-import csv
-import io
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from fractions import Fraction
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,20 +18,35 @@ from attrs.validators import instance_of
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.fit import Infeasible, fit_totals
-from semidp.geometry import Totals, View, maximal, meet
-from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, ResidualMechanism
+from semidp.fit import Fit, Infeasible, fit_alike, fit_totals
+from semidp.geometry import Grid, Totals, View, maximal, meet, named, trimmed_view, within
+from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
+from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
+from semidp.queries.residuals import below
 from semidp.release.checks import texts
-from semidp.release.published import FitKind, Fitted, Noise, Published, csv_bytes, read_back
+from semidp.release.frames import Framed
+from semidp.release.published import (
+    FitKind,
+    Fitted,
+    Published,
+    cells_csv,
+    measured_by,
+    read_back,
+    read_cells,
+    read_residuals,
+    residuals_csv,
+    residuals_from_json,
+    residuals_json,
+)
 from semidp.release.requests import TableRequest
 from semidp.release.scope import Reader, Scope
 from semidp.tables import Schema, Table
-from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
+from semidp.tradeoff import Budget
 
-QUANTILE = 1.959963984540054
-"""Standard errors to each side of an estimate for 95%."""
+_CELLS_TOGETHER = 100_000  # of tables that are fitted together
+_FEW = 64  # views below a table that are looked up one by one
 
 MEASUREMENTS = "product-measurements.csv"
 
@@ -122,7 +135,7 @@ class ProductRequest:
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the residuals of the confidential tables."""
         assert isinstance(space, ProductSpace)
-        return space.measure([reader.table(table.features) for table in self.tables])
+        return space.measure(reader.tables(table.features for table in self.tables))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
@@ -174,8 +187,8 @@ def tables_for(
     return (), ProductRequest(wanted, budget)
 
 
-@dataclass(frozen=True, eq=False)
-class ProductTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class ProductTable(Framed):
     """One table of a published product.
 
     Parameters
@@ -207,22 +220,25 @@ class ProductTable:
         public = scope.dataspace.over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the levels of each cell, its count, estimate, standard error and the ends of a 95% interval."""
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        columns = [
-            self.counts,
-            self.estimate,
-            self.standard_errors,
-            self.estimate - QUANTILE * self.standard_errors,
-            self.estimate + QUANTILE * self.standard_errors,
-        ]
-        numbers = zip(*(column.ravel().tolist() for column in columns), strict=True)
-        for index, values in zip(np.ndindex(*self.schema.shape), numbers, strict=True):
-            yield (*(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]), *values)
+    def csv(self) -> bytes:
+        """Return the file: a row a cell."""
+        columns = (self.counts, self.estimate, self.standard_errors)
+        return cells_csv(self.schema, *columns, interval_factor(ResidualMechanism.name))
+
+    @property
+    def level_columns(self) -> int:
+        """How many columns of the file hold levels."""
+        return len(self.schema.names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+    def __repr__(self) -> str:
+        return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PublishedProduct(Published):
     """The tables of a product, all from one measurement.
 
@@ -256,6 +272,9 @@ class PublishedProduct(Published):
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
 
+    def __repr__(self) -> str:
+        return f"PublishedProduct({', '.join(table.name for table in self.tables)})"
+
     def table(self, name: str) -> ProductTable:
         """Return a table by its name."""
         for table in self.tables:
@@ -274,30 +293,18 @@ class PublishedProduct(Published):
         """Return a file for each table, and the measured residuals."""
         found = {}
         for table in self.tables:
-            header = [*table.schema.names, "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
-            found[f"{table.name}.csv"] = csv_bytes(header, table.rows())
-        space = self.mechanism.space
-        rows = (
-            (" × ".join(space.schema.named(view)), entry, scale, noisy)
-            for view, part in space.parts.items()
-            for entry, (scale, noisy) in enumerate(
-                zip(space.scales[part].tolist(), self.noisy[part].tolist(), strict=True)
-            )
-        )
-        return {**found, MEASUREMENTS: csv_bytes(["residual", "entry", "scale", "noisy"], rows)}
+            found[f"{table.name}.csv"] = table.csv()
+        return {**found, MEASUREMENTS: residuals_csv(self.mechanism, self.noisy)}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
-        schema, mechanism = self.mechanism.space.schema, self.mechanism
         return {
             **super().to_json(),
-            "precision": str(mechanism.precision),
-            "law": mechanism.law,
-            "saved_by_joint_sensitivity": mechanism.saved,
-            "residuals": [
-                {"features": list(schema.named(view)), "sigma2": str(square)}
-                for view, square in mechanism.sigma2.items()
-            ],
+            **residuals_json(self.mechanism),
+            "whole_numbers": {
+                "loss": sum(table.fitted.loss for table in self.tables),
+                "real_valued_bound": sum(table.fitted.bound for table in self.tables),
+            },
             "tables": [
                 {
                     "name": table.name,
@@ -315,20 +322,14 @@ class PublishedProduct(Published):
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
-        squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
-        mechanism = ResidualMechanism(
-            space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
-        )
-        if set(squares) != set(space.measured):
-            raise ValueError("the residuals are not those of the plan")
-        noisy = np.array([int(row[-1]) for row in _rows(files[MEASUREMENTS])], dtype=np.int64)
-        if noisy.shape != space.shape:
-            raise ValueError("the measurements are not those of the plan")
+        mechanism = residuals_from_json(entry, space)
+        noisy = read_residuals(files[MEASUREMENTS], space)
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
-            columns = _columns(files[f"{table.name}.csv"], schema)
-            tables.append(ProductTable(table.name, schema, *columns, Fitted(**part["fit"])))
+            cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
+            estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
+            tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
         return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
 
 
@@ -339,19 +340,7 @@ def published_product(
     estimates = mechanism.space.estimates(measured.projected)
     fitted = fit_product(mechanism.space, estimates, [table.fit for table in request.tables], progress)
     schema = mechanism.space.schema
-    noise = Noise(
-        mechanism=mechanism.name if mechanism.sigma2 else NoNoise.name,
-        scale=mechanism.scale,
-        claim=mechanism.claim,
-        expected_l2=mechanism.expected_l2,
-        naive_l2=mechanism.naive_l2 if mechanism.sigma2 else None,
-    )
     return PublishedProduct(
-        name=request.name,
-        noise=noise,
-        guarantee=mechanism.guarantee,
-        advertised=_advertised(mechanism),
-        private=measured.private,
         request=request,
         mechanism=mechanism,
         noisy=np.asarray(measured.noisy, dtype=np.int64),
@@ -363,6 +352,7 @@ def published_product(
                 zip(request.tables, estimates, fitted, strict=True)
             )
         ),
+        **measured_by(request.name, mechanism, measured.private),
     )
 
 
@@ -372,63 +362,137 @@ def fit_product(
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
 
     Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with all of them unless
-    the workload is decomposable; then its estimate is published, and nothing looks at the data again.
+    the workload is decomposable. Such a table is fitted first, with the exact totals alone, and the others after it:
+    those that it contains are its sums. Where it still has none, because another came before it for the same reason,
+    its estimate is published. Nothing looks at the data again.
     """
-    grid, schema = space.schema.grid, space.schema
-    known = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.dataspace.n, dtype=np.int64))]
-    known += space.dataspace.published
-    found: dict[int, tuple[NDArray[Any], Fitted]] = {}
-    for number in sorted(range(len(space.views)), key=lambda n: (grid.size_of(space.views[n]), n)):
+    grid = space.schema.grid
+    sizes = sorted(range(len(space.views)), key=lambda number: (grid.size_of(space.views[number]), number))
+    first: list[int] = []
+    while True:
+        found: dict[int, tuple[NDArray[Any], Fitted]] = {}
+        order = [*first, *(number for number in sizes if number not in first)]
+        stuck = _fit_in_order(space, estimates, kinds, order, len(first), found, progress)
+        if stuck is None:
+            return [found[number] for number in range(len(space.views))]
+        first.insert(0, stuck)
+
+
+class _Settled:
+    """Counts that are settled, exact totals and tables fitted before, by the views that they give."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self._totals: list[Totals] = []
+        self._wide: list[Totals] = []
+        self._given: dict[View, Totals] = {}
+
+    def add(self, total: Totals) -> None:
+        """Settle a margin; those of few features are found by every view below them."""
+        self._totals.append(total)
+        if _views_below(total.view) > _FEW:
+            self._wide.append(total)
+        else:
+            self._given.update((view, total) for view in below(total.view))
+
+    def ready(self, view: View) -> bool:
+        """Whether everything coarser than a table is settled, by two margins of it at most, and itself is not."""
+        axes = named(view)
+        coarser = [tuple(depth - (axis == own) for axis, depth in enumerate(view)) for own in axes]
+        return len(axes) <= 2 and view not in self._given and all(small in self._given for small in coarser)
+
+    def margins(self, view: View) -> list[Totals]:
+        """Return what is settled of a table, in its features alone."""
+        few = _views_below(view) <= max(_FEW, len(self._totals))
+        found = {meet(total.view, view): total for total in (self._wide if few else self._totals)}
+        if few:
+            found |= {small: self._given[small] for small in below(view) if small in self._given}
+        return [
+            Totals(trimmed_view(shared, view), found[shared].down(self.grid, shared).counts)
+            for shared in (maximal(found) or [self.grid.nothing])
+        ]
+
+
+def _views_below(view: View) -> int:
+    return math.prod(depth + 1 for depth in view)
+
+
+def _fit_in_order(
+    space: ProductSpace,
+    estimates: list[NDArray[np.float64]],
+    kinds: list[FitKind],
+    order: list[int],
+    early: int,
+    found: dict[int, tuple[NDArray[Any], Fitted]],
+    progress: Progress,
+) -> int | None:
+    """Fit one table after the other; return the first after the early ones that has no whole numbers, if any.
+
+    A table of which the sums over every feature are settled waits for no other, and others wait for it only if they
+    contain it: such tables are fitted together.
+    """
+    grid, waiting = space.schema.grid, list[int]()
+    settled = _Settled(grid)
+    for total in (Totals(grid.nothing, np.array(space.dataspace.n, dtype=np.int64)), *space.dataspace.published):
+        settled.add(total)
+
+    def keep(number: int, fit: Fit, early: bool = False) -> None:
+        assert fit.counts is not None
+        how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+        if early:
+            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which it now gives."
+            how = replace(how, optimal=False, note=note)
+        found[number] = (fit.counts, how)
+        settled.add(Totals(space.views[number], fit.counts))
+
+    def fit_waiting() -> int | None:
+        for some, part, margins in _alike(space, waiting, settled):
+            progress("fitting whole numbers", len(found), len(order))
+            try:
+                fits = fit_alike([estimates[number] for number in some], part, margins)
+            except Infeasible:
+                return some[0]
+            for each, fit in zip(some, fits, strict=True):
+                keep(each, fit)
+        waiting.clear()
+        return None
+
+    for place, number in enumerate(order):
         view, estimate = space.views[number], estimates[number]
         if kinds[number] is not FitKind.integer:
             note = "The estimate itself is published."
             found[number] = (estimate, Fitted(str(kinds[number]), "none", 0.0, 0.0, True, note))
             continue
-        part = schema.restrict(schema.named(view))
-        fixed = {meet(total.view, view): total for total in known}
-        margins = [
-            Totals(_cut(shared, view), _reshaped(fixed[shared].down(grid, shared).counts, shared, view))
-            for shared in (maximal(fixed) or [grid.nothing])
-        ]
+        if place >= early and settled.ready(view):
+            waiting.append(number)
+            continue
+        if any(within(space.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
+            return stuck
         try:
-            fit = fit_totals(estimate, part.grid, margins, progress=progress)
+            fit = fit_totals(estimate, grid.coarsened(view), settled.margins(view), progress=progress)
         except Infeasible:
+            if place >= early:
+                return number
             fit = None
         if fit is None or fit.counts is None:
-            note = "No whole numbers that agree with the coarser tables were found, so that the estimate is published."
+            note = "No whole numbers that agree with the other tables were found, so that the estimate is published."
             found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
-            continue
-        found[number] = (fit.counts, Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note))
-        known.append(Totals(view, fit.counts.reshape(grid.shape_of(view))))
-    return [found[number] for number in range(len(space.views))]
+        else:
+            keep(number, fit, place < early)
+    return fit_waiting()
 
 
-def _cut(view: View, table: View) -> View:
-    """A view in the features of a table alone."""
-    return tuple(depth for depth, named in zip(view, table, strict=True) if named)
-
-
-def _reshaped(counts: NDArray[np.int64], view: View, table: View) -> NDArray[np.int64]:
-    """A margin's array without the axes of features that a table does not have."""
-    return counts.reshape([size for size, named in zip(counts.shape, table, strict=True) if named])
-
-
-def _advertised(mechanism: ResidualMechanism) -> Tradeoff | None:
-    """Return what the same noise would be said to give for one record if the exact totals were forgotten."""
-    if not mechanism.sigma2:
-        return None
-    cost = mechanism.forgotten
-    return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
-
-
-def _columns(content: bytes, schema: Schema) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """Read the counts (whole unless they are estimates), the estimates and their standard errors of a table's file."""
-    cells = [row[len(schema.names) :] for row in _rows(content)]
-    whole = all(not set(row[0]) & set(".eni") for row in cells)
-    columns = [np.array([row[place] for row in cells], dtype=str).reshape(schema.shape) for place in range(3)]
-    counts: NDArray[Any] = columns[0].astype(np.int64 if whole else np.float64)
-    return counts, columns[1].astype(np.float64), columns[2].astype(np.float64)
-
-
-def _rows(content: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(content.decode())))[1:]
+def _alike(
+    space: ProductSpace, numbers: Sequence[int], settled: _Settled
+) -> Iterator[tuple[list[int], Grid, list[list[Totals]]]]:
+    """Yield tables of one shape with the same settled margins together, as many as a fit takes at once."""
+    kinds: dict[tuple[Grid, tuple[View, ...]], list[tuple[int, list[Totals]]]] = {}
+    for number in numbers:
+        margins = settled.margins(space.views[number])
+        kind = (space.schema.grid.coarsened(space.views[number]), tuple(total.view for total in margins))
+        kinds.setdefault(kind, []).append((number, margins))
+    for (part, _), tables in kinds.items():
+        size = max(1, _CELLS_TOGETHER // part.size_of(part.full))
+        for start in range(0, len(tables), size):
+            some = tables[start : start + size]
+            yield [number for number, _ in some], part, [margins for _, margins in some]

@@ -6,28 +6,57 @@ published: it is a measurement, or follows from measurements and public values.
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome
+from semidp.exact import plain
 from semidp.fit import fit_table
-from semidp.grouped import Comparison, Estimates, GroupSums, LinearFit, LogisticFit
+from semidp.grouped import (
+    Comparison,
+    Estimates,
+    GroupQuantiles,
+    GroupSums,
+    Intervals,
+    LinearFit,
+    LogisticFit,
+    most_rank_error,
+)
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms import (
+    CLAIMS,
+    LaplaceMechanism,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    ResidualMechanism,
+    interval_factor,
+)
+from semidp.plots import estimates_plot, heatmap
 from semidp.progress import Progress
+from semidp.queries import ProductSpace, RankSpace, product_space
+from semidp.release.confidence import columns_of, read_intervals, stated
+from semidp.release.frames import Framed, Sheet
 from semidp.release.scope import Scope
+from semidp.spaces import Margin
 from semidp.tables import Schema, Table
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from_json
 
 if TYPE_CHECKING:
-    from semidp.release.requests import GroupRequest, RegressionRequest
+    from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest
+
+
+INTERVALS_BELOW = 10**6
+"""Tables of so many cells and more are written without the ends of intervals."""
 
 
 class FitKind(StrEnum):
@@ -108,14 +137,14 @@ class Published:
         }
 
 
-def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
+def measured_by(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
     """The fields that all results take from a mechanism."""
     noise = Noise(
-        mechanism=mechanism.name,
+        mechanism=NoNoise.name if mechanism.space.is_zero else mechanism.name,
         scale=mechanism.scale,
         claim=mechanism.claim,
         expected_l2=mechanism.expected_l2,
-        naive_l2=None if mechanism.space.is_zero else naive_loss(mechanism),
+        naive_l2=None if mechanism.space.is_zero else mechanism.naive_l2,
     )
     return {
         "name": name,
@@ -143,11 +172,14 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
     """Return what the same noise would be said to give for one record if the exact totals were forgotten.
 
     The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
-    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``.
+    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``; noise on residuals at their costs for one.
     """
     space, tradeoff = mechanism.space, mechanism.tradeoff
     if space.is_zero:
         return None
+    if isinstance(mechanism, ResidualMechanism):
+        cost = mechanism.forgotten
+        return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     share = Fraction(space.naive.l2_squared, space.l2_squared)
     if isinstance(tradeoff, ZCDP):
         return ZCDP(tradeoff.rho * share)
@@ -179,8 +211,8 @@ class Fitted:
             raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PublishedTable(Published):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedTable(Framed, Published):
     """One published table.
 
     Parameters
@@ -190,11 +222,13 @@ class PublishedTable(Published):
     counts
         What is published: whole numbers unless the plan asked for real ones.
     noisy, projected
-        The measurement as drawn, and with the invariants put back.
+        The measurement as drawn, and with the invariants put back: the unbiased estimate.
     standard_errors
-        Of `projected`, cell by cell. They belong to the measurement, not to the fitted counts.
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
     fitted
         How the counts were made from the measurement.
+    residuals
+        The noise of every residual, where those were measured and not the cells; `noisy` are then residuals.
 
     Examples
     --------
@@ -214,6 +248,12 @@ class PublishedTable(Published):
     projected: NDArray[np.float64] = field(repr=False)
     standard_errors: NDArray[np.float64] = field(repr=False)
     fitted: Fitted
+    residuals: ResidualMechanism | None = field(default=None, repr=False)
+
+    @property
+    def estimate(self) -> NDArray[np.float64]:
+        """The unbiased estimate, a real number a cell."""
+        return self.projected
 
     def keeps(self, scope: Scope) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
@@ -223,23 +263,38 @@ class PublishedTable(Published):
             Table(self.schema, self.counts)
         )
 
-    def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield the levels of each cell, in the order of the flattened arrays; a nested feature has its whole path."""
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        for index in np.ndindex(*self.schema.shape):
-            yield tuple(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf])
+    def csv(self) -> bytes:
+        """Return the file of published counts and estimates: a row a cell."""
+        reach = interval_factor(self.noise.mechanism)
+        return cells_csv(self.schema, self.counts, self.estimate, self.standard_errors, reach)
+
+    @property
+    def level_columns(self) -> int:
+        """How many columns of the file hold levels."""
+        return len(self.schema.names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+    def __repr__(self) -> str:
+        what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
+        return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
 
     def files(self) -> dict[str, bytes]:
-        """Return the published counts and the measurements, one row a cell."""
+        """Return the published counts with the estimates, and the measurements, one row a cell."""
         counts, measurements = table_files(self.name)
         return {
-            counts: self._csv(count=self.counts, standard_error=self.standard_errors),
-            measurements: self._csv(noisy_count=self.noisy, projected=self.projected),
+            counts: self.csv(),
+            measurements: _columns_csv(self.schema, {"noisy_count": self.noisy})
+            if self.residuals is None
+            else residuals_csv(self.residuals, self.noisy),
         }
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values."""
-        return {**super().to_json(), "features": list(self.schema.names), "fit": asdict(self.fitted)}
+        measured = {} if self.residuals is None else residuals_json(self.residuals)
+        return {**super().to_json(), **measured, "features": list(self.schema.names), "fit": asdict(self.fitted)}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: Mapping[str, bytes]) -> "PublishedTable":
@@ -247,23 +302,27 @@ class PublishedTable(Published):
         assert scope.dataspace.schema is not None
         schema = scope.dataspace.schema.restrict(entry["features"])
         published, measurements = table_files(entry["name"])
-        counts, errors = _read_cells(files[published], schema)
-        noisy, projected = _read_cells(files[measurements], schema)
+        cells = read_cells(files[published], schema, interval_factor(entry["noise"]["mechanism"]))
+        residuals = None
+        if entry["noise"]["mechanism"] == ResidualMechanism.name:
+            space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
+            residuals = residuals_from_json(entry, space)
+            measured = {"noisy_count": read_residuals(files[measurements], space)}
+        else:
+            measured = read_cells(files[measurements], schema)
+        estimate = cells.get("estimate", measured.get("projected"))  # earlier versions had it beside the measurement
+        if estimate is None:
+            raise ValueError("a table has estimates")
         return cls(
             schema=schema,
-            counts=counts,
-            noisy=noisy,
-            projected=projected.astype(float),
-            standard_errors=errors.astype(float),
+            counts=cells["count"],
+            noisy=measured["noisy_count"],
+            projected=estimate.astype(float),
+            standard_errors=cells["standard_error"].astype(float),
             fitted=Fitted(**entry["fit"]),
+            residuals=residuals,
             **read_back(entry, scope),
         )
-
-    def _csv(self, **columns: NDArray[Any]) -> bytes:
-        """Write one row a cell: its levels, then the given columns, so that numbers read back the same."""
-        values = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
-        lines = ((*levels, *numbers) for levels, numbers in zip(self.rows(), values, strict=True))
-        return csv_bytes([*self.schema.names, *columns], lines)
 
 
 def table_files(name: str) -> tuple[str, str]:
@@ -287,11 +346,16 @@ def published_table(
     """Fit what is published to a measurement: from here on all is post-processing of public values."""
     public = scope.dataspace.over(features)
     assert public.schema is not None
+    residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
+    measure, estimate = measured.noisy, measured.projected
+    if residuals is not None:
+        (estimate,) = residuals.space.estimates(measured.projected)
+        measure = estimate
     if kind is FitKind.none:
-        counts: NDArray[Any] = measured.projected
+        counts: NDArray[Any] = estimate
         how = Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
     else:
-        fit = fit_table(measured.noisy, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
+        fit = fit_table(measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
         found = fit.values if fit.counts is None else fit.counts
         assert found is not None
         counts, how = found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
@@ -299,17 +363,18 @@ def published_table(
         schema=public.schema,
         counts=counts,
         noisy=measured.noisy,
-        projected=measured.projected,
-        standard_errors=mechanism.standard_errors(),
+        projected=estimate,
+        standard_errors=mechanism.standard_errors() if residuals is None else residuals.table_errors(0),
         fitted=how,
-        **_measured(name, mechanism, measured.private),
+        residuals=residuals,
+        **measured_by(name, mechanism, measured.private),
     )
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PublishedGroups(Published):
     """One published statistic of an outcome by groups.
 
@@ -325,6 +390,9 @@ class PublishedGroups(Published):
         The features of each set of groups; a nested one with its whole path.
     noisy
         The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
+    intervals, differences
+        For each set the intervals of its estimates, and of their differences where asked for: of the noise alone, and
+        for the population. None in a release of an earlier version.
 
     Examples
     --------
@@ -343,23 +411,63 @@ class PublishedGroups(Published):
     comparisons: tuple[Comparison, ...]
     columns: tuple[tuple[str, ...], ...]
     noisy: NDArray[np.int64] = field(repr=False)
+    intervals: tuple[tuple[Intervals, ...], ...] = ()
+    differences: tuple[tuple[Intervals, ...], ...] = ()
 
     @property
     def outcome(self) -> Outcome:
         """The outcome with its bounds and grid."""
         return self.request.outcome
 
+    @property
+    def label_columns(self) -> tuple[int, ...]:
+        """How many columns of each file hold levels: those of a group, and of two where they are compared."""
+        own = [len(names) for names in self.columns]
+        return (*own, *(2 * names for names in own if self.differences))
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Return each set of groups for data frames, called after its file, and their differences where asked for."""
+        return tuple(
+            Sheet(file.removesuffix(".csv"), content, own)
+            for (file, content), own in zip(self.files().items(), self.label_columns, strict=True)
+        )
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
+        part = self.estimates[by]
+        held = np.isfinite(part.values)
+        labels = [" · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept]
+        what = f"{self.request.statistic} of {self.outcome.column}"
+        bounds = None if self.request.statistic == "sum" else (float(self.outcome.lower), float(self.outcome.upper))
+        values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
+        return estimates_plot(labels, values, errors, what, bounds, axes)
+
+    def __repr__(self) -> str:
+        sets = "; ".join(" × ".join(names) for names in self.columns)
+        return f"PublishedGroups({self.name!r}: by {sets}, {self.noise.mechanism})"
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.sheets())
+
     def files(self) -> dict[str, bytes]:
-        """Return a CSV file for each set of groups: levels, exact count, estimate, standard error, noisy steps."""
+        """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""
         found, start = {}, 0
-        for file, names, part in zip(self.request.files, self.columns, self.estimates, strict=True):
+        several = zip(self.request.files, self.columns, self.estimates, self.intervals or repeat(()), strict=False)
+        for file, names, part, intervals in several:
             steps = self.noisy[start : start + len(part.groups)].tolist()
+            ends = columns_of(intervals)
             rows = (
-                [*levels, *("" if math.isnan(number) else number for number in numbers), step]
-                for (levels, *numbers), step in zip(part.rows(), steps, strict=True)
+                [*levels, count, *map(_cell, (*numbers, *limits)), step]
+                for (levels, count, *numbers), step, *limits in zip(part.rows(), steps, *ends.values(), strict=True)
             )
-            header = [*names, "count", str(self.request.statistic), "standard_error", "noisy_steps"]
+            header = [*names, "count", str(self.request.statistic), "standard_error", *ends, "noisy_steps"]
             found[file], start = csv_bytes(header, rows), start + len(part.groups)
+        others = self.request.files[len(self.estimates) :]
+        for file, names, intervals in zip(others, self.columns, self.differences, strict=False):
+            ends = columns_of(intervals)
+            header = [*names, *(f"other_{name}" for name in names), "difference", *ends]
+            limits = zip(intervals[0].names, intervals[0].values, *ends.values(), strict=True)
+            found[file] = csv_bytes(header, ([*levels, *map(_cell, numbers)] for levels, *numbers in limits))
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -369,6 +477,7 @@ class PublishedGroups(Published):
             "files": list(self.request.files),
             "unit": float(self.outcome.width),
             "comparisons": [{**asdict(comparison), "p_value": comparison.p_value} for comparison in self.comparisons],
+            **({"intervals": stated(self.intervals[0])} if self.intervals else {}),
         }
 
     @classmethod
@@ -376,30 +485,54 @@ class PublishedGroups(Published):
         cls, entry: Mapping[str, Any], request: "GroupRequest", scope: Scope, files: Mapping[str, bytes]
     ) -> "PublishedGroups":
         """Read what `to_json` and `files` wrote."""
-        parts = [_read_groups(files[file]) for file in request.files]
+        told, level = entry.get("intervals", ()), request.confidence.level
+        sets, others = request.files[: len(request.by)], request.files[len(request.by) :]
+        parts = [_read_groups(files[file], 2 * len(told)) for file in sets]
+        gaps = [_read_numbers(files[file], 1 + 2 * len(told)) for file in others]
         return cls(
             request=request,
-            estimates=tuple(_with_rounding(estimates, request) for _, estimates, _ in parts),
-            columns=tuple(names for names, _, _ in parts),
+            estimates=tuple(_with_rounding(estimates, request) for _, estimates, _, _ in parts),
+            columns=tuple(names for names, _, _, _ in parts),
             comparisons=tuple(
                 Comparison(c["statistic"], c["degrees"], c["pooled"], c.get("sampling_sd"), c.get("widened"))
                 for c in entry["comparisons"]
             ),
-            noisy=np.concatenate([steps for _, _, steps in parts]),
+            noisy=np.concatenate([steps for _, _, steps, _ in parts]),
+            intervals=tuple(read_intervals(told, one.groups, one.values, ends, level) for _, one, _, ends in parts)
+            if told
+            else (),
+            differences=tuple(
+                read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level) for names, numbers in gaps
+            ),
             **read_back(entry, scope),
         )
 
 
 def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
-    """Return sums, or means and proportions over exact counts."""
-    statistic = found.sums if request.statistic == "sum" else found.means
+    """Return sums, or means and proportions over exact counts, with intervals."""
+    total = request.statistic == "sum"
+    statistic, wanted = found.sums if total else found.means, request.confidence
+    every = found.sum_intervals if total else found.mean_intervals
     return PublishedGroups(
         request=request,
         estimates=tuple(_with_rounding(statistic(block), request) for block in request.by),
         comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
         columns=tuple(map(found.columns, request.by)),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        **_measured(request.name, found.mechanism, found.private),
+        intervals=tuple(_both(every, found, block, request) for block in request.by),
+        differences=tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
+        if wanted.differences
+        else (),
+        **measured_by(request.name, found.mechanism, found.private),
+    )
+
+
+def _both(intervals: Any, found: GroupSums, block: Margin, request: "GroupRequest") -> tuple[Intervals, ...]:
+    """Return the intervals of the noise alone, and those for the population where asked for."""
+    wanted = request.confidence
+    spreads = [None, found.widest_sd(block)] if wanted.sampling else [None]
+    return tuple(
+        intervals(block, level=wanted.level, sampling_sd=spread, simultaneous=wanted.simultaneous) for spread in spreads
     )
 
 
@@ -423,8 +556,8 @@ def _comparison(found: GroupSums, number: int) -> Comparison:
 # --- regressions ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PublishedRegression(Published):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedRegression(Framed, Published):
     """One published regression.
 
     Parameters
@@ -434,7 +567,12 @@ class PublishedRegression(Published):
     terms, coefficients, standard_errors
         The coefficients with the standard errors of the noise alone.
     noisy
-        The noisy X'y as drawn, in steps of the grid above the lower bound times the design's multiplier.
+        What was measured as drawn, in steps of the grid above the lower bound.
+    query
+        What was measured: sums by group, or combinations of the columns. None where it was X'y itself, times the
+        design's multiplier, as in releases of earlier versions.
+    intervals
+        Those of the noise alone, and those for the population where asked for.
 
     Examples
     --------
@@ -453,43 +591,233 @@ class PublishedRegression(Published):
     coefficients: NDArray[np.float64] = field(repr=False)
     standard_errors: NDArray[np.float64] = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
+    query: Mapping[str, Any] | None = None
+    intervals: tuple[Intervals, ...] = ()
 
     def rows(self) -> Iterator[tuple[str, float, float]]:
         """Yield each term with its coefficient and standard error."""
         yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
 
     def files(self) -> dict[str, bytes]:
-        """Return one CSV file, a row a coefficient."""
-        header = ["term", "coefficient", "standard_error", "noisy_steps"]
-        rows = ([*row, step] for row, step in zip(self.rows(), self.noisy.tolist(), strict=True))
-        return {self.request.files[0]: csv_bytes(header, rows)}
+        """Return the coefficients, a row each, and the measurements."""
+        coefficients, measurements = self.request.files
+        if self.query is None:
+            return {coefficients: self.csv()}
+        return {
+            coefficients: self.csv(),
+            measurements: csv_bytes(["entry", "noisy_steps"], enumerate(self.noisy.tolist())),
+        }
+
+    def csv(self) -> bytes:
+        """Return the file of the coefficients: a row each."""
+        ends = columns_of(self.intervals) if self.query is not None else {"noisy_steps": self.noisy}
+        lines = zip(self.rows(), *ends.values(), strict=True)
+        rows = ([*row, *map(_cell, more)] for row, *more in lines)
+        return csv_bytes(["term", "coefficient", "standard_error", *ends], rows)
+
+    @property
+    def level_columns(self) -> int:
+        """The terms."""
+        return 1
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the coefficients with two standard errors to each side; return the figure."""
+        terms, values, errors = zip(*self.rows(), strict=True)
+        return estimates_plot(terms, values, errors, "coefficient", None, axes)
+
+    def __repr__(self) -> str:
+        return f"PublishedRegression({self.name!r}: {len(self.terms):,} coefficients, {self.noise.mechanism})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        if self.query is None:
+            return super().to_json()
+        return {**super().to_json(), "query": dict(self.query), "intervals": stated(self.intervals)}
 
     @classmethod
     def from_json(
         cls, entry: Mapping[str, Any], request: "RegressionRequest", scope: Scope, files: Mapping[str, bytes]
     ) -> "PublishedRegression":
         """Read what `to_json` and `files` wrote."""
-        rows = list(csv.reader(io.StringIO(files[request.files[0]].decode())))[1:]
+        told, measured = entry.get("intervals", ()), entry.get("query")
+        names, numbers = _read_numbers(files[request.files[0]], 2 + (2 * len(told) if measured else 1))
         return cls(
             request=request,
-            terms=tuple(row[0] for row in rows),
-            coefficients=np.array([float(row[1]) for row in rows]),
-            standard_errors=np.array([float(row[2]) for row in rows]),
-            noisy=np.array([int(row[3]) for row in rows], dtype=np.int64),
+            terms=tuple(name for (name,) in names),
+            coefficients=numbers[:, 0],
+            standard_errors=numbers[:, 1],
+            noisy=_last_column(files[request.files[0 if measured is None else 1]]),
+            query=measured,
+            intervals=read_intervals(told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level),
             **read_back(entry, scope),
         )
 
 
 def published_regression(request: "RegressionRequest", fit: LinearFit | LogisticFit) -> PublishedRegression:
-    """Return coefficients with the standard errors of the noise alone."""
-    noise_only = fit.standard_errors() if isinstance(fit, LinearFit) else fit.standard_errors(sampling=False)
+    """Return coefficients with the standard errors of the noise alone, and intervals."""
+    wanted = request.confidence
+    level, together = wanted.level, wanted.simultaneous
+    if isinstance(fit, LinearFit):
+        errors, intervals = fit.standard_errors(), [fit.intervals(level, simultaneous=together)]
+        if wanted.sampling:
+            intervals.append(fit.intervals(level, residual_sd=fit.widest_sd(), simultaneous=together))
+    else:
+        errors = fit.standard_errors(sampling=False)
+        kinds = (False, True) if wanted.sampling else (False,)
+        intervals = [fit.intervals(level, sampling=sampling, simultaneous=together) for sampling in kinds]
     return PublishedRegression(
         request=request,
         terms=fit.names,
         coefficients=fit.coefficients,
-        standard_errors=noise_only,
+        standard_errors=errors,
         noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
-        **_measured(request.name, fit.moments.mechanism, fit.private),
+        query=fit.moments.space.query(),
+        intervals=tuple(intervals),
+        **measured_by(request.name, fit.moments.mechanism, fit.private),
+    )
+
+
+# --- quantiles ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublishedQuantiles(Published):
+    """Published quantiles of an outcome by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: outcome, groups, probabilities.
+    groups, columns, counts
+        For each set the levels of its groups, what they are levels of, and the exact number of records.
+    values
+        For each set the quantiles, a row a group.
+    intervals
+        For each set an interval for each quantile, where asked for.
+    noisy
+        The steps as chosen, group after group: each quantile, with the two ends of its interval where asked for.
+    rank_error
+        By how many ranks a choice is off at most, with 95% probability; None where there is no record.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.QuantileRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(quantiles=[request], invariants=["ward"])
+    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
+    >>> release.quantiles[0].counts[0].tolist()
+    [2, 1]
+    """
+
+    key: ClassVar[str] = "quantiles"
+
+    request: "QuantileRequest"
+    groups: tuple[tuple[tuple[str, ...], ...], ...]
+    columns: tuple[tuple[str, ...], ...]
+    counts: tuple[NDArray[np.int64], ...] = field(repr=False)
+    values: tuple[NDArray[np.float64], ...] = field(repr=False)
+    intervals: tuple[tuple[Intervals, ...], ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+    rank_error: int | None
+
+    def rows(self, number: int) -> Iterator[tuple[tuple[str, ...], int, list[float]]]:
+        """Yield each group of a set with its exact count and its numbers: a quantile, its interval, the next."""
+        parts = []
+        for k in range(len(self.request.probabilities)):
+            parts.append(self.values[number][:, k])
+            parts += [end for part in self.intervals[number][k : k + 1] for end in (part.lower, part.upper)]
+        for group, count, *numbers in zip(self.groups[number], self.counts[number].tolist(), *parts, strict=True):
+            yield group, count, [float(value) for value in numbers]
+
+    @property
+    def headings(self) -> list[str]:
+        """What the numbers of a row are called: q0.5, q0.5_lower, q0.5_upper."""
+        ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
+        return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Return each set of groups for data frames, called after its file."""
+        return tuple(
+            Sheet(file.removesuffix(".csv"), content, len(names))
+            for (file, content), names in zip(self.files().items(), self.columns, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        sets = "; ".join(" × ".join(names) for names in self.columns)
+        return f"PublishedQuantiles({self.name!r}: by {sets}, {self.noise.mechanism})"
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.sheets())
+
+    def files(self) -> dict[str, bytes]:
+        """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
+        found, chosen = {}, len(self.headings)
+        steps = self.noisy.reshape(-1, chosen).tolist()
+        for number, (file, names) in enumerate(zip(self.request.files, self.columns, strict=True)):
+            header = [*names, "count", *self.headings, *(f"steps_{name}" for name in self.headings)]
+            mine, steps = steps[: len(self.groups[number])], steps[len(self.groups[number]) :]
+            rows = zip(self.rows(number), mine, strict=True)
+            lines = ([*group, count, *map(_cell, numbers), *drawn] for (group, count, numbers), drawn in rows)
+            found[file] = csv_bytes(header, lines)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(self.request.outcome.width),
+            "rank_error": self.rank_error,
+            "about": None if self.request.level is None else str(self.intervals[0][0].about),
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "QuantileRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedQuantiles":
+        """Read what `to_json` and `files` wrote: the chosen steps, from which the rest follows."""
+        chosen = len(request.probabilities) * (1 if request.level is None else 3)
+        noisy = []
+        for file in request.files:
+            _, *rows = list(csv.reader(io.StringIO(files[file].decode())))
+            noisy += [int(cell) for row in rows for cell in row[len(row) - chosen :]]
+        steps, rank_error = np.array(noisy, dtype=np.int64), entry["rank_error"]
+        if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
+            raise ValueError("quantiles are steps of the grid, with an error in ranks")
+        found = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
+        if found.files() != {file: files[file] for file in request.files}:
+            raise ValueError("quantiles follow from their steps")
+        return found
+
+
+def _quantiles(request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64]) -> dict[str, Any]:
+    """Return what follows from the chosen steps."""
+    space = request.space(scope)
+    chosen = Measurement(noisy, noisy.astype(np.float64), "", "exact", False)
+    found = GroupQuantiles(NoNoise(space), chosen)
+    assert isinstance(space, RankSpace)
+    return {
+        "request": request,
+        "groups": tuple(found.groups(block) for block in request.by),
+        "columns": tuple(found.columns(block) for block in request.by),
+        "counts": tuple(counts.ravel() for counts in space.counts),
+        "values": tuple(found.values(block) for block in request.by),
+        "intervals": tuple(found.intervals(block) if request.level is not None else () for block in request.by),
+        "noisy": noisy,
+    }
+
+
+def published_quantiles(request: "QuantileRequest", found: GroupQuantiles, scope: Scope) -> PublishedQuantiles:
+    """Return quantiles in units of the outcome, with their intervals."""
+    mechanism = found.mechanism
+    return PublishedQuantiles(
+        **_quantiles(request, scope, found.measurement.noisy),
+        rank_error=most_rank_error(mechanism),
+        name=request.name,
+        noise=Noise(mechanism.name, mechanism.scale, mechanism.claim, mechanism.expected_l2, None),
+        guarantee=mechanism.guarantee,
+        advertised=None,
+        private=found.private,
     )
 
 
@@ -503,32 +831,131 @@ def _is_size(value: object) -> bool:
 
 def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
     """Return a CSV file that every reader splits into the same rows."""
+    every = [header, *rows]
     text = io.StringIO()
     few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    for row in (header, *rows):  # a carriage return is not quoted by itself, and ends the line for a reader
-        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
+    few.writerows(every)
+    if "\r" in text.getvalue():  # a carriage return is not quoted by itself, and ends the line for a reader
+        text.seek(text.truncate(0))
+        for row in every:
+            (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
     return text.getvalue().encode()
 
 
-def _read_cells(content: bytes, schema: Schema) -> list[NDArray[Any]]:
-    """Return the columns that `PublishedTable._csv` wrote behind the levels, in the shape of the schema."""
-    rows = csv.reader(io.StringIO(content.decode()))
-    next(rows)
+def cells_csv(
+    schema: Schema, counts: NDArray[Any], estimate: NDArray[Any], standard_errors: NDArray[Any], reach: float
+) -> bytes:
+    """Write a table, one row a cell: its count, the estimate and its standard error, the ends of a 95% interval.
+
+    The interval is the estimate's, `reach` standard errors to each side, from the noise alone and never clipped. Tables
+    of a million cells and more leave it out.
+    """
+    columns = {"count": counts, "estimate": estimate, "standard_error": standard_errors}
+    if schema.size < INTERVALS_BELOW:
+        ends = {"estimate_low": estimate - reach * standard_errors, "estimate_high": estimate + reach * standard_errors}
+        columns = {**columns, **ends}
+    return _columns_csv(schema, columns)
+
+
+def _columns_csv(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> bytes:
+    """Write one row a cell: its levels (of a nested feature the whole path), then numbers that read back the same."""
+    paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in schema.features]
+    numbers = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
+    rows = (
+        (*itertools.chain(*labels), *values) for labels, values in zip(itertools.product(*paths), numbers, strict=True)
+    )
+    return csv_bytes([*schema.names, *columns], rows)
+
+
+def read_cells(content: bytes, schema: Schema, reach: float | None = None) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file by their names, in the shape of the schema; refuse intervals that are off.
+
+    A column is of whole numbers where every number in it is written as one.
+    """
+    header, *rows = csv.reader(io.StringIO(content.decode()))
+    names = header[len(schema.names) :]
     cells = [row[len(schema.names) :] for row in rows]
-    whole = [all(not set(row[position]) & set(".eni") for row in cells) for position in range(len(cells[0]))]
-    kinds: list[type] = [np.int64 if integers else np.float64 for integers in whole]
-    return [
-        np.array([row[position] for row in cells], dtype=str).astype(kind).reshape(schema.shape)
-        for position, kind in enumerate(kinds)
-    ]
+    found: dict[str, NDArray[Any]] = {}
+    for place, name in enumerate(names):
+        whole = all(not set(row[place]) & set(".eni") for row in cells)
+        texts = np.array([row[place] for row in cells], dtype=str)
+        found[name] = texts.astype(np.int64 if whole else np.float64).reshape(schema.shape)
+    if reach is not None and "estimate_low" in found:
+        middle, spread = found["estimate"], reach * found["standard_error"]
+        for end, expected in ((found["estimate_low"], middle - spread), (found["estimate_high"], middle + spread)):
+            if not np.allclose(end, expected, rtol=1e-9, atol=1e-9):
+                raise ValueError("the intervals are not those of the estimates")
+    return found
 
 
-def _read_groups(content: bytes) -> tuple[tuple[str, ...], Estimates, NDArray[np.int64]]:
+def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
+    """Return the noise of every residual as plain values."""
+    schema = mechanism.space.schema
+    return {
+        "precision": str(mechanism.precision),
+        "law": mechanism.law,
+        "saved_by_joint_sensitivity": mechanism.saved,
+        "residuals": [
+            {"features": list(schema.named(view)), "sigma2": str(square)} for view, square in mechanism.sigma2.items()
+        ],
+    }
+
+
+def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> ResidualMechanism:
+    """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
+    squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
+    if set(squares) != set(space.measured):
+        raise ValueError("the residuals are not those of the plan")
+    return ResidualMechanism(
+        space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
+    )
+
+
+def residuals_csv(mechanism: ResidualMechanism, noisy: NDArray[np.int64]) -> bytes:
+    """Write the measured residuals, one row an entry."""
+    space = mechanism.space
+    rows = (
+        (name, entry, scale, value)
+        for view, part in space.parts.items()
+        for name in [" × ".join(space.schema.named(view))]
+        for entry, (scale, value) in enumerate(zip(space.scales[part].tolist(), noisy[part].tolist(), strict=True))
+    )
+    return csv_bytes(["residual", "entry", "scale", "noisy"], rows)
+
+
+def read_residuals(content: bytes, space: ProductSpace) -> NDArray[np.int64]:
+    """Read what `residuals_csv` wrote; refuse measurements that are not of the space."""
+    _, *rows = csv.reader(io.StringIO(content.decode()))
+    noisy = np.array([int(row[-1]) for row in rows], dtype=np.int64)
+    if noisy.shape != space.shape:
+        raise ValueError("the measurements are not those of the plan")
+    return noisy
+
+
+def _cell(value: float) -> float | str:
+    """Write a number, and nothing for one that does not exist or an end that is open."""
+    return float(value) if math.isfinite(value) else ""
+
+
+def _read_numbers(content: bytes, count: int) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.float64]]:
+    """Return the texts of each row, and its last numbers, where an empty cell is none."""
+    _, *rows = list(csv.reader(io.StringIO(content.decode())))
+    numbers = [[float(cell) if cell else math.nan for cell in row[len(row) - count :]] for row in rows]
+    return tuple(tuple(row[: len(row) - count]) for row in rows), np.array(numbers, dtype=np.float64).reshape(-1, count)
+
+
+def _read_groups(
+    content: bytes, ends: int
+) -> tuple[tuple[str, ...], Estimates, NDArray[np.int64], NDArray[np.float64]]:
     header, *rows = list(csv.reader(io.StringIO(content.decode())))
-    features = len(header) - 4
-    numbers = [[float(cell) if cell else math.nan for cell in row[features:]] for row in rows]
-    columns = np.array(numbers, dtype=np.float64).reshape(len(rows), 4)
+    features = len(header) - 4 - ends
+    groups, columns = _read_numbers(content, 4 + ends)
     counts = np.array([int(row[features]) for row in rows], dtype=np.int64)
-    steps = np.array([int(row[-1]) for row in rows], dtype=np.int64)
-    estimates = Estimates(tuple(tuple(row[:features]) for row in rows), counts, columns[:, 1], columns[:, 2])
-    return tuple(header[:features]), estimates, steps
+    estimates = Estimates(groups, counts, columns[:, 1], columns[:, 2])
+    return tuple(header[:features]), estimates, _last_column(content), columns[:, 3 : 3 + ends]
+
+
+def _last_column(content: bytes) -> NDArray[np.int64]:
+    """Return the whole numbers of the last column."""
+    _, *rows = list(csv.reader(io.StringIO(content.decode())))
+    return np.array([int(row[-1]) for row in rows], dtype=np.int64)

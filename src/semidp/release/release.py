@@ -12,19 +12,35 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
+from semidp.inference import Independence, IntervalEstimate, TableIntervals
 from semidp.mechanisms import Mechanism
+from semidp.noise import Randomness
+from semidp.notebook import facts, shortened_text
+from semidp.plots import tradeoff_plot
+from semidp.release.frames import Sheet
+from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
+from semidp.release.metadata import METADATA, csvw
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.published import (
+    Published,
+    PublishedGroups,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+)
+from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
@@ -39,7 +55,7 @@ _NO_RELEASE = "{} is not a release: it has no readable release.json with its tab
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
 
@@ -71,16 +87,150 @@ class Release:
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
-        """Return a weighted sum of cells of the tables that share a budget, and its exact standard error.
+        """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
+
+        Tables with budgets of their own have independent noise; those that share one have it in common.
 
         Parameters
         ----------
         weights
             For each table, by its name, a weight a cell.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+        >>> plan = semidp.Plan([request], ["sex", "region"])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+        >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
+        (1.0, 0.0)
+        >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
+        1.0103...
         """
-        if self.product is None:
-            raise InputError("no tables of this release share a budget: weigh the measurement of each by itself")
-        return self.product.estimate(weights)
+        alone = {table.name: table for table in self.tables}
+        together = {} if self.product is None else {table.name: table for table in self.product.tables}
+        value, variance = 0.0, 0.0
+        for name, given in weights.items():
+            if name not in {**alone, **together}:
+                raise InputError(f"there is no table {name!r}; there are {', '.join([*alone, *together])}")
+            if name in alone:
+                weight = _weights(given, alone[name])
+                value += float((alone[name].estimate * weight).sum())
+                variance += self._error(alone[name], weight) ** 2
+        shared = {name: _weights(given, together[name]) for name, given in weights.items() if name in together}
+        if self.product is not None and shared:
+            part, error = self.product.estimate(shared)
+            value, variance = value + part, variance + error**2
+        return value, math.sqrt(variance)
+
+    def _error(self, table: PublishedTable, weight: NDArray[np.float64]) -> float:
+        """Return the standard error of a weighted sum of a table's estimates; 0 where exact totals fix it."""
+        if table.residuals is not None:
+            return table.residuals.combination_error({0: weight})
+        request = next(request for request in self.plan.tables if request.name == table.name)
+        mechanism = mechanism_again(request, table, self.scope)
+        if not mechanism.scale:
+            return 0.0
+        error = mechanism.standard_error(weight)
+        noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
+        return error * table.noise.scale / mechanism.scale if error > noticeable else 0.0
+
+    def test(
+        self,
+        rows: str,
+        columns: str,
+        strata: Iterable[str] = (),
+        *,
+        table: str | None = None,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> Independence:
+        """Test whether two features are independent (given strata), from what is published: at no cost in privacy.
+
+        Exact given the totals of rows and of columns (within strata), which the release must publish exactly: tables
+        are simulated from the multivariate hypergeometric law, and noise from the law that the release states.
+
+        Parameters
+        ----------
+        rows, columns, strata
+            Features of a published table, of any number of levels; a table of more features is summed.
+        table
+            Which table, where several have the features; the smallest unless given.
+        draws
+            How many tables are simulated: 9999, or 999 where the noise is drawn slowly.
+        randomness
+            For the simulation; the operating system unless given.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> semidp.run(plan, people).test("sex", "vote").p_value
+        0.0001
+        """
+        return independence_of(self, rows, columns, strata, table, draws, randomness)
+
+    def interval(
+        self,
+        of: Cells,
+        *,
+        minus: Cells | None = None,
+        among: Cells | None = None,
+        level: float = 0.95,
+        sampling: bool = False,
+        table: str | None = None,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> IntervalEstimate:
+        """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
+
+        Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
+        count; with ``minus``, the difference of two counts; with ``among``, the rate of ``of`` among those; with both,
+        the rate among the one less the rate among the other.
+
+        Parameters
+        ----------
+        of, minus, among
+            Cells of one published table, or of one that is summed over its other features.
+        level
+            The confidence level.
+        sampling
+            False: the interval is for these records, and allows for the noise alone. True: it is for the population
+            that they are a sample of (for counts: the share of it, times n), and allows for both.
+        table, draws, randomness
+            As in `test`.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> release = semidp.run(plan, people)
+        >>> rate = release.interval({"vote": "y"}, among={"sex": "f"})
+        >>> rate.exact, str(rate.covers), 0.7 < rate.low <= rate.high <= 1
+        (True, 'noise', True)
+        """
+        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness)
+
+    def intervals(
+        self,
+        table: str | None = None,
+        *,
+        level: float = 0.95,
+        sampling: bool = False,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> TableIntervals:
+        """Return intervals for all cells of a table (the smallest unless named) that hold at once; see `interval`.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> found = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}).intervals()
+        >>> found.rows[0][:2], found.level
+        (('f', 'n'), 0.95)
+        """
+        return intervals_of(self, table, level, sampling, draws, randomness)
 
     @property
     def groups(self) -> tuple[PublishedGroups, ...]:
@@ -91,6 +241,11 @@ class Release:
     def regressions(self) -> tuple[PublishedRegression, ...]:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
+
+    @property
+    def quantiles(self) -> tuple[PublishedQuantiles, ...]:
+        """The published quantiles by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
 
     def under(
         self,
@@ -132,10 +287,11 @@ class Release:
         check_about(about, self.scope.dataspace)
         if adjacency is None:
             adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
-        return guarantee_under(self._mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
     @cached_property
-    def _mechanisms(self) -> tuple[Mechanism, ...]:
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         return mechanisms_used(self.plan, self.scope, self.results)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
@@ -155,7 +311,7 @@ class Release:
         >>> with tempfile.TemporaryDirectory() as root:
         ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
-        ['measurements.csv', 'release.json', 'report.html', 'table.csv']
+        ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         with new_folder(folder, force=force, ours=release_files) as new:
             self.write_files(new)
@@ -180,9 +336,46 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
         '<!doctype html>'
         """
-        from semidp.report import html  # the one import of a room above, allowed by name in tests/test_layers.py
+        return str(_report().html(self, title))
 
-        return html(self, title)
+    def table(self, name: str) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
+        """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
+
+        Parameters
+        ----------
+        name
+            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-``.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
+        [1, 2]
+        """
+        tables: list[PublishedTable | ProductTable] = [*self.tables]
+        tables += self.product.tables if self.product else ()
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
+        found |= {part.name: part for group in self.groups for part in group.sheets()}
+        found |= {part.name: part for quantile in self.quantiles for part in quantile.sheets()}
+        found |= {part.name: part for part in (*self.regressions, *tables)}
+        if name not in found:
+            raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
+        return found[name]  # type: ignore[no-any-return]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the error curve of the best attacker, on matplotlib axes where given; return the figure."""
+        return tradeoff_plot({str(self.guarantee.adjacency): self.guarantee.tradeoff}, axes=axes)
+
+    def __repr__(self) -> str:
+        what = ", ".join(result.name for result in self.results)
+        exact = self.scope.dataspace.summary()
+        marked, curve = "" if self.private else ", not private", shortened_text(self.guarantee.tradeoff)
+        return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
+
+    def _repr_html_(self) -> str:
+        lines = [line for line in str(_report().summary(self)).splitlines() if line]
+        return facts("Release", [(line[:11].strip(" :"), line[11:].lstrip(" :")) for line in lines])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -241,8 +434,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "products", "groups", "regressions")
-                if key != "products" or self.product
+                for key in ("tables", "products", "groups", "regressions", "quantiles")
+                if key in ("tables", "groups", "regressions") or getattr(self, {"products": "product"}.get(key, key))
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -287,6 +480,10 @@ class Release:
                     PublishedRegression.from_json(entry, request, scope, files)
                     for entry, request in zip(document.get("regressions", ()), plan.regressions, strict=True)
                 ),
+                *(
+                    PublishedQuantiles.from_json(entry, request, scope, files)
+                    for entry, request in zip(document.get("quantiles", ()), plan.quantiles, strict=True)
+                ),
             ),
             guarantee=Guarantee(dataspace, adjacency, tradeoff),
             private=document["private"],
@@ -299,7 +496,15 @@ class Release:
         return release
 
     def _files(self) -> dict[str, bytes]:
-        return {name: content for result in self.results for name, content in result.files().items()}
+        files = {name: content for result in self.results for name, content in result.files().items()}
+        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
+        return {**files, METADATA: csvw(title, self.created, self.results, files)}
+
+
+def _report() -> Any:
+    from semidp.report import html, summary  # the one import of a room above, allowed by name in tests/test_layers.py
+
+    return SimpleNamespace(html=html, summary=summary)
 
 
 def release_files(folder: Path) -> Collection[str]:
@@ -313,6 +518,13 @@ def release_files(folder: Path) -> Collection[str]:
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
     return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
+
+
+def _weights(given: ArrayLike, table: PublishedTable | ProductTable) -> NDArray[np.float64]:
+    weights = np.asarray(given, dtype=np.float64)
+    if weights.shape != table.schema.shape:
+        raise InputError(f"the weights of {table.name!r} have shape {weights.shape}, but it has {table.schema.shape}")
+    return weights
 
 
 def versions() -> dict[str, str]:

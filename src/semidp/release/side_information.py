@@ -11,13 +11,11 @@ from attrs import frozen
 
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import L2Mechanism, LatticeGaussianMechanism, Mechanism, NoNoise, calibrated, recorded
-from semidp.mechanisms.selection import FOR_RELEASES
+from semidp.mechanisms import L2Mechanism, LatticeGaussianMechanism, Mechanism, recorded
 from semidp.queries import outcome_adjacency, outcome_exchange
 from semidp.release.plan import Plan, Reading, adjacency_from
-from semidp.release.products import ProductRequest
 from semidp.release.published import Published
-from semidp.release.requests import Request
+from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope
 from semidp.spaces import (
     Adjacency,
@@ -34,26 +32,11 @@ CLOSE = 1e-6
 """Relative: what was rounded in print or by another version's arithmetic."""
 
 
-def mechanism_used(request: Request, result: Published, scope: Scope) -> Mechanism:
-    """Return the mechanism that a result names, calibrated as its budget asks: with no more noise than was drawn."""
-    space = request.space(scope)
-    if request.budget is None:
-        raise InputError("its plan gives it no budget")
-    if isinstance(request, ProductRequest):
-        return request.calibrate(space)
-    if space.is_zero:
-        return NoNoise.calibrate(space, request.budget)
-    for kind in FOR_RELEASES:
-        if kind.name == result.noise.mechanism:
-            return kind.calibrate(space, request.budget)
-    return calibrated(result.noise.mechanism, space, request.budget)
-
-
 def mechanisms_used(plan: Plan, scope: Scope, results: Sequence[Published]) -> tuple[Mechanism, ...]:
     """Return the mechanisms of all results; refuse a result that states less noise than its budget needs."""
     found = []
     for request, result in zip(plan.requests, results, strict=True):
-        mechanism = mechanism_used(request, result, scope)
+        mechanism = mechanism_again(request, result, scope)
         if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
             raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
         found.append(mechanism)
@@ -83,14 +66,14 @@ def guarantee_under(
         Whether records carry an unpublished outcome besides.
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
-    pairs = _Pairs.of(margins, known, reading, outcomes)
+    pairs = _ExactPairs.of(margins, known, reading, outcomes)
     first, *others = (pairs.guarantee(mechanism) for mechanism in mechanisms)
     together = first.compose(*others)
     return Guarantee(pairs.about, together.adjacency, together.tradeoff)
 
 
 @frozen
-class _Pairs:
+class _ExactPairs:
     """The datasets that exact statistics leave, and which of them are adjacent.
 
     `dataspace` is what norms are computed from; `about` is what the claim is about, which is the same where all values
@@ -104,7 +87,7 @@ class _Pairs:
     @classmethod
     def of(
         cls, margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading | int, outcomes: bool
-    ) -> "_Pairs":
+    ) -> "_ExactPairs":
         schema, n = known.schema, known.n
         assert schema is not None
         assert n is not None

@@ -3,7 +3,34 @@
 Everything said here is computed from a `Release`, which holds nothing confidential.
 """
 
+from semidp.report.outlook import announced_text, comparison, expected_counts, forecast, forecast_text
 from semidp.report.page import html
-from semidp.report.sentences import name_of, product_errors, product_lines, strength, summary, together_text
+from semidp.report.sentences import (
+    cell_errors,
+    errors_text,
+    implied,
+    name_of,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
-__all__ = ["html", "name_of", "product_errors", "product_lines", "strength", "summary", "together_text"]
+__all__ = [
+    "announced_text",
+    "cell_errors",
+    "comparison",
+    "errors_text",
+    "expected_counts",
+    "forecast",
+    "forecast_text",
+    "html",
+    "implied",
+    "name_of",
+    "product_errors",
+    "product_lines",
+    "strength",
+    "summary",
+    "together_text",
+]

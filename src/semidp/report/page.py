@@ -1,5 +1,7 @@
-"""The report as one self-contained HTML page: no script, no request, pictures inline."""
+"""The report as one self-contained HTML page: pictures inline, no request, a script only to search long tables."""
 
+import math
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import islice
 from typing import Any
@@ -8,14 +10,28 @@ from urllib.parse import quote
 import numpy as np
 
 from semidp.exact import plain
+from semidp.grouped import Intervals
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
-from semidp.release import PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release, table_files
+from semidp.release import (
+    Published,
+    PublishedGroups,
+    PublishedProduct,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+    Release,
+    Scope,
+    table_files,
+)
+from semidp.release.confidence import columns_of
 from semidp.report import sentences
 from semidp.report.cells import branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
-_SHOWN_TOTALS = 40
+_SHOWN_TOTALS = 1000
+_LONG = 25  # rows from which on a table is searched
+_SEARCHED = 'class="find"'
 _NAMED_TABLES = 4
 _SHOWN_MOVES = 12
 
@@ -34,16 +50,16 @@ def html(release: Release, title: str | None = None) -> str:
 
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
-    scope, advertised, moves = release.scope, _advertised(release), _moves(release)
+    scope, advertised, moved = release.scope, _advertised(release), moves(release.scope)
     explanation = release.guarantee.explain()
-    return template.render(
+    page = template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
         private=release.private,
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
-        strength=sentences.strength(release.guarantee.tradeoff, release.plan.report_delta),
+        strength=sentences.strength(release.guarantee, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
         explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
@@ -52,19 +68,29 @@ def html(release: Release, title: str | None = None) -> str:
         adjacency_heading=sentences.why_heading(scope),
         adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
         also_known=sentences.also_known(release),
-        moves=moves[:_SHOWN_MOVES],
-        more_moves=max(len(moves) - _SHOWN_MOVES, 0),
+        moves=moved[:_SHOWN_MOVES],
+        more_moves=max(len(moved) - _SHOWN_MOVES, 0),
         tables=[_table(table) for table in release.tables],
         sections=[
             *([] if release.product is None else [_product(release.product)]),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
+            *(section for quantile in release.quantiles for section in _quantiles(quantile)),
         ],
         limits=sentences.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
+        long=_LONG,
         files=[(name, quote(name), what) for name, what in sentences.files(release)],
     ).lstrip()
+    if _SEARCHED not in page:
+        return page
+    return page.replace("</body>", f"<script>{search_script()}</script>\n</body>")
+
+
+def search_script() -> str:
+    """Return what searches long tables: the only script of a report, and only where there is something to search."""
+    return files("semidp.report").joinpath("search.js").read_text(encoding="utf-8")
 
 
 def _picture(figure: Any) -> Any:
@@ -79,7 +105,8 @@ def _listed(release: Release) -> str:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
     regressions = [sentences.regressed(regression) for regression in release.regressions]
-    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions])
+    quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
+    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
 
 
@@ -97,19 +124,19 @@ def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff
     return curves if advertised is None else {**curves, "if the totals were forgotten": advertised}
 
 
-def _moves(release: Release) -> list[dict[str, Any]]:
+def moves(scope: Scope) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
-    semi = release.scope.semi_adjacency
-    if release.scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
+    semi = scope.semi_adjacency
+    if scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
         return []
     witness = semi.witness
-    moves = [(witness.record, witness.wants), *witness.others]
+    records = [(witness.record, witness.wants), *witness.others]
     return [
         {
             "who": "the person" if position == 1 else f"record {position}",
             "levels": list(zip(witness.features, before, after, strict=True)),
         }
-        for position, (before, after) in enumerate(moves, start=1)
+        for position, (before, after) in enumerate(records, start=1)
     ]
 
 
@@ -150,11 +177,13 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         drawn = [label for label, kept in zip(labels, held, strict=True) if kept]
         bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
         picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
+        ends = columns_of(group.intervals[number] if group.intervals else ())
+        filled = [row for row in zip(labels, part.rows(), *ends.values(), strict=True) if row[1][1]]
         rows = [
-            (label, f"{count:,}", sentences.number(value), sentences.number(error))
-            for label, (_, count, value, error) in zip(labels, islice(part.rows(), _SHOWN_TOTALS), strict=False)
+            (label, f"{count:,}", *map(sentences.number, (value, error)), *map(_end, limits))
+            for label, (_, count, value, error), *limits in filled[:_SHOWN_TOTALS]
         ]
-        more = len(labels) - len(rows)
+        more = len(filled) - len(rows)
         sections.append(
             {
                 "heading": f"Published {what} by {' and '.join(by.names)}",
@@ -163,11 +192,21 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
                     *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
                 ],
                 "figure": picture and _picture(picture),
-                "caption": "Estimates with two standard errors of the noise to each side; dotted lines are the bounds.",
-                "columns": (" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"),
+                "caption": "Estimates with two standard errors of the noise to each side. A declared bound that lies "
+                "in the picture is a dotted line.",
+                "columns": (
+                    " · ".join(by.names),
+                    "count (exact)",
+                    str(group.request.statistic),
+                    "standard error",
+                    *map(_heading, ends),
+                ),
                 "rows": rows,
+                "empty": [label for label, count in zip(labels, part.counts, strict=True) if not count],
             }
         )
+        if group.differences:
+            sections.append(_differences(f"{what} by {' and '.join(by.names)}", group.differences[number]))
     return sections
 
 
@@ -194,15 +233,77 @@ def _product(product: PublishedProduct) -> dict[str, Any]:
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     terms, values, errors = zip(*regression.rows(), strict=True)
+    ends = columns_of(regression.intervals)
     picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
     return {
         "heading": f"Published {sentences.regressed(regression)}",
         "paragraphs": sentences.regression_paragraphs(regression),
         "figure": picture and _picture(picture),
         "caption": "Coefficients with two standard errors of the noise to each side.",
-        "columns": ("term", "coefficient", "standard error"),
-        "rows": [(term, sentences.number(value), sentences.number(error)) for term, value, error in regression.rows()],
+        "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
+        "rows": [
+            (term, *map(sentences.number, numbers), *map(_end, limits))
+            for (term, *numbers), *limits in zip(regression.rows(), *ends.values(), strict=True)
+        ],
     }
+
+
+def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
+    """Return a section for each set of groups, the first with what is said of the choices."""
+    sections = []
+    for position, by in enumerate(quantile.request.by):
+        rows = [
+            (" · ".join(levels), f"{count:,}", *map(sentences.number, numbers))
+            for levels, count, numbers in islice(quantile.rows(position), _SHOWN_TOTALS)
+        ]
+        more = len(quantile.groups[position]) - len(rows)
+        sections.append(
+            {
+                "heading": f"Published {sentences.quantiled(quantile)}"
+                if position == 0
+                else f"The same by {' and '.join(by.names)}",
+                "paragraphs": [
+                    *(sentences.quantile_paragraphs(quantile) if position == 0 else ()),
+                    *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
+                ],
+                "figure": None,
+                "caption": "",
+                "columns": (" · ".join(by.names), "count (exact)", *map(_heading, quantile.headings)),
+                "rows": rows,
+            }
+        )
+    return sections
+
+
+def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
+    """Return a section with the differences of groups, the first few."""
+    first, ends = intervals[0], columns_of(intervals)
+    half = len(first.names[0]) // 2 if first.names else 0
+    rows = [
+        (" · ".join(name[:half]), " · ".join(name[half:]), sentences.number(value), *map(_end, limits))
+        for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN_TOTALS)
+    ]
+    more = len(first.names) - len(rows)
+    return {
+        "heading": f"Differences of the {what}",
+        "paragraphs": [
+            "The first group less the second.",
+            *sentences.interval_paragraphs(intervals),
+            *([f"The first {len(rows)} pairs are shown; {more:,} more are in the file."] if more else ()),
+        ],
+        "figure": None,
+        "caption": "",
+        "columns": ("group", "other group", "difference", *map(_heading, ends)),
+        "rows": rows,
+    }
+
+
+def _heading(column: str) -> str:
+    return column.replace("_", ", ")
+
+
+def _end(value: float) -> str:
+    return "open" if math.isinf(value) else sentences.number(value)
 
 
 def _largest(table: PublishedTable) -> float:
@@ -235,7 +336,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += [
             (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {table.noise.scale:.6g}"),
             ("Kind of claim", sentences.claim(table)),
-            ("Guarantee", sentences.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, table),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
         ]
     if release.product is not None:
@@ -243,7 +344,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += [
             ("Mechanism of the tables that share a budget", f"{product.noise.mechanism}, exact noise on each residual"),
             ("Kind of claim", sentences.CLAIMS[product.noise.claim]),
-            ("Guarantee", sentences.strength(product.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, product),
         ]
     for group in release.groups:
         rows += [
@@ -252,14 +353,20 @@ def _details(release: Release) -> list[tuple[str, str]]:
                 f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps",
             ),
             ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
-            ("Guarantee", sentences.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, group),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
+        ]
+    for quantile in release.quantiles:
+        rows += [
+            (f"Mechanism of the {sentences.quantiled(quantile)}", f"{quantile.noise.mechanism}, exact choices"),
+            ("Kind of claim", sentences.CLAIMS[quantile.noise.claim]),
+            ("Guarantee", sentences.strength(quantile.guarantee, release.plan.report_delta)[-1]),
         ]
     for regression in release.regressions:
         rows += [
             (f"Mechanism of the {sentences.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
             ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
-            ("Guarantee", sentences.strength(regression.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, regression),
         ]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
@@ -267,6 +374,13 @@ def _details(release: Release) -> list[tuple[str, str]]:
         ("Versions", ", ".join(f"{name} {number}" for name, number in release.versions.items())),
     ]
     return rows
+
+
+def _own_guarantee(release: Release, result: Published) -> list[tuple[str, str]]:
+    """Return the guarantee of one of several results; that of the only one stands at the top of the page."""
+    if len(release.results) == 1:
+        return []
+    return [("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])]
 
 
 def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:

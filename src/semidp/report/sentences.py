@@ -1,29 +1,38 @@
 """What a release says about itself, in plain words. The page and the terminal share every sentence."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
-from semidp.grouped import Comparison
-from semidp.guarantees import detection
-from semidp.mechanisms import Mechanism, ResidualMechanism
+from semidp.grouped import About, Comparison, Intervals
+from semidp.guarantees import Guarantee, detection
+from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Prepared,
     ProductRequest,
     PublishedGroups,
     PublishedProduct,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     Release,
+    Request,
     Scope,
     implied_guarantee,
     table_files,
 )
+from semidp.release.metadata import METADATA
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Order, Tradeoff
 
 _SHOWN_MARGINS = 8
+_SHOWN_TABLES = 40
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -51,33 +60,41 @@ def noisy_part(release: Release) -> list[str]:
         for table in release.tables
     ]
     if release.product is not None:
+        several = release.product.tables
         tables += [
             f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells, together with the other tables"
-            for table in release.product.tables
+            for table in several[:_SHOWN_TABLES]
         ]
+        if len(several) > _SHOWN_TABLES:
+            left = several[_SHOWN_TABLES:]
+            tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
-    return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
+    regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
+    quantiles = [f"{quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
+    return [*tables, *groups, *regressions, *quantiles]
 
 
-def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
+def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
+    >>> from semidp.spaces import Adjacency
     >>> from semidp.tradeoff import gaussian
-    >>> for sentence in strength(gaussian(1), Fraction(1, 10**9)):
-    ...     print(sentence)
-    The best attacker who accepts 5% false alarms finds out in at most 26% of cases.
-    1-GDP, which is (6.17394, 1e-9)-DP
+    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
+    The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
+    The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
-    if tradeoff.is_trivial:
+    if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
+    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+
+
+def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
     name = name_of(tradeoff)
-    epsilon = tradeoff.epsilon(report_delta)
-    restated = f"({rounded_up(epsilon)}, {plain(report_delta)})-DP"
-    return [
-        detection(tradeoff),
-        f"{name}, which is {restated}" if name else restated,
-    ]
+    restated = f"({rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
+    return f"{name}, which is {restated}" if name else restated
 
 
 def name_of(tradeoff: Tradeoff) -> str | None:
@@ -98,8 +115,9 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
-    if scope.adjacency.is_exchange:
-        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
+    if scope.adjacency.is_exchange and a > 1:
+        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
+        return f"exchange: one person changes and {others} over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -143,22 +161,22 @@ def why_together(scope: Scope) -> list[str]:
 
 def _exchanged(scope: Scope) -> list[str]:
     a = scope.adjacency.a
-    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
     return [
-        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
-        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
-        "have been everybody that the published totals allow.",
-        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
-        "stated apart.",
+        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
+        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
+        "everybody that the published totals allow.",
+        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
+        "those is stated apart.",
     ]
 
 
-def implied(release: Release) -> list[str]:
+def implied(release: Release | Prepared) -> list[str]:
     """Say what the same noise guarantees under the other adjacency, where that is known."""
     other = implied_guarantee(release)
-    if other is None:
+    if other is None or other.tradeoff.is_trivial:
         return []
-    numbers = strength(other.tradeoff, release.plan.report_delta)[-1]
+    numbers = _numbers(other.tradeoff, release.plan.report_delta)
     if other.adjacency.is_exchange:
         return [
             f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
@@ -188,7 +206,7 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
         except SemidpError:
             continue
         change = found.tradeoff.compare(release.guarantee.tradeoff)
-        numbers = strength(found.tradeoff, release.plan.report_delta)[-1]
+        numbers = strength(found, release.plan.report_delta)[-1]
         rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
     return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
 
@@ -198,6 +216,8 @@ def table_summary(table: PublishedTable) -> str:
     if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
     how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
+    if table.residuals is not None:
+        how = f"Measured on {len(table.residuals.sigma2)} residuals, each with noise of its own"
     if table.fitted.kind == "none":
         return (
             f"{how}. This is the measurement itself: counts may be negative, and exact totals are met up to rounding."
@@ -215,9 +235,17 @@ def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
     if table.noise.absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its measurement" if shown else ""
+    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    mark = " (marked ≈)" if shown else ""
+    faint = (
+        f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
+        "their 95% interval."
+        if low.any()
+        else ""
+    )
     return (
         f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
-        f"count; the largest is {largest}."
+        f"count; the largest is {largest}.{faint}"
     )
 
 
@@ -237,50 +265,114 @@ def files(release: Release) -> list[tuple[str, str]]:
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables:
+        for part in release.product.tables[:_SHOWN_TABLES]:
             what = " by ".join(part.schema.names)
             found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
+        left = len(release.product.tables) - _SHOWN_TABLES
+        if left > 0:
+            first = release.product.tables[_SHOWN_TABLES]
+            found.append((f"{first.name}.csv", f"the same of the next table, and so on: {left:,} files"))
         found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
-        for file, by in zip(group.request.files, group.request.by, strict=True):
+        several = group.request.files[len(group.request.by) :]
+        for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
-    found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
+            found += [(other, f"differences of {what}, one row a pair") for other in several[number : number + 1]]
+    for regression in release.regressions:
+        found.append((regression.request.files[0], f"the {regressed(regression)}"))
+        if regression.query is not None:
+            found.append((regression.request.files[1], f"what was measured for the {regressed(regression)}"))
+    for quantile in release.quantiles:
+        for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
+            what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
+            found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
+    found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
-def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[str, Any]]:
-    """Return for each table that shares a budget its name, its features and the standard errors of its estimates."""
+_MOST_CELLS = 2**24
+
+
+def cell_errors(mechanism: Mechanism) -> dict[str, float]:
+    """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
+
+    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.tradeoff import Budget
+    >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
+    {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
+    """
+    if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
+        return table_errors(mechanism, 0)
+    unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
+    if size > _MOST_CELLS:  # the mean needs no array of all cells
+        root = mechanism.expected_l2 * unit / math.sqrt(size)
+        return {"standard_error": root, "smallest": root, "largest": root, "half_width": wide * root}
+    return _spread(mechanism.standard_errors() * unit, wide)
+
+
+def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
+    """Return the same for one of the tables that share a budget."""
+    return _spread(mechanism.table_errors(number), interval_factor(mechanism.name))
+
+
+def _spread(errors: NDArray[np.float64], wide: float) -> dict[str, float]:
+    noisy = errors[errors > 0]
+    root = math.sqrt(float((errors**2).mean())) if errors.size else 0.0
+    return {
+        "standard_error": root,
+        "smallest": float(noisy.min()) if noisy.size else 0.0,
+        "largest": float(noisy.max()) if noisy.size else 0.0,
+        "half_width": wide * root,
+    }
+
+
+def errors_text(errors: dict[str, float]) -> str:
+    """Say how far off a cell is.
+
+    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "half_width": 2.2632})
+    'standard error 1.155 a cell (1 to 2), 95% within ±2.263'
+    """
+    low, high = f"{errors['smallest']:.4g}", f"{errors['largest']:.4g}"
+    span = "" if low == high else f" ({low} to {high})"
+    return f"standard error {errors['standard_error']:.4g} a cell{span}, 95% within ±{errors['half_width']:.4g}"
+
+
+def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
+    """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
     found = []
-    for number, table in enumerate(request.tables):
-        errors = mechanism.table_errors(number)
-        noisy = errors[errors > 0]
+    for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
+        errors = table_errors(mechanism, number)
         found.append(
             {
                 "name": table.name,
                 "features": list(table.features),
-                "cells": int(errors.size),
-                "smallest_standard_error": float(noisy.min(initial=math.inf)) if noisy.size else 0.0,
-                "largest_standard_error": float(errors.max(initial=0.0)),
-                "rms_standard_error": math.sqrt(float((errors**2).mean())),
+                "cells": mechanism.table_errors(number).size,
+                "smallest_standard_error": errors["smallest"],
+                "largest_standard_error": errors["largest"],
+                "rms_standard_error": errors["standard_error"],
             }
         )
     return found
 
 
-def product_lines(request: ProductRequest, mechanism: Mechanism) -> list[str]:
+def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     """Say how large the errors of each table that shares a budget are, and what the joint sensitivity saved."""
     assert isinstance(mechanism, ResidualMechanism)
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    lines = [f"{mechanism.name} for {len(request.tables)} tables from one budget, {mechanism.claim} claim"]
+    several = isinstance(request, ProductRequest)
+    what = f"{len(mechanism.space.views)} tables from one budget" if several else " by ".join(request.features)
+    lines = [f"{mechanism.name} for {what}, {mechanism.claim} claim"]
     if mechanism.saved:
         lines[0] += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     for part in product_errors(request, mechanism):
         low, high = number(part["smallest_standard_error"]), number(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        lines.append(f"{part['name']}: standard error {span} a cell, {part['cells']:,} cells")
+        wide = number(interval_factor(mechanism.name) * part["rms_standard_error"])
+        lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
     return lines
 
 
@@ -323,6 +415,53 @@ def regressed(regression: PublishedRegression) -> str:
     return f"{request.model} regression of {request.outcome.column} on {' and '.join(request.factors)}"
 
 
+def _quantile_words(quantile: PublishedQuantiles) -> str:
+    """Name the quantiles: the median, or those of several probabilities."""
+    several = quantile.request.probabilities
+    if len(several) == 1 and several[0] == Fraction(1, 2):
+        return "median"
+    return f"quantile{'s' if len(several) > 1 else ''} at {', '.join(plain(q) for q in several)}"
+
+
+def quantiled(quantile: PublishedQuantiles) -> str:
+    """Name quantiles of groups: the median of score by school."""
+    by = " and by ".join(" and ".join(block.names) for block in quantile.request.by)
+    return f"{_quantile_words(quantile)} of {quantile.request.outcome.column} by {by}"
+
+
+def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
+    """Say how quantiles were chosen, how far they may be off, and what their intervals are about."""
+    request = quantile.request
+    if quantile.noise.absent:
+        return ["There is no record, so there is nothing to choose and no noise."]
+    outcome = request.outcome
+    said = [
+        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
+        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}. In each group a value was chosen at "
+        "random, the likelier the fewer records would have to be replaced to make it the quantile "
+        f"({quantile.noise.mechanism} mechanism: a factor e for every {quantile.noise.scale:.4g} records). With 95% "
+        f"probability at most {quantile.rank_error:,} records lie between a chosen value and the true quantile of its "
+        "group, whatever the data."
+    ]
+    if request.level is not None:
+        said += interval_paragraphs(quantile.intervals[0][:1])
+        said.append(
+            "The ends of an interval were chosen in the same way, of ranks so far below and above that they rarely "
+            "pass the quantile; an end at a declared bound says that the group is too small for that."
+        )
+    return said
+
+
+def quantile_lines(quantile: PublishedQuantiles, most: int = 12) -> list[str]:
+    """Return the quantiles, a line a group, the first few."""
+    rows = [row for block in range(len(quantile.groups)) for row in quantile.rows(block)]
+    lines = [
+        f"{' · '.join(levels)}: {', '.join(map(number, numbers))} ({count:,} records)"
+        for levels, count, numbers in rows[:most]
+    ]
+    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
+
+
 def regression_paragraphs(regression: PublishedRegression) -> list[str]:
     """Say how a regression was made and how far it may be off."""
     request, noise = regression.request, regression.noise
@@ -336,11 +475,38 @@ def regression_paragraphs(regression: PublishedRegression) -> list[str]:
         f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)} before anything was added up."
     )
     return [
-        f"{counted} The counts of the factors are exact, so that only the sums of the outcome over the columns of the "
-        f"design needed noise: the {noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The "
-        f"standard errors are those of the noise alone. The first level of each factor is the reference "
-        f"({request.coding} coding)."
+        f"{counted} The counts of the factors are exact, so that only {_measured(regression)} needed noise: the "
+        f"{noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The standard errors are those "
+        f"of the noise alone. The first level of each factor is the reference ({request.coding} coding).",
+        *interval_paragraphs(regression.intervals),
     ]
+
+
+def _measured(regression: PublishedRegression) -> str:
+    """Say what was measured for a regression."""
+    query = regression.query or {"kind": "moments"}
+    if query["kind"] == "sums":
+        by = " and by ".join(" and ".join(names) or "all" for names in query["by"])
+        return f"the sums of the outcome by {by}"
+    if "combination" in query:
+        return f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact counts for accuracy,"
+    return "the sums of the outcome over the columns of the design"
+
+
+def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
+    """Say what the intervals beside estimates are about."""
+    said = []
+    for part in intervals:
+        share = f"{float(100 * part.level):g}%"
+        together = f"all at once, with {share} probability" if part.simultaneous else f"with {share} probability each"
+        if part.about is About.noise:
+            said.append(f"The intervals from lower to upper hold the values of these records, {together}: noise alone.")
+        else:
+            said.append(
+                "The intervals for the population allow for sampling besides: they hold the values of the population "
+                f"that the records were drawn from, {together}, as far as the normal approximation is right."
+            )
+    return said
 
 
 def unit(group: PublishedGroups) -> float:
@@ -404,7 +570,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
             f"The spread of {outcome.column} within groups was not measured: the largest that the means and the bounds "
             "allow was taken, so that p is too large rather than too small."
         )
-    return paragraphs
+    return [*paragraphs, *(interval_paragraphs(group.intervals[0]) if group.intervals else ())]
 
 
 def grid_warning(group: PublishedGroups) -> str:
@@ -473,13 +639,18 @@ def summary(release: Release, where: str | None = None) -> str:
             f"{'estimate' if not n else '':10} {term}: {number(value)} ± {number(error)}"
             for n, (term, value, error) in enumerate(regression.rows())
         ]
+    for quantile in release.quantiles:
+        ranks = "" if quantile.rank_error is None else f", at most {quantile.rank_error:,} ranks off in 95% of choices"
+        lines.append(f"mechanism  {quantile.noise.mechanism}{ranks}")
+        lines.append(f"columns    {', '.join(quantile.headings)}")
+        lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(quantile_lines(quantile))]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
-    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions)]
+    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
-    lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    lines += [f"strength   {item}" for item in strength(release.guarantee, release.plan.report_delta)]
     if scope.adjacency.is_exchange:
         lines += [f"otherwise  {item}" for item in implied(release)]
     if where:

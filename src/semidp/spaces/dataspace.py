@@ -102,7 +102,7 @@ def _ordered(total: Table, schema: Schema) -> Table:
     return Table(part, np.transpose(total.counts, [place[feature.name] for feature in part.features]))
 
 
-@frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False, repr=False)
 class Dataspace:
     """D_t: the datasets of n records whose published margins have the published values t.
 
@@ -191,6 +191,11 @@ class Dataspace:
         """
         return cls(None, (), (), None, text)
 
+    def __repr__(self) -> str:
+        if self.schema is None:
+            return f"Dataspace({self.description!r})"
+        return f"Dataspace({self.summary()} exact; {', '.join(self.schema.names)}; n={self.n})"
+
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
         wanted = margin if self.schema is None else Margin(*self.schema.closed(margin.names))
@@ -214,13 +219,10 @@ class Dataspace:
 
     @cached_property
     def published(self) -> tuple[Totals, ...]:
-        """The published margins as arrays with an axis a feature, for the geometry of margins."""
+        """The published margins as arrays with an axis for each feature that they name, for the geometry of margins."""
         assert self.schema is not None
-        grid, found = self.schema.grid, []
-        for margin, total in zip(self.margins, self.totals, strict=True):
-            view = self.schema.view(margin.names)
-            found.append(Totals(view, total.counts.reshape(grid.shape_of(view))))
-        return tuple(found)
+        views = [self.schema.view(margin.names) for margin in self.margins]
+        return tuple(Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True))
 
     def over(self, names: Iterable[str]) -> "Dataspace":
         """Return what is published about the table over some features alone.
