@@ -23,7 +23,7 @@ from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
 from semidp.noise.distributions import sample_each
-from semidp.queries import ProductSpace, QuerySpace
+from semidp.queries import ProductSpace, QuerySpace, sensitivity_space
 from semidp.queries.costs import BallCosts
 from semidp.queries.residuals import below
 from semidp.spaces import Adjacency
@@ -33,6 +33,7 @@ _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals th
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _ROUNDS = 400
 _CLOSE = 1e-3
+_MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _Law = DiscreteGaussian | RoundedGaussian
 _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
@@ -247,6 +248,22 @@ class ResidualMechanism(Mechanism):
         cells = [math.prod(self.space.residuals.shape(view)) for view in self.space.views]
         one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
         return min(together, one_by_one) / math.sqrt(self.precision)
+
+    @cached_property
+    def one_by_one_l2(self) -> float | None:
+        """The same root for tables measured one by one at this guarantee, with the best split of the budget.
+
+        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are too many to ask.
+        """
+        views, space = self.space.views, self.space
+        if len(views) > _MOST_COMPARED or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6:
+            return None
+        try:
+            alone = [sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view)) for view in views]
+        except Refused:
+            return None
+        parts = (math.sqrt(float(table.variances().sum()) * table.l2_squared) for table in alone if not table.is_zero)
+        return sum(parts) / math.sqrt(self.precision)
 
     @property
     def forgotten(self) -> Fraction:
