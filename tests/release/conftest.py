@@ -52,7 +52,7 @@ def totals(features: Sequence[str], counts: Mapping[tuple[str, ...], Any], names
 def read_table(folder: Path, file: str = "table.csv") -> tuple[list[str], dict[tuple[str, ...], list[str]]]:
     """Return the header of a CSV file of a release and, for each cell, its columns as text."""
     header, *rows = csv.reader((folder / file).read_text(encoding="utf-8").splitlines())
-    width = len(header) - 2
+    width = next(place for place, name in enumerate(header) if name in ("count", "noisy_count"))
     cells = {tuple(row[:width]): row[width:] for row in rows}
     assert len(cells) == len(rows), "a cell is written twice"
     return header, cells

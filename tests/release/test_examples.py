@@ -71,14 +71,14 @@ def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str,
     assert_same_margins(example, folder, example.features, invariants)
 
     header, cells = read_table(folder)
-    assert header == [*example.features, "count", "standard_error"]
+    assert header == [*example.features, "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
     assert set(cells) == cells_of(example.declared())
-    assert all(float(row[1]) >= 0 for row in cells.values())
+    assert all(float(row[0]) >= 0 and float(row[2]) >= 0 for row in cells.values())
 
     header, measured = read_table(folder, "measurements.csv")
-    assert header == [*example.features, "noisy_count", "projected"]
+    assert header == [*example.features, "noisy_count"]
     assert all(row[0].lstrip("-").isdigit() for row in measured.values())
-    projected = {cell: float(row[1]) for cell, row in measured.items()}
+    projected = {cell: float(row[1]) for cell, row in cells.items()}
     for names in invariants:
         exactly = example.total(names)
         for key, value in totals(example.features, projected, names).items():

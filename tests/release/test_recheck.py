@@ -115,8 +115,7 @@ def rewrite(folder: Path, name: str, row: int, column: int, value: str) -> None:
 
 
 CELLS = {
-    "a standard error": ("table.csv", 1, 3, "0.001", "standard errors that its noise does not have"),
-    "a projected value": ("measurements.csv", 1, 3, "1e6", "projected values that do not follow"),
+    "a noisy count": ("measurements.csv", 1, 2, "1000000", "estimates that do not follow from the noisy counts"),
     "a mean": ("mean-age-by-sex.csv", 1, 2, "99.0", "estimates or standard errors that do not follow"),
     "an exact count": ("mean-age-by-sex.csv", 1, 1, "16", "groups or counts that its exact totals do not have"),
     "a coefficient": ("regression-age.csv", 1, 1, "99.0", "coefficients or standard errors that do not follow"),

@@ -42,6 +42,9 @@ KINDS = {
 }
 """The mechanisms that can satisfy each kind of budget, as a plan and the command line call them; for messages."""
 
+NORMAL_REACH, LAPLACE_REACH = 1.959963984540054, 2.1183026052494203
+"""Standard errors to each side of an estimate for 95%: of normal noise, and of Laplace noise, ``ln(20)/√2``."""
+
 _LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may not fit in 63 bits
 _LARGEST_VALUE = 2**62
 
@@ -102,6 +105,8 @@ class Mechanism(ABC):
     kinds: ClassVar[tuple[str, ...]]
     claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
+    reach: ClassVar[float] = NORMAL_REACH
+    """Standard errors to each side of an estimate that hold the truth in 95% of all draws."""
 
     @classmethod
     @abstractmethod

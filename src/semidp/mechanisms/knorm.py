@@ -17,7 +17,7 @@ from semidp.errors import Refused
 from semidp.exact import up
 from semidp.guarantees import Guarantee
 from semidp.knorm import MOST_FREE_CELLS, PlacedBall, TableBall, knorm_noise, noise_moment, place_ball
-from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, check_scale
+from semidp.mechanisms.base import LAPLACE_REACH, ClaimKind, Mechanism, cell_weights, check_request, check_scale
 from semidp.mechanisms.laplace import LaplaceMechanism
 from semidp.noise import Randomness, generator
 from semidp.progress import Progress, silent
@@ -62,6 +62,7 @@ class KNormMechanism(Mechanism):
 
     name: ClassVar[str] = "k-norm"
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    reach: ClassVar[float] = LAPLACE_REACH
     claim: ClassVar[ClaimKind] = "ideal"
 
     @classmethod

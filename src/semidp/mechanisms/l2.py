@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.exact import sqrt_up
-from semidp.mechanisms.base import ClaimKind, Mechanism, check_request, check_scale, epsilon_of, root_up
+from semidp.mechanisms.base import LAPLACE_REACH, ClaimKind, Mechanism, check_request, check_scale, epsilon_of, root_up
 from semidp.noise import Randomness, uniforms
 from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate
@@ -49,6 +49,7 @@ class L2Mechanism(Mechanism):
 
     name: ClassVar[str] = "l2"
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    reach: ClassVar[float] = LAPLACE_REACH
     claim: ClassVar[ClaimKind] = "ideal"
 
     @classmethod

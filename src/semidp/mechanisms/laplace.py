@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from semidp.exact import up
-from semidp.mechanisms.base import CellByCell, check_request, check_scale, epsilon_of
+from semidp.mechanisms.base import LAPLACE_REACH, CellByCell, check_request, check_scale, epsilon_of
 from semidp.noise import DiscreteLaplace
 from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate
@@ -43,6 +43,7 @@ class LaplaceMechanism(CellByCell):
 
     name: ClassVar[str] = "laplace"
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    reach: ClassVar[float] = LAPLACE_REACH
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:

@@ -8,7 +8,7 @@ post-processing of public values.
 import csv
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -22,18 +22,15 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError
 from semidp.fit import Infeasible, fit_totals
 from semidp.geometry import Totals, View, maximal, meet
-from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, ResidualMechanism
+from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, ResidualMechanism, interval_factor
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.release.checks import texts
-from semidp.release.published import FitKind, Fitted, Noise, Published, csv_bytes, read_back
+from semidp.release.published import FitKind, Fitted, Noise, Published, cells_csv, csv_bytes, read_back, read_cells
 from semidp.release.requests import TableRequest
 from semidp.release.scope import Reader, Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
-
-QUANTILE = 1.959963984540054
-"""Standard errors to each side of an estimate for 95%."""
 
 MEASUREMENTS = "product-measurements.csv"
 
@@ -207,20 +204,6 @@ class ProductTable:
         public = scope.dataspace.over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the levels of each cell, its count, estimate, standard error and the ends of a 95% interval."""
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        columns = [
-            self.counts,
-            self.estimate,
-            self.standard_errors,
-            self.estimate - QUANTILE * self.standard_errors,
-            self.estimate + QUANTILE * self.standard_errors,
-        ]
-        numbers = zip(*(column.ravel().tolist() for column in columns), strict=True)
-        for index, values in zip(np.ndindex(*self.schema.shape), numbers, strict=True):
-            yield (*(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]), *values)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PublishedProduct(Published):
@@ -274,8 +257,8 @@ class PublishedProduct(Published):
         """Return a file for each table, and the measured residuals."""
         found = {}
         for table in self.tables:
-            header = [*table.schema.names, "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
-            found[f"{table.name}.csv"] = csv_bytes(header, table.rows())
+            columns = (table.counts, table.estimate, table.standard_errors)
+            found[f"{table.name}.csv"] = cells_csv(table.schema, *columns, interval_factor(self.noise.mechanism))
         space = self.mechanism.space
         rows = (
             (" × ".join(space.schema.named(view)), entry, scale, noisy)
@@ -327,8 +310,9 @@ class PublishedProduct(Published):
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
-            columns = _columns(files[f"{table.name}.csv"], schema)
-            tables.append(ProductTable(table.name, schema, *columns, Fitted(**part["fit"])))
+            cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
+            reals = (cells[column].astype(float) for column in ("estimate", "standard_error"))
+            tables.append(ProductTable(table.name, schema, cells["count"], *reals, Fitted(**part["fit"])))
         return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
 
 
@@ -419,15 +403,6 @@ def _advertised(mechanism: ResidualMechanism) -> Tradeoff | None:
         return None
     cost = mechanism.forgotten
     return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
-
-
-def _columns(content: bytes, schema: Schema) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """Read the counts (whole unless they are estimates), the estimates and their standard errors of a table's file."""
-    cells = [row[len(schema.names) :] for row in _rows(content)]
-    whole = all(not set(row[0]) & set(".eni") for row in cells)
-    columns = [np.array([row[place] for row in cells], dtype=str).reshape(schema.shape) for place in range(3)]
-    counts: NDArray[Any] = columns[0].astype(np.int64 if whole else np.float64)
-    return counts, columns[1].astype(np.float64), columns[2].astype(np.float64)
 
 
 def _rows(content: bytes) -> list[list[str]]:

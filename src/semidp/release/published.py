@@ -20,7 +20,7 @@ from semidp.engines import Outcome
 from semidp.fit import fit_table
 from semidp.grouped import Comparison, Estimates, GroupSums, LinearFit, LogisticFit
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, interval_factor, naive_loss
 from semidp.progress import Progress
 from semidp.release.scope import Scope
 from semidp.tables import Schema, Table
@@ -28,6 +28,10 @@ from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from
 
 if TYPE_CHECKING:
     from semidp.release.requests import GroupRequest, RegressionRequest
+
+
+INTERVALS_BELOW = 10**6
+"""Tables of so many cells and more are written without the ends of intervals."""
 
 
 class FitKind(StrEnum):
@@ -190,9 +194,9 @@ class PublishedTable(Published):
     counts
         What is published: whole numbers unless the plan asked for real ones.
     noisy, projected
-        The measurement as drawn, and with the invariants put back.
+        The measurement as drawn, and with the invariants put back: the unbiased estimate.
     standard_errors
-        Of `projected`, cell by cell. They belong to the measurement, not to the fitted counts.
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
     fitted
         How the counts were made from the measurement.
 
@@ -215,6 +219,11 @@ class PublishedTable(Published):
     standard_errors: NDArray[np.float64] = field(repr=False)
     fitted: Fitted
 
+    @property
+    def estimate(self) -> NDArray[np.float64]:
+        """The unbiased estimate, a real number a cell."""
+        return self.projected
+
     def keeps(self, scope: Scope) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
         if self.counts.dtype.kind != "i":  # no table of whole numbers was found in time, and the note says so
@@ -223,18 +232,13 @@ class PublishedTable(Published):
             Table(self.schema, self.counts)
         )
 
-    def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield the levels of each cell, in the order of the flattened arrays; a nested feature has its whole path."""
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        for index in np.ndindex(*self.schema.shape):
-            yield tuple(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf])
-
     def files(self) -> dict[str, bytes]:
-        """Return the published counts and the measurements, one row a cell."""
+        """Return the published counts with the estimates, and the measurements, one row a cell."""
         counts, measurements = table_files(self.name)
+        reach = interval_factor(self.noise.mechanism)
         return {
-            counts: self._csv(count=self.counts, standard_error=self.standard_errors),
-            measurements: self._csv(noisy_count=self.noisy, projected=self.projected),
+            counts: cells_csv(self.schema, self.counts, self.estimate, self.standard_errors, reach),
+            measurements: _columns_csv(self.schema, {"noisy_count": self.noisy}),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -247,23 +251,20 @@ class PublishedTable(Published):
         assert scope.dataspace.schema is not None
         schema = scope.dataspace.schema.restrict(entry["features"])
         published, measurements = table_files(entry["name"])
-        counts, errors = _read_cells(files[published], schema)
-        noisy, projected = _read_cells(files[measurements], schema)
+        cells = read_cells(files[published], schema, interval_factor(entry["noise"]["mechanism"]))
+        measured = read_cells(files[measurements], schema)
+        estimate = cells.get("estimate", measured.get("projected"))  # earlier versions had it beside the measurement
+        if estimate is None:
+            raise ValueError("a table has estimates")
         return cls(
             schema=schema,
-            counts=counts,
-            noisy=noisy,
-            projected=projected.astype(float),
-            standard_errors=errors.astype(float),
+            counts=cells["count"],
+            noisy=measured["noisy_count"],
+            projected=estimate.astype(float),
+            standard_errors=cells["standard_error"].astype(float),
             fitted=Fitted(**entry["fit"]),
             **read_back(entry, scope),
         )
-
-    def _csv(self, **columns: NDArray[Any]) -> bytes:
-        """Write one row a cell: its levels, then the given columns, so that numbers read back the same."""
-        values = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
-        lines = ((*levels, *numbers) for levels, numbers in zip(self.rows(), values, strict=True))
-        return csv_bytes([*self.schema.names, *columns], lines)
 
 
 def table_files(name: str) -> tuple[str, str]:
@@ -510,17 +511,51 @@ def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
     return text.getvalue().encode()
 
 
-def _read_cells(content: bytes, schema: Schema) -> list[NDArray[Any]]:
-    """Return the columns that `PublishedTable._csv` wrote behind the levels, in the shape of the schema."""
-    rows = csv.reader(io.StringIO(content.decode()))
-    next(rows)
+def cells_csv(
+    schema: Schema, counts: NDArray[Any], estimate: NDArray[Any], standard_errors: NDArray[Any], reach: float
+) -> bytes:
+    """Write a table, one row a cell: its count, the estimate and its standard error, the ends of a 95% interval.
+
+    The interval is the estimate's, `reach` standard errors to each side, from the noise alone and never clipped. Tables
+    of a million cells and more leave it out.
+    """
+    columns = {"count": counts, "estimate": estimate, "standard_error": standard_errors}
+    if schema.size < INTERVALS_BELOW:
+        ends = {"estimate_low": estimate - reach * standard_errors, "estimate_high": estimate + reach * standard_errors}
+        columns = {**columns, **ends}
+    return _columns_csv(schema, columns)
+
+
+def _columns_csv(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> bytes:
+    """Write one row a cell: its levels (of a nested feature the whole path), then numbers that read back the same."""
+    paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in schema.features]
+    numbers = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
+    rows = (
+        (*(label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]), *values)
+        for index, values in zip(np.ndindex(*schema.shape), numbers, strict=True)
+    )
+    return csv_bytes([*schema.names, *columns], rows)
+
+
+def read_cells(content: bytes, schema: Schema, reach: float | None = None) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file by their names, in the shape of the schema; refuse intervals that are off.
+
+    A column is of whole numbers where every number in it is written as one.
+    """
+    header, *rows = csv.reader(io.StringIO(content.decode()))
+    names = header[len(schema.names) :]
     cells = [row[len(schema.names) :] for row in rows]
-    whole = [all(not set(row[position]) & set(".eni") for row in cells) for position in range(len(cells[0]))]
-    kinds: list[type] = [np.int64 if integers else np.float64 for integers in whole]
-    return [
-        np.array([row[position] for row in cells], dtype=str).astype(kind).reshape(schema.shape)
-        for position, kind in enumerate(kinds)
-    ]
+    found: dict[str, NDArray[Any]] = {}
+    for place, name in enumerate(names):
+        whole = all(not set(row[place]) & set(".eni") for row in cells)
+        texts = np.array([row[place] for row in cells], dtype=str)
+        found[name] = texts.astype(np.int64 if whole else np.float64).reshape(schema.shape)
+    if reach is not None and "estimate_low" in found:
+        middle, spread = found["estimate"], reach * found["standard_error"]
+        for end, expected in ((found["estimate_low"], middle - spread), (found["estimate_high"], middle + spread)):
+            if not np.allclose(end, expected, rtol=1e-9, atol=1e-9):
+                raise ValueError("the intervals are not those of the estimates")
+    return found
 
 
 def _read_groups(content: bytes) -> tuple[tuple[str, ...], Estimates, NDArray[np.int64]]:

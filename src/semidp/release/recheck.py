@@ -137,7 +137,7 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         if not _close(result.standard_errors, mechanism.standard_errors()):
             yield "standard errors that its noise does not have"
         if not mechanism.space.is_zero and not _close(result.projected, mechanism.publish(result.noisy)):
-            yield "projected values that do not follow from the noisy ones"
+            yield "estimates that do not follow from the noisy counts"
         return
     assert isinstance(result, (PublishedGroups, PublishedRegression))
     measured = Measurement(
