@@ -4,14 +4,18 @@
 what to add up. Turning the answer into a `Table` is done once, in the package itself, for all engines alike.
 """
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as field_of
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
-from semidp.errors import InputError, SchemaError, SemidpError
+from semidp.errors import DataError, InputError, SchemaError, SemidpError
 from semidp.exact import Number, exact, plain
 from semidp.tables import no_column
 
@@ -97,14 +101,59 @@ class Measure:
     outcome: Outcome | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A column of few distinct values: those, and for each group the position of its own among them.
+
+    >>> Coded.of(["f", None, "f"]).codes
+    array([0, 1, 0])
+    """
+
+    values: Sequence[Any] = field_of(repr=False)
+    codes: NDArray[np.intp] = field_of(repr=False)
+
+    @classmethod
+    def of(cls, column: Sequence[Any]) -> "Coded":
+        """Return a column that holds a value a group."""
+        found: dict[Any, int] = {}
+        codes = [found.setdefault(value, len(found)) for value in column]
+        return cls(list(found), np.array(codes, dtype=np.intp))
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """What an engine found: each key's column, what the records of each group add up to, and the worst fault."""
+
+    keys: tuple[Coded, ...]
+    totals: NDArray[np.int64] = field_of(repr=False)
+    fault: int
+
+
+def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
+    """Return totals as whole numbers of 64 bits; refuse larger ones, which an engine may give as missing.
+
+    >>> whole_totals([3, 2**70])
+    Traceback (most recent call last):
+    semidp.errors.DataError: the totals sum to more than 2^62, which exact arithmetic here does not cover
+    """
+    missing = np.ma.getmaskarray(totals).any() if isinstance(totals, np.ndarray) else None in totals
+    with contextlib.suppress(OverflowError):
+        if not missing:
+            numbers = np.asarray(totals, dtype=np.int64)
+            low, high = int((numbers & (2**32 - 1)).sum()), int((numbers >> 32).sum())
+            if (high << 32) + low < 2**62:
+                return numbers
+    raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
+
+
 class Records(Protocol):
     """The records of one source, after its WHERE: what an engine must answer."""
 
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
-        """Return at most `limit` groups, columnwise: each key's values, the totals, the worst fault of each group.
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> Groups:
+        """Return at most `limit` groups, columnwise.
 
         The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
         """

@@ -29,12 +29,15 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     QUERY_THREAD,
+    Coded,
+    Groups,
     Key,
     Measure,
     Outcome,
     quietly,
     refuse_calls,
     short_enough,
+    whole_totals,
 )
 from semidp.errors import DataError, InputError
 
@@ -143,12 +146,22 @@ class DuckRecords:
             _filter(connection, where, patience, None)
             return cls(connection, patience=patience)
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
-        """Group by `keys`; see the contract."""
-        selected = ", ".join([*map(self._key, keys), *self._measure(measure)])
-        positions = ", ".join(str(position) for position in range(1, len(keys) + 1))
-        rows = self._rows(f"SELECT {selected} FROM records GROUP BY {positions} LIMIT {limit}")
-        return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(len(keys) + 2)]
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> Groups:
+        """Group by `keys`; see the contract.
+
+        The records are read once. What they give is kept in memory until every key's distinct values are numbered.
+        """
+        total, fault = self._measure(measure)
+        names = [f"k{position}" for position in range(len(keys))]
+        selected = [f"{self._key(key)} AS {name}" for key, name in zip(keys, names, strict=True)]
+        selected += [f"TRY_CAST({total} AS BIGINT) AS total", f"{fault} AS fault"]
+        by = ", ".join(str(position) for position in range(1, len(keys) + 1))
+        self._rows(f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM records GROUP BY {by} LIMIT {limit}")
+        try:
+            return quietly(lambda: _coded(self._connection, names), DataError(_FAILED))
+        finally:
+            for name in ("found", *(f"values_{name}" for name in names)):
+                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
@@ -219,6 +232,23 @@ class DuckRecords:
     def _number(self, column: str) -> str:
         cast = "TRY_CAST" if _text(self._types[column]) else "CAST"
         return f"{cast}({_quoted_name(column)} AS DOUBLE)"
+
+
+def _coded(connection: Any, names: Sequence[str]) -> Groups:
+    """Return the groups of the table `found`, with the values of every key numbered."""
+    values = []
+    for name in names:
+        connection.execute(
+            f"CREATE TEMP TABLE values_{name} AS SELECT value, CAST(row_number() OVER () - 1 AS BIGINT) AS code "
+            f"FROM (SELECT DISTINCT {name} AS value FROM found)"
+        )
+        values.append([value for (value,) in _run(connection, f"SELECT value FROM values_{name} ORDER BY code")])
+    codes = ", ".join(f"values_{name}.code AS {name}" for name in names)
+    joined = " ".join(f"JOIN values_{name} ON found.{name} IS NOT DISTINCT FROM values_{name}.value" for name in names)
+    columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
+    ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
+    keys = tuple(Coded(known, columns[name]) for known, name in zip(values, names, strict=True))
+    return Groups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
 
 
 def _connect() -> Any:

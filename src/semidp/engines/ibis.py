@@ -20,12 +20,15 @@ from semidp.engines.contract import (
     FINE,
     LARGEST_COUNT,
     MISSING_OUTCOME,
+    Coded,
+    Groups,
     Key,
     Measure,
     Outcome,
     quietly,
     refuse_calls,
     short_enough,
+    whole_totals,
 )
 from semidp.engines.duck import of_the_record_alone
 from semidp.errors import DataError, InputError, MissingExtra, SemidpError
@@ -104,13 +107,14 @@ class IbisRecords:
             close()
             raise
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> Groups:
         """Group by `keys`; see the contract."""
         names = [f"k{position}" for position in range(len(keys))]
         named = {name: self._key(key) for key, name in zip(keys, names, strict=True)}
         total, fault = self._measure(measure)
         query = self._table.group_by(**named).aggregate(total=total, fault=fault).limit(limit)
-        return self._answer(query, [*names, "total", "fault"])
+        *columns, totals, faults = self._answer(query, [*names, "total", "fault"])
+        return Groups(tuple(map(Coded.of, columns)), whole_totals(totals), max(faults, default=FINE))
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
