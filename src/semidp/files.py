@@ -247,18 +247,24 @@ def read_plain(path: Path, within: Path | None = None) -> bytes:
     Traceback (most recent call last):
     semidp.errors.InputError: /dev/null is not a regular file
     """
+    with open(regular_file(path, within), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(LARGEST + 1) if size <= LARGEST else b""
+        if max(size, len(content)) > LARGEST:
+            raise InputError(f"{path} is larger than {LARGEST >> 20} MB, which no such file that semidp writes is")
+        return content
+
+
+def regular_file(path: Path, within: Path | None = None) -> int:
+    """Open a regular file for reading, as `read_plain` does, and return its handle; it may be of any size."""
     if within is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
         raise InputError(f"{path} is a link that leads out of its folder")
     # To open a pipe would otherwise wait for somebody who writes to it.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(handle, "rb") as file:
-        known = os.fstat(handle)
-        if not stat.S_ISREG(known.st_mode):
-            raise InputError(f"{path} is not a regular file")
-        content = file.read(LARGEST + 1) if known.st_size <= LARGEST else b""
-        if max(known.st_size, len(content)) > LARGEST:
-            raise InputError(f"{path} is larger than {LARGEST >> 20} MB, which nothing that semidp writes is")
-        return content
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(f"{path} is not a regular file")
+    return handle
 
 
 def from_json(content: bytes | str) -> Any:

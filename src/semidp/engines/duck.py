@@ -93,9 +93,9 @@ class DuckRecords:
     ) -> "DuckRecords":
         """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
         files, kind = _files(pattern)
-        connection = _connect()
+        connection = connect()
         with _closed_on_error(connection):
-            _confine(connection, files)
+            confine(connection, files)
             unreadable = DataError(
                 f"{pattern} could not be read as {kind}: check that the file is whole, that its records have the same "
                 "columns, and that its text is UTF-8"
@@ -103,7 +103,7 @@ class DuckRecords:
             if kind == "CSV":
                 delimiter = quietly(lambda: _delimiter(files[0]), unreadable)
                 names = _common_header(files, delimiter, pattern, unreadable)
-                options: tuple[str, ...] = (f"delim = {_quoted_text(delimiter)}", _CSV)
+                options: tuple[str, ...] = (f"delim = {quoted_text(delimiter)}", _CSV)
             else:
                 names, options = quietly(lambda: _parquet_header(connection, files), unreadable), ()
             _bounded(names, pattern)
@@ -127,7 +127,7 @@ class DuckRecords:
     @classmethod
     def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
         """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays."""
-        connection = _connect()
+        connection = connect()
         with _closed_on_error(connection):
             unreadable = InputError(
                 f"a {type(frame).__name__} cannot be read: give a path, a database address, a data frame (pandas, "
@@ -137,7 +137,7 @@ class DuckRecords:
             names = quietly(lambda: _frame_header(frame), unreadable)
             _bounded(names, "the data frame")
             _same_names(connection, names, "the data frame")
-            _confine(connection, ())
+            confine(connection, ())
             if where is None:
                 _keep_all(connection)
                 return cls(connection)
@@ -165,7 +165,7 @@ class DuckRecords:
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
-        name = _quoted_name(column)
+        name = quoted_name(column)
         ((records, present, distinct),) = self._rows(
             f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM records"
         )
@@ -187,8 +187,8 @@ class DuckRecords:
 
     def _key(self, key: Key) -> str:
         if key.edges is None:
-            return _quoted_name(key.column)
-        raw, number, edges = _quoted_name(key.column), self._number(key.column), [_double(edge) for edge in key.edges]
+            return quoted_name(key.column)
+        raw, number, edges = quoted_name(key.column), self._number(key.column), [_double(edge) for edge in key.edges]
         if self._types[key.column].removeprefix("U") in _WHOLE and all(abs(edge) < 2**53 for edge in key.edges):
             # No casts, for speed: a whole number is below an edge if and only if it is below the edge's ceiling.
             number, edges = raw, [str(math.ceil(edge)) for edge in key.edges]
@@ -209,7 +209,7 @@ class DuckRecords:
             adds = f"CASE WHEN {good} THEN CAST({number} AS BIGINT) ELSE 0 END"
             faults.append(f"WHEN {good} IS NOT TRUE THEN {BAD_COUNT}")
         if measure.outcome is not None:
-            raw, number = _quoted_name(measure.outcome.column), self._outcome(measure.outcome)
+            raw, number = quoted_name(measure.outcome.column), self._outcome(measure.outcome)
             steps = self._steps(measure.outcome)
             adds = f"CAST({adds} AS HUGEINT) * {steps}" if adds else steps
             faults.append(f"WHEN {raw} IS NULL OR isnan({number}) THEN {MISSING_OUTCOME}")
@@ -224,14 +224,14 @@ class DuckRecords:
         return f"CAST(floor({scaled} + {_double(0.5)}) AS BIGINT)"
 
     def _outcome(self, outcome: Outcome) -> str:
-        number, words = self._number(outcome.column), f"lower({_quoted_name(outcome.column)})"
+        number, words = self._number(outcome.column), f"lower({quoted_name(outcome.column)})"
         if outcome.proportion and _text(self._types[outcome.column]):
             return f"CASE {words} WHEN 'true' THEN {_double(1)} WHEN 'false' THEN {_double(0)} ELSE {number} END"
         return number
 
     def _number(self, column: str) -> str:
         cast = "TRY_CAST" if _text(self._types[column]) else "CAST"
-        return f"{cast}({_quoted_name(column)} AS DOUBLE)"
+        return f"{cast}({quoted_name(column)} AS DOUBLE)"
 
 
 def _coded(connection: Any, names: Sequence[str]) -> Groups:
@@ -251,7 +251,8 @@ def _coded(connection: Any, names: Sequence[str]) -> Groups:
     return Groups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
 
 
-def _connect() -> Any:
+def connect() -> Any:
+    """Open a database in memory that may not spill to disk, load an extension or reach the caller's variables."""
     import duckdb
 
     return duckdb.connect(":memory:", config=_SETTINGS)
@@ -271,9 +272,9 @@ def _close(connection: Any) -> None:
         connection.close()
 
 
-def _confine(connection: Any, files: Sequence[str]) -> None:
+def confine(connection: Any, files: Sequence[str]) -> None:
     """Leave the connection these files and nothing else."""
-    allowed = ", ".join(_quoted_text(name) for file in files for name in dict.fromkeys((file, _literal(file))))
+    allowed = ", ".join(quoted_text(name) for file in files for name in dict.fromkeys((file, literal(file))))
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -393,7 +394,7 @@ def _common_header(files: Sequence[str], delimiter: str, pattern: str, unreadabl
 
 def _parquet_header(connection: Any, files: Sequence[str]) -> list[str]:
     """Return the names of the columns in the first of some Parquet files, as they are in the file."""
-    sql = f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({_quoted_text(_literal(files[0]))})"
+    sql = f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({quoted_text(literal(files[0]))})"
     _, *nodes = _run(connection, sql)
     names: list[str] = []
     inside = 0  # how many nodes are still to come below the last column
@@ -440,15 +441,15 @@ def _partitions(files: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:
     """Return the SQL that reads these files, with what the names of folders say where that is asked for."""
-    names = f"[{', '.join(_quoted_text(_literal(file)) for file in files)}]"
+    names = f"[{', '.join(quoted_text(literal(file)) for file in files)}]"
     place = "_" * (1 + max(map(len, folders), default=0)) + "file"
-    path = [f"filename = {_quoted_text(place)}"] if folders else []
+    path = [f"filename = {quoted_text(place)}"] if folders else []
     call = f"read_{kind.lower()}({', '.join([names, *options, *path, 'hive_partitioning = false'])})"
     if not folders:
         return call
     values = [
-        f"nullif(url_decode(regexp_extract({place}, {_quoted_text(_folder_value(key))}, 1)), '{_HIVE_NULL}') "
-        f"AS {_quoted_name(key)}"
+        f"nullif(url_decode(regexp_extract({place}, {quoted_text(_folder_value(key))}, 1)), '{_HIVE_NULL}') "
+        f"AS {quoted_name(key)}"
         for key in folders
     ]
     return f"(SELECT * EXCLUDE ({place}), {', '.join(values)} FROM {call})"
@@ -463,10 +464,10 @@ def _folder_value(key: str) -> str:
     return rf"[/\\]{re.escape(key)}=([^/\\]*)[/\\]"
 
 
-def _literal(file: str) -> str:
+def literal(file: str) -> str:
     """Return a pattern that matches this file and no other.
 
-    >>> _literal("a[1]*.csv")
+    >>> literal("a[1]*.csv")
     'a[[]1][*].csv'
     """
     return re.sub(r"([*?\[])", r"[\1]", file)
@@ -514,7 +515,7 @@ def _is_condition(connection: Any, place: str, where: str, patience: float) -> b
 
 def _typed(columns: Sequence[tuple[Any, ...]]) -> tuple[str, str]:
     """Return a query that adds numbers and truth values to the text of a CSV file, and what to select for the text."""
-    names = [_quoted_name(name) for name, *_ in columns]
+    names = [quoted_name(name) for name, *_ in columns]
     aside = "_" * max(map(len, names))  # longer than any name, so that it hides none
     texts = [f"{name} AS {aside}{position}" for position, name in enumerate(names)]
     kinds = ["BOOLEAN" if kind == "BOOLEAN" else "DOUBLE" if _numeric(kind) else "VARCHAR" for _, kind, *_ in columns]
@@ -579,9 +580,11 @@ def _double(number: float) -> str:
     return f"CAST('{float(number)!r}' AS DOUBLE)"
 
 
-def _quoted_name(name: str) -> str:
+def quoted_name(name: str) -> str:
+    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _quoted_text(text: str) -> str:
+def quoted_text(text: str) -> str:
+    """Return a text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
