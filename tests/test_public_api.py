@@ -70,7 +70,7 @@ SUBPACKAGES = {
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism
         LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NAMES NoNoise Norms RoundedGaussianMechanism
         available calibrated choose knorm_noise mechanism_for naive_loss option_name outcome_mechanism
-        recorded Objective ResidualMechanism interval_factor
+        recorded Objective ResidualMechanism interval_factor residual_plan table_mechanism
     """,
     "noise": """
         DiscreteGaussian DiscreteLaplace LatticeGaussian OneSidedLatticeGaussian Randomness RoundedGaussian

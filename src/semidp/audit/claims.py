@@ -6,8 +6,9 @@ Everything here is a function of public values: the plan, the published totals, 
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from semidp.mechanisms import Mechanism, NoNoise, ResidualMechanism
-from semidp.release import Prepared, PublishedProduct, Release, calibrate
+from semidp.errors import SemidpError
+from semidp.mechanisms import AUTO, Mechanism, NoNoise, ResidualMechanism
+from semidp.release import Prepared, Published, PublishedProduct, Release, Request, mechanism_again
 from semidp.tradeoff import Order, Tradeoff
 
 _SAME = 1e-9
@@ -55,26 +56,37 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
     """Return what a release measured, calibrated again from its plan and totals, with the claims that it records."""
     claims = []
     parts = release.results
-    for again, table in zip(claims_of_plan(calibrate(release.plan, release.scope)), parts, strict=True):
-        recorded, mechanism = table.guarantee.tradeoff, again.mechanism
+    for request, table in zip(release.plan.requests, parts, strict=True):
+        recorded, mechanism = table.guarantee.tradeoff, _again(request, table, release)
         faults = []
-        name = NoNoise.name if again.fixed else mechanism.name
+        name = NoNoise.name if mechanism.space.is_zero else mechanism.name
         if table.noise.mechanism != name:
             faults.append(f"it records the mechanism {table.noise.mechanism}, but its plan gives {name}")
         elif table.noise.scale < mechanism.scale * (1 - _SAME):
             faults.append(
                 f"it records noise of scale {table.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
             )
-        if isinstance(table, PublishedProduct) and isinstance(mechanism, ResidualMechanism):
-            squares = table.mechanism.sigma2
+        measured = table.mechanism if isinstance(table, PublishedProduct) else getattr(table, "residuals", None)
+        if isinstance(measured, ResidualMechanism) and isinstance(mechanism, ResidualMechanism):
+            squares = measured.sigma2
             if any(squares[view] < square * (1 - _ALIKE) for view, square in mechanism.sigma2.items()):
                 faults.append("it records less noise on some residual than its plan needs")
         if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
-        claims.append(replace(again, tradeoff=recorded, faults=tuple(faults)))
+        claims.append(Claim(request.name, request.features, mechanism, recorded, tuple(faults)))
     one, *others = (table.guarantee for table in parts)
     whole = one.compose(*others).tradeoff
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
         fault = "it claims more privacy than its tables give together"
         claims[0] = replace(claims[0], faults=(*claims[0].faults, fault))
     return tuple(claims)
+
+
+def _again(request: Request, result: Published, release: Release) -> Mechanism:
+    """Return the mechanism of the plan: where that leaves the choice, the one that was chosen, if it may be."""
+    if request.mechanism == AUTO:
+        try:
+            return mechanism_again(request, result.noise.mechanism, release.scope)
+        except SemidpError:
+            pass  # another than the budget allows, which is a fault
+    return request.calibrate(request.space(release.scope))

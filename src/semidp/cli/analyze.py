@@ -13,7 +13,7 @@ from semidp.cli._output import Format, echo, print_json
 from semidp.engines import open_source
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
-from semidp.mechanisms import Mechanism, available, option_name
+from semidp.mechanisms import Mechanism, available, option_name, residual_plan
 from semidp.queries import Norms, TableSpace, sensitivity_space
 from semidp.release import Scope
 from semidp.release.scope import survey
@@ -123,11 +123,18 @@ def analysis(
                 **_reported(mechanism, report_delta),
             }
             for budget in budgets
-            for mechanism in available(space, budget)
+            for mechanism in _mechanisms(space, budget)
         ],
         "witness": None if semi is None or semi.witness is None else semi.witness.to_json(),
         "warnings": list(scope.warnings),
     }
+
+
+def _mechanisms(space: TableSpace, budget: Budget) -> list[Mechanism]:
+    """Every mechanism that a release may use, first the one that it uses unless told otherwise."""
+    found = available(space, budget)
+    residuals = residual_plan(space, budget, found[0]) if found else None
+    return [*found] if residuals is None else [residuals, *found]
 
 
 def _sensitivity(space: TableSpace) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from semidp.cli._output import Format, echo, in_place, naming_options, output_fo
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
-from semidp.mechanisms import NAMES, Mechanism
+from semidp.mechanisms import NAMES, ResidualMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
     REPORT,
@@ -320,8 +320,9 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         return
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
-        if isinstance(request, ProductRequest):
-            _echo_product(request, mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            for line in product_lines(request, mechanism):
+                echo(f"would use  {line}")
             continue
         unit = float(mechanism.space.unit)
         loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
@@ -335,12 +336,6 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     for sentence in strength(curve, plan.report_delta):
         echo(f"strength   {sentence}")
     echo("nothing was drawn or written")
-
-
-def _echo_product(request: ProductRequest, mechanism: Mechanism) -> None:
-    """Print the standard error of every table that shares the budget."""
-    for line in product_lines(request, mechanism):
-        echo(f"would use  {line}")
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:

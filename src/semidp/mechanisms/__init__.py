@@ -27,6 +27,8 @@ from semidp.mechanisms.selection import (
     mechanism_for,
     option_name,
     outcome_mechanism,
+    residual_plan,
+    table_mechanism,
 )
 from semidp.queries import Norms
 
@@ -58,4 +60,6 @@ __all__ = [
     "option_name",
     "outcome_mechanism",
     "recorded",
+    "residual_plan",
+    "table_mechanism",
 ]

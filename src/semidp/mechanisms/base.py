@@ -164,6 +164,11 @@ class Mechanism(ABC):
         """The root of the expected squared loss, ``sqrt(E‖P·noise‖²) = τ·sqrt(dim)``."""
         return math.sqrt(self.variance * self.space.dimension)
 
+    @property
+    def naive_l2(self) -> float:
+        """The least expected loss of ordinary differential privacy at this guarantee; see `naive_loss`."""
+        return naive_loss(self)
+
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell of the projected table, ``τ·sqrt(P_ii)``."""
         return np.sqrt(self.variance * self.space.published_variances())

@@ -11,8 +11,9 @@ from semidp.errors import InputError, Refused
 from semidp.exact import positive
 from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.knorm import KNormMechanism
+from semidp.mechanisms.products import ResidualMechanism
 from semidp.mechanisms.selection import FOR_RELEASES
-from semidp.queries import query_space
+from semidp.queries import ProductSpace, query_space
 from semidp.spaces import Adjacency, Dataspace
 
 
@@ -20,7 +21,8 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
     """Return the mechanism of a record under any exact statistics and adjacency.
 
     The noise is added to the query whatever is exact, and its curve follows from its scale and from the norms of the
-    query space: ``ρ = Δ2²/2σ²``, ``μ = Δ2/σ``, ``ε = Δ1/b`` and, with the l2 mechanism, ``ε = Δ2/b``. Noise that lives
+    query space: ``ρ = Δ2²/2σ²``, ``μ = Δ2/σ``, ``ε = Δ1/b`` and, with the l2 mechanism, ``ε = Δ2/b``; for noise on
+    residuals ``μ² = 2ρ = sup Σ |r|²/σ²``. Noise that lives
     on the tables with zero margins (lattice, l2) protects only what those margins do not publish, so that the new
     statistics must include the old. K-norm noise has the shape of one space and is known under no other.
 
@@ -47,11 +49,16 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
     if not isinstance(query, Mapping) or not isinstance(noise, Mapping):
         raise Refused("the query of this measurement was not recorded: it cannot be recomputed")
     numbers = {str(name): value for name, value in noise.items() if name != "law"}
-    laws: list[type[Mechanism]] = [*FOR_RELEASES, NoNoise]
+    laws: list[type[Mechanism]] = [*FOR_RELEASES, ResidualMechanism, NoNoise]
     kind = next((law for law in laws if law.name == noise.get("law")), None)
     if kind is None or kind is KNormMechanism:
         raise Refused(f"noise of the law {noise.get('law')!r} is not known under other exact statistics")
     space = query_space(query, dataspace, adjacency)
+    if isinstance(space, ProductSpace) and noise.get("law") == ResidualMechanism.name:
+        try:
+            return ResidualMechanism.from_record(space, noise)
+        except (KeyError, TypeError, AttributeError):
+            raise InputError("the record of noise on residuals is damaged: it cannot be recomputed") from None
     if kind is NoNoise and not space.is_zero:
         raise Refused("this table was published exactly because others fixed it, and here they do not fix it")
     try:

@@ -5,18 +5,18 @@ be enumerated. The measurement is one vector with one guarantee.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.exact import up
+from semidp.exact import plain, positive, up
 from semidp.geometry import View, within
 from semidp.guarantees import Guarantee
 from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
@@ -30,6 +30,7 @@ from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
 _ROUNDS = 400
 _CLOSE = 1e-3
+_LAWS: dict[str, Callable[[Fraction], Sampler]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
 
 class Objective(StrEnum):
@@ -175,6 +176,26 @@ class ResidualMechanism(Mechanism):
             return Gaussian(Fraction(0))
         return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
 
+    def record(self) -> dict[str, Any]:
+        """Return what a ledger keeps: the tables, and the exact noise of every residual; see `recorded`."""
+        named = self.space.schema.named
+        squares = [{"features": list(named(view)), "sigma2": plain(square)} for view, square in self.sigma2.items()]
+        return {"query": self.space.query(), "noise": {"law": self.name, "draw": self.law, "residuals": squares}}
+
+    @classmethod
+    def from_record(cls, space: ProductSpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise on a space: what its residuals cost there, over the same σ².
+
+        Residuals that are fixed there cost nothing. One that was not measured because others fixed it must be fixed.
+        """
+        squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in noise["residuals"]}
+        if not set(space.measured) <= set(squares):
+            raise Refused("something was published exactly because others fixed it, and here they do not fix it")
+        if noise["draw"] not in _LAWS:
+            raise KeyError(noise["draw"])
+        measured = {view: squares[view] for view in space.measured}
+        return cls(space, measured, _cost(space, measured), noise["draw"])
+
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency: its costs, over the same σ².
 
@@ -187,11 +208,7 @@ class ResidualMechanism(Mechanism):
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
-        cost = _spent(space, self.sigma2)
-        found = space.costs.joint(self.sigma2) if self.sigma2 else None
-        if found is not None:
-            cost = min(cost, Fraction(found))
-        return replace(self, space=space, precision=cost).guarantee
+        return replace(self, space=space, precision=_cost(space, self.sigma2)).guarantee
 
     @property
     def scale(self) -> float:
@@ -210,14 +227,20 @@ class ResidualMechanism(Mechanism):
 
     @property
     def naive_l2(self) -> float:
-        """The same root for ordinary differential privacy on the same residuals, at this guarantee by group privacy."""
+        """The same root for ordinary differential privacy, at this guarantee by group privacy.
+
+        The better of two: noise on the same residuals, and noise on the cells of each table with the best split.
+        """
         free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
         needed = [view for view in self.space.needed if any(view)]
         costs = [float(free.cost(view)) * a**2 for view in needed]
         tables = self.space.views
         gain = self.space.residuals.gain
         gains = [sum(gain(view, table) for table in tables if within(view, table)) for view in needed]
-        return sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True)) / math.sqrt(self.precision)
+        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
+        cells = [math.prod(self.space.residuals.shape(view)) for view in tables]
+        one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
+        return min(together, one_by_one) / math.sqrt(self.precision)
 
     @property
     def forgotten(self) -> Fraction:
@@ -235,7 +258,7 @@ class ResidualMechanism(Mechanism):
             for scale in np.unique(scales).tolist():
                 where = part.start + np.flatnonzero(scales == scale)
                 places.setdefault(self.sigma2[view] * scale**2, []).append(where)
-        law = DiscreteGaussian if self.law == "discrete" else RoundedGaussian
+        law = _LAWS[self.law]
         return [(law(square), np.concatenate(where)) for square, where in places.items()]
 
     @cached_property
@@ -340,6 +363,13 @@ def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precisi
 def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """Return ``Σ k/σ²``, rounded up."""
     return Fraction(sum(math.ceil(space.cost[view] / square * 2**80) for view, square in sigma2.items()), 2**80)
+
+
+def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
+    """Return what a move costs at most: the sum over residuals, or the joint sensitivity where that is known."""
+    found = space.costs.joint(sigma2) if sigma2 else None
+    spent = _spent(space, sigma2)
+    return spent if found is None else min(spent, Fraction(found))
 
 
 def _coarse(square: Fraction) -> Fraction:

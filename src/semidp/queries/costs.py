@@ -331,10 +331,27 @@ class BallCosts:
         if view not in self._seen:
             assert self.moves is not None
             assert self.released is not None
-            tables = (self.residuals.table(move, self.released, view) for move in self.moves)
-            found = [float((self.residuals.centred(view, table) ** 2).sum()) for table in tables]
-            self._seen[view] = np.array(found)
+            cells = math.prod(self.residuals.shape(self.released))
+            if cells <= len(self.moves):  # the residual of each cell alone, and moves as sums of them
+                units = self._residuals_of(np.eye(cells, dtype=np.int64), view)
+                found = np.concatenate([(rows @ units) ** 2 @ np.ones(units.shape[1]) for rows in self._flat()])
+            else:
+                found = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
+            self._seen[view] = found
         return self._seen[view]
+
+    def _residuals_of(self, tables: NDArray[np.int64], view: View) -> Floats:
+        """The residual of each table at the released view, one row each."""
+        assert self.released is not None
+        shape = self.residuals.shape(self.released)
+        summed = (self.residuals.table(table.reshape(shape), self.released, view) for table in tables)
+        return np.stack([self.residuals.centred(view, table).ravel() for table in summed])
+
+    def _flat(self) -> Iterator[NDArray[np.int64]]:
+        """The listed moves as rows, some at a time."""
+        assert self.moves is not None
+        for start in range(0, len(self.moves), 1024):
+            yield self.moves[start : start + 1024].reshape(-1, math.prod(self.moves.shape[1:]))
 
     @cached_property
     def _seen(self) -> dict[View, Floats]:

@@ -20,6 +20,7 @@ from semidp.exact import exact, plain
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Column, Design
+from semidp.queries.products import product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency
 from semidp.spaces.exchange import Blocks
@@ -398,11 +399,16 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
     kind = query.get("kind")
-    if kind not in ("table", "sums", "moments"):
+    if kind not in ("table", "product", "sums", "moments"):
         raise Refused(f"this version of semidp knows no query {kind!r}: it cannot be recomputed")
     try:
         if kind == "table":
             return sensitivity_space(dataspace, adjacency, query["features"])
+        if kind == "product":
+            space = product_space(dataspace, adjacency, query["tables"])
+            if space.query() != query:
+                raise Refused("other levels can hold a record here, over which residuals are centred otherwise")
+            return space
         lower, upper = map(exact, query["bounds"])
         outcome = Outcome(query["column"], lower, upper, query["grid"])
         if kind == "sums":

@@ -4,10 +4,12 @@ Each residual is measured once, whatever the number of tables that it belongs to
 are not measured. How much noise each gets is decided in `mechanisms.products`.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -138,6 +140,14 @@ class ProductSpace(QuerySpace):
     def shape(self) -> tuple[int, ...]:
         """The length of the vector."""
         return self.scales.shape
+
+    def query(self) -> dict[str, Any]:
+        """Return the features of each table, and a digest of the levels that can hold a record.
+
+        Residuals are centred over those levels, so that the query is another where they are others.
+        """
+        held = hashlib.sha256(b"".join(np.packbits(kept).tobytes() for kept in self._kept)).hexdigest()
+        return {"kind": "product", "tables": [list(self.schema.named(view)) for view in self.views], "levels": held}
 
     def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
         """Cut a table at a view down to the nodes that can hold a record."""

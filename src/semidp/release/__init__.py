@@ -25,6 +25,7 @@ from semidp.release.requests import (
     Request,
     Statistic,
     TableRequest,
+    mechanism_again,
     outcome_from,
     proportion_of,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "calibrate",
     "declared",
     "implied_guarantee",
+    "mechanism_again",
     "outcome_from",
     "prepare",
     "proportion_of",

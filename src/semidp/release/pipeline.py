@@ -21,7 +21,7 @@ from semidp.progress import Progress, silent
 from semidp.queries import outcome_exchange
 from semidp.release.plan import Plan
 from semidp.release.release import Release, versions
-from semidp.release.requests import Request
+from semidp.release.requests import Request, budget_of, mechanism_again
 from semidp.release.scope import Scope, survey
 from semidp.spaces import Adjacency
 
@@ -101,8 +101,7 @@ def calibrate(plan: Plan, scope: Scope) -> Prepared:
     _check(plan)
     mechanisms = []
     for request in plan.requests:
-        if request.budget is None:
-            raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
+        budget_of(request)
         mechanisms.append(request.calibrate(request.space(scope)))
     first, *others = (mechanism.guarantee for mechanism in mechanisms)
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
@@ -130,7 +129,9 @@ def implied_guarantee(release: Release) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        first, *others = (mechanism.under(other) for mechanism in calibrate(release.plan, scope).mechanisms)
+        named = zip(release.plan.requests, release.results, strict=True)
+        mechanisms = (mechanism_again(request, result.noise.mechanism, scope) for request, result in named)
+        first, *others = (mechanism.under(other) for mechanism in mechanisms)
         return first.compose(*others)
     except Refused:
         return None

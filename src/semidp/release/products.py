@@ -5,12 +5,9 @@ same number; whole numbers are fitted from the coarsest table to the finest. Eve
 post-processing of public values.
 """
 
-import csv
-import io
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,15 +19,27 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError
 from semidp.fit import Infeasible, fit_totals
 from semidp.geometry import Totals, View, maximal, meet
-from semidp.mechanisms import AUTO, Measurement, Mechanism, NoNoise, Objective, ResidualMechanism, interval_factor
+from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.release.checks import texts
-from semidp.release.published import FitKind, Fitted, Noise, Published, cells_csv, csv_bytes, read_back, read_cells
+from semidp.release.published import (
+    FitKind,
+    Fitted,
+    Published,
+    cells_csv,
+    measured_by,
+    read_back,
+    read_cells,
+    read_residuals,
+    residuals_csv,
+    residuals_from_json,
+    residuals_json,
+)
 from semidp.release.requests import TableRequest
 from semidp.release.scope import Reader, Scope
 from semidp.tables import Schema, Table
-from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
+from semidp.tradeoff import Budget
 
 MEASUREMENTS = "product-measurements.csv"
 
@@ -259,28 +268,13 @@ class PublishedProduct(Published):
         for table in self.tables:
             columns = (table.counts, table.estimate, table.standard_errors)
             found[f"{table.name}.csv"] = cells_csv(table.schema, *columns, interval_factor(self.noise.mechanism))
-        space = self.mechanism.space
-        rows = (
-            (" × ".join(space.schema.named(view)), entry, scale, noisy)
-            for view, part in space.parts.items()
-            for entry, (scale, noisy) in enumerate(
-                zip(space.scales[part].tolist(), self.noisy[part].tolist(), strict=True)
-            )
-        )
-        return {**found, MEASUREMENTS: csv_bytes(["residual", "entry", "scale", "noisy"], rows)}
+        return {**found, MEASUREMENTS: residuals_csv(self.mechanism, self.noisy)}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
-        schema, mechanism = self.mechanism.space.schema, self.mechanism
         return {
             **super().to_json(),
-            "precision": str(mechanism.precision),
-            "law": mechanism.law,
-            "saved_by_joint_sensitivity": mechanism.saved,
-            "residuals": [
-                {"features": list(schema.named(view)), "sigma2": str(square)}
-                for view, square in mechanism.sigma2.items()
-            ],
+            **residuals_json(self.mechanism),
             "tables": [
                 {
                     "name": table.name,
@@ -298,21 +292,14 @@ class PublishedProduct(Published):
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
-        squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
-        mechanism = ResidualMechanism(
-            space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
-        )
-        if set(squares) != set(space.measured):
-            raise ValueError("the residuals are not those of the plan")
-        noisy = np.array([int(row[-1]) for row in _rows(files[MEASUREMENTS])], dtype=np.int64)
-        if noisy.shape != space.shape:
-            raise ValueError("the measurements are not those of the plan")
+        mechanism = residuals_from_json(entry, space)
+        noisy = read_residuals(files[MEASUREMENTS], space)
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
             cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
-            reals = (cells[column].astype(float) for column in ("estimate", "standard_error"))
-            tables.append(ProductTable(table.name, schema, cells["count"], *reals, Fitted(**part["fit"])))
+            estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
+            tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
         return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
 
 
@@ -323,19 +310,7 @@ def published_product(
     estimates = mechanism.space.estimates(measured.projected)
     fitted = fit_product(mechanism.space, estimates, [table.fit for table in request.tables], progress)
     schema = mechanism.space.schema
-    noise = Noise(
-        mechanism=mechanism.name if mechanism.sigma2 else NoNoise.name,
-        scale=mechanism.scale,
-        claim=mechanism.claim,
-        expected_l2=mechanism.expected_l2,
-        naive_l2=mechanism.naive_l2 if mechanism.sigma2 else None,
-    )
     return PublishedProduct(
-        name=request.name,
-        noise=noise,
-        guarantee=mechanism.guarantee,
-        advertised=_advertised(mechanism),
-        private=measured.private,
         request=request,
         mechanism=mechanism,
         noisy=np.asarray(measured.noisy, dtype=np.int64),
@@ -347,6 +322,7 @@ def published_product(
                 zip(request.tables, estimates, fitted, strict=True)
             )
         ),
+        **measured_by(request.name, mechanism, measured.private),
     )
 
 
@@ -395,15 +371,3 @@ def _cut(view: View, table: View) -> View:
 def _reshaped(counts: NDArray[np.int64], view: View, table: View) -> NDArray[np.int64]:
     """A margin's array without the axes of features that a table does not have."""
     return counts.reshape([size for size, named in zip(counts.shape, table, strict=True) if named])
-
-
-def _advertised(mechanism: ResidualMechanism) -> Tradeoff | None:
-    """Return what the same noise would be said to give for one record if the exact totals were forgotten."""
-    if not mechanism.sigma2:
-        return None
-    cost = mechanism.forgotten
-    return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
-
-
-def _rows(content: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(content.decode())))[1:]

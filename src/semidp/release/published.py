@@ -20,8 +20,17 @@ from semidp.engines import Outcome
 from semidp.fit import fit_table
 from semidp.grouped import Comparison, Estimates, GroupSums, LinearFit, LogisticFit
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import CLAIMS, LaplaceMechanism, Measurement, Mechanism, NoNoise, interval_factor, naive_loss
+from semidp.mechanisms import (
+    CLAIMS,
+    LaplaceMechanism,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    ResidualMechanism,
+    interval_factor,
+)
 from semidp.progress import Progress
+from semidp.queries import ProductSpace, product_space
 from semidp.release.scope import Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from_json
@@ -112,14 +121,14 @@ class Published:
         }
 
 
-def _measured(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
+def measured_by(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
     """The fields that all results take from a mechanism."""
     noise = Noise(
-        mechanism=mechanism.name,
+        mechanism=NoNoise.name if mechanism.space.is_zero else mechanism.name,
         scale=mechanism.scale,
         claim=mechanism.claim,
         expected_l2=mechanism.expected_l2,
-        naive_l2=None if mechanism.space.is_zero else naive_loss(mechanism),
+        naive_l2=None if mechanism.space.is_zero else mechanism.naive_l2,
     )
     return {
         "name": name,
@@ -147,11 +156,14 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
     """Return what the same noise would be said to give for one record if the exact totals were forgotten.
 
     The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
-    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``.
+    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``; noise on residuals at their costs for one.
     """
     space, tradeoff = mechanism.space, mechanism.tradeoff
     if space.is_zero:
         return None
+    if isinstance(mechanism, ResidualMechanism):
+        cost = mechanism.forgotten
+        return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     share = Fraction(space.naive.l2_squared, space.l2_squared)
     if isinstance(tradeoff, ZCDP):
         return ZCDP(tradeoff.rho * share)
@@ -199,6 +211,8 @@ class PublishedTable(Published):
         Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
     fitted
         How the counts were made from the measurement.
+    residuals
+        The noise of every residual, where those were measured and not the cells; `noisy` are then residuals.
 
     Examples
     --------
@@ -218,6 +232,7 @@ class PublishedTable(Published):
     projected: NDArray[np.float64] = field(repr=False)
     standard_errors: NDArray[np.float64] = field(repr=False)
     fitted: Fitted
+    residuals: ResidualMechanism | None = field(default=None, repr=False)
 
     @property
     def estimate(self) -> NDArray[np.float64]:
@@ -238,12 +253,15 @@ class PublishedTable(Published):
         reach = interval_factor(self.noise.mechanism)
         return {
             counts: cells_csv(self.schema, self.counts, self.estimate, self.standard_errors, reach),
-            measurements: _columns_csv(self.schema, {"noisy_count": self.noisy}),
+            measurements: _columns_csv(self.schema, {"noisy_count": self.noisy})
+            if self.residuals is None
+            else residuals_csv(self.residuals, self.noisy),
         }
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values."""
-        return {**super().to_json(), "features": list(self.schema.names), "fit": asdict(self.fitted)}
+        measured = {} if self.residuals is None else residuals_json(self.residuals)
+        return {**super().to_json(), **measured, "features": list(self.schema.names), "fit": asdict(self.fitted)}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: Mapping[str, bytes]) -> "PublishedTable":
@@ -252,7 +270,13 @@ class PublishedTable(Published):
         schema = scope.dataspace.schema.restrict(entry["features"])
         published, measurements = table_files(entry["name"])
         cells = read_cells(files[published], schema, interval_factor(entry["noise"]["mechanism"]))
-        measured = read_cells(files[measurements], schema)
+        residuals = None
+        if entry["noise"]["mechanism"] == ResidualMechanism.name:
+            space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
+            residuals = residuals_from_json(entry, space)
+            measured = {"noisy_count": read_residuals(files[measurements], space)}
+        else:
+            measured = read_cells(files[measurements], schema)
         estimate = cells.get("estimate", measured.get("projected"))  # earlier versions had it beside the measurement
         if estimate is None:
             raise ValueError("a table has estimates")
@@ -263,6 +287,7 @@ class PublishedTable(Published):
             projected=estimate.astype(float),
             standard_errors=cells["standard_error"].astype(float),
             fitted=Fitted(**entry["fit"]),
+            residuals=residuals,
             **read_back(entry, scope),
         )
 
@@ -288,11 +313,16 @@ def published_table(
     """Fit what is published to a measurement: from here on all is post-processing of public values."""
     public = scope.dataspace.over(features)
     assert public.schema is not None
+    residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
+    measure, estimate = measured.noisy, measured.projected
+    if residuals is not None:
+        (estimate,) = residuals.space.estimates(measured.projected)
+        measure = estimate
     if kind is FitKind.none:
-        counts: NDArray[Any] = measured.projected
+        counts: NDArray[Any] = estimate
         how = Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
     else:
-        fit = fit_table(measured.noisy, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
+        fit = fit_table(measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
         found = fit.values if fit.counts is None else fit.counts
         assert found is not None
         counts, how = found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
@@ -300,10 +330,11 @@ def published_table(
         schema=public.schema,
         counts=counts,
         noisy=measured.noisy,
-        projected=measured.projected,
-        standard_errors=mechanism.standard_errors(),
+        projected=estimate,
+        standard_errors=mechanism.standard_errors() if residuals is None else residuals.table_errors(0),
         fitted=how,
-        **_measured(name, mechanism, measured.private),
+        residuals=residuals,
+        **measured_by(name, mechanism, measured.private),
     )
 
 
@@ -400,7 +431,7 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
         columns=tuple(map(found.columns, request.by)),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        **_measured(request.name, found.mechanism, found.private),
+        **measured_by(request.name, found.mechanism, found.private),
     )
 
 
@@ -490,7 +521,7 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
         coefficients=fit.coefficients,
         standard_errors=noise_only,
         noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
-        **_measured(request.name, fit.moments.mechanism, fit.private),
+        **measured_by(request.name, fit.moments.mechanism, fit.private),
     )
 
 
@@ -556,6 +587,49 @@ def read_cells(content: bytes, schema: Schema, reach: float | None = None) -> di
             if not np.allclose(end, expected, rtol=1e-9, atol=1e-9):
                 raise ValueError("the intervals are not those of the estimates")
     return found
+
+
+def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
+    """Return the noise of every residual as plain values."""
+    schema = mechanism.space.schema
+    return {
+        "precision": str(mechanism.precision),
+        "law": mechanism.law,
+        "saved_by_joint_sensitivity": mechanism.saved,
+        "residuals": [
+            {"features": list(schema.named(view)), "sigma2": str(square)} for view, square in mechanism.sigma2.items()
+        ],
+    }
+
+
+def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> ResidualMechanism:
+    """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
+    squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
+    if set(squares) != set(space.measured):
+        raise ValueError("the residuals are not those of the plan")
+    return ResidualMechanism(
+        space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
+    )
+
+
+def residuals_csv(mechanism: ResidualMechanism, noisy: NDArray[np.int64]) -> bytes:
+    """Write the measured residuals, one row an entry."""
+    space = mechanism.space
+    rows = (
+        (" × ".join(space.schema.named(view)), entry, scale, value)
+        for view, part in space.parts.items()
+        for entry, (scale, value) in enumerate(zip(space.scales[part].tolist(), noisy[part].tolist(), strict=True))
+    )
+    return csv_bytes(["residual", "entry", "scale", "noisy"], rows)
+
+
+def read_residuals(content: bytes, space: ProductSpace) -> NDArray[np.int64]:
+    """Read what `residuals_csv` wrote; refuse measurements that are not of the space."""
+    _, *rows = csv.reader(io.StringIO(content.decode()))
+    noisy = np.array([int(row[-1]) for row in rows], dtype=np.int64)
+    if noisy.shape != space.shape:
+        raise ValueError("the measurements are not those of the plan")
+    return noisy
 
 
 def _read_groups(content: bytes) -> tuple[tuple[str, ...], Estimates, NDArray[np.int64]]:

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from semidp._version import __version__
-from semidp.errors import InputError, SemidpError
-from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism, calibrated
-from semidp.mechanisms.selection import FOR_RELEASES
+from semidp.errors import SemidpError
+from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism
 from semidp.progress import silent
-from semidp.release.products import ProductRequest, PublishedProduct
+from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.release import Release
-from semidp.release.requests import Request
+from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled
 from semidp.tradeoff import Order, Tradeoff
 
@@ -71,7 +70,7 @@ def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     needed = []
     for request, result in zip(plan.requests, release.results, strict=True):
         try:
-            mechanism = _mechanism(request, result, release)
+            mechanism = mechanism_again(request, result.noise.mechanism, scope)
         except SemidpError as error:
             yield f"{request.name!r} could not be computed again: {error}"
             continue
@@ -97,21 +96,6 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
             yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
 
 
-def _mechanism(request: Request, result: Published, release: Release) -> Mechanism:
-    """Return the mechanism that a result names, calibrated as its budget asks."""
-    space = request.space(release.scope)
-    if request.budget is None:
-        raise InputError("its plan gives it no budget")
-    if isinstance(request, ProductRequest):
-        return request.calibrate(space)
-    if space.is_zero:
-        return NoNoise.calibrate(space, request.budget)
-    for kind in FOR_RELEASES:
-        if kind.name == result.noise.mechanism:
-            return kind.calibrate(space, request.budget)
-    return calibrated(result.noise.mechanism, space, request.budget)
-
-
 def _of(request: Request, result: Published, mechanism: Mechanism, release: Release) -> Iterator[str]:
     """Compare one result with its mechanism, and with what follows from its noisy values."""
     noise = result.noise
@@ -124,8 +108,8 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
     if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
         yield "a stronger guarantee than its noise gives"
-    if isinstance(result, PublishedProduct):
-        yield from _of_product(result, mechanism)
+    if isinstance(mechanism, ResidualMechanism):
+        yield from _of_residuals(result, mechanism)
         return
     if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
         return
@@ -156,16 +140,23 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
             yield "coefficients or standard errors that do not follow from its noisy values"
 
 
-def _of_product(result: PublishedProduct, mechanism: Mechanism) -> Iterator[str]:
+def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[str]:
     """Compare the noise of each residual with what the budget needs, and the tables with what the noise says."""
-    assert isinstance(mechanism, ResidualMechanism)
-    stated = result.mechanism
+    assert isinstance(result, (PublishedProduct, PublishedTable))
+    tables: list[PublishedTable | ProductTable] = []
+    if isinstance(result, PublishedProduct):
+        stated: ResidualMechanism | None = result.mechanism
+        tables += result.tables
+    else:
+        stated = result.residuals
+        tables.append(result)
+    assert stated is not None  # a table whose noise is on residuals says how much
     if any(stated.sigma2[view] < float(square) * (1 - _CLOSE) for view, square in mechanism.sigma2.items()):
         yield "less noise on a residual than its budget needs"
     if stated.precision > mechanism.precision or stated.law != mechanism.law:
         yield "another guarantee for its residuals than its budget gives"
     estimates = stated.space.estimates(stated.publish(result.noisy))
-    for number, (table, estimate) in enumerate(zip(result.tables, estimates, strict=True)):
+    for number, (table, estimate) in enumerate(zip(tables, estimates, strict=True)):
         if not _close(table.estimate, estimate):
             yield f"estimates of {table.name} that do not follow from its measurements"
         if not _close(table.standard_errors, stated.table_errors(number)):

@@ -13,7 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
@@ -23,6 +24,7 @@ from semidp.guarantees import Guarantee
 from semidp.release.plan import Plan
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.signing import SIGNATURE, SUMS
 from semidp.spaces import Adjacency, Dataspace
@@ -68,16 +70,53 @@ class Release:
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
-        """Return a weighted sum of cells of the tables that share a budget, and its exact standard error.
+        """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
+
+        Tables with budgets of their own have independent noise; those that share one have it in common.
 
         Parameters
         ----------
         weights
             For each table, by its name, a weight a cell.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+        >>> plan = semidp.Plan([request], ["sex", "region"])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+        >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
+        (1.0, 0.0)
+        >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
+        1.0103...
         """
-        if self.product is None:
-            raise InputError("no tables of this release share a budget: weigh the measurement of each by itself")
-        return self.product.estimate(weights)
+        alone = {table.name: table for table in self.tables}
+        together = {} if self.product is None else {table.name: table for table in self.product.tables}
+        value, variance = 0.0, 0.0
+        for name, given in weights.items():
+            if name not in {**alone, **together}:
+                raise InputError(f"there is no table {name!r}; there are {', '.join([*alone, *together])}")
+            if name in alone:
+                weight = _weights(given, alone[name])
+                value += float((alone[name].estimate * weight).sum())
+                variance += self._error(alone[name], weight) ** 2
+        shared = {name: _weights(given, together[name]) for name, given in weights.items() if name in together}
+        if self.product is not None and shared:
+            part, error = self.product.estimate(shared)
+            value, variance = value + part, variance + error**2
+        return value, math.sqrt(variance)
+
+    def _error(self, table: PublishedTable, weight: NDArray[np.float64]) -> float:
+        """Return the standard error of a weighted sum of a table's estimates; 0 where exact totals fix it."""
+        if table.residuals is not None:
+            return table.residuals.combination_error({0: weight})
+        request = next(request for request in self.plan.tables if request.name == table.name)
+        mechanism = mechanism_again(request, table.noise.mechanism, self.scope)
+        if not mechanism.scale:
+            return 0.0
+        error = mechanism.standard_error(weight)
+        noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
+        return error * table.noise.scale / mechanism.scale if error > noticeable else 0.0
 
     @property
     def groups(self) -> tuple[PublishedGroups, ...]:
@@ -264,6 +303,13 @@ def release_files(folder: Path) -> Collection[str]:
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
     return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
+
+
+def _weights(given: ArrayLike, table: PublishedTable | ProductTable) -> NDArray[np.float64]:
+    weights = np.asarray(given, dtype=np.float64)
+    if weights.shape != table.schema.shape:
+        raise InputError(f"the weights of {table.name!r} have shape {weights.shape}, but it has {table.schema.shape}")
+    return weights
 
 
 def versions() -> dict[str, str]:

@@ -17,9 +17,28 @@ from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain, positive
 from semidp.grouped import GroupSums, LinearFit, LogisticFit, Moments, joint_counts, moments_of
-from semidp.mechanisms import AUTO, NAMES, Measurement, Mechanism, mechanism_for
+from semidp.mechanisms import (
+    AUTO,
+    NAMES,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    ResidualMechanism,
+    mechanism_for,
+    table_mechanism,
+)
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.progress import Progress
-from semidp.queries import Coding, Design, QuerySpace, moment_space, sensitivity_space, sum_space
+from semidp.queries import (
+    Coding,
+    Design,
+    ProductSpace,
+    QuerySpace,
+    moment_space,
+    product_space,
+    sensitivity_space,
+    sum_space,
+)
 from semidp.release.checks import only_keys, text, texts
 from semidp.release.published import (
     FitKind,
@@ -111,11 +130,33 @@ class Model(StrEnum):
     logistic = "logistic"
 
 
-def calibrated(request: Request, space: QuerySpace) -> Mechanism:
-    """Return the mechanism of a request's name for its space and its budget."""
+def budget_of(request: Request) -> Budget:
+    """Return what a request may spend; refuse one without a budget."""
     if request.budget is None:
         raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
-    return mechanism_for(space, request.budget, request.mechanism)
+    return request.budget
+
+
+def calibrated(request: Request, space: QuerySpace) -> Mechanism:
+    """Return the mechanism of a request's name for its space and its budget."""
+    return mechanism_for(space, budget_of(request), request.mechanism)
+
+
+def mechanism_again(request: Request, name: str, scope: Scope) -> Mechanism:
+    """Return the mechanism of a result by the name that it states, calibrated as the request's budget asks.
+
+    What ``auto`` chooses may change from version to version; what was chosen is in the result.
+    """
+    budget, space = budget_of(request), request.space(scope)
+    if isinstance(space, ProductSpace):
+        return request.calibrate(space)
+    if space.is_zero:
+        return NoNoise.calibrate(space, budget)
+    if name == ResidualMechanism.name:
+        product = product_space(scope.dataspace, scope.adjacency, [request.features])
+        return ResidualMechanism.calibrate(product, budget)
+    kind = next((kind for kind in FOR_RELEASES if kind.name == name), None)
+    return mechanism_for(space, budget, name) if kind is None else kind.calibrate(space, budget)
 
 
 def _budget(value: Budget | None) -> Budget | None:
@@ -224,12 +265,13 @@ class TableRequest:
         return sensitivity_space(scope.dataspace, scope.adjacency, self.features)
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
-        """Return the mechanism that was asked for, or the one with the least expected loss."""
-        return calibrated(self, space)
+        """Return the mechanism that was asked for, or the one that announces the least variance."""
+        return table_mechanism(space, budget_of(self), self.mechanism)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the counts of the table."""
-        return space.values(reader.table(self.features))
+        """Return the counts of the table, or its residuals where those are measured."""
+        table = reader.table(self.features)
+        return space.measure([table]) if isinstance(space, ProductSpace) else space.values(table)
 
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedTable:
         """Fit the measurement to the exact totals."""

@@ -15,6 +15,7 @@ from semidp.release import (
     PublishedRegression,
     PublishedTable,
     Release,
+    Request,
     Scope,
     implied_guarantee,
     table_files,
@@ -169,6 +170,8 @@ def table_summary(table: PublishedTable) -> str:
     if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
     how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
+    if table.residuals is not None:
+        how = f"Measured on {len(table.residuals.sigma2)} residuals, each with noise of its own"
     if table.fitted.kind == "none":
         return (
             f"{how}. This is the measurement itself: counts may be negative, and exact totals are met up to rounding."
@@ -220,11 +223,11 @@ def files(release: Release) -> list[tuple[str, str]]:
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
-def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[str, Any]]:
-    """Return for each table that shares a budget its name, its features and the standard errors of its estimates."""
+def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
+    """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
     found = []
-    for number, table in enumerate(request.tables):
+    for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
         errors = mechanism.table_errors(number)
         noisy = errors[errors > 0]
         found.append(
@@ -240,12 +243,14 @@ def product_errors(request: ProductRequest, mechanism: Mechanism) -> list[dict[s
     return found
 
 
-def product_lines(request: ProductRequest, mechanism: Mechanism) -> list[str]:
+def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     """Say how large the errors of each table that shares a budget are, and what the joint sensitivity saved."""
     assert isinstance(mechanism, ResidualMechanism)
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    lines = [f"{mechanism.name} for {len(request.tables)} tables from one budget, {mechanism.claim} claim"]
+    several = isinstance(request, ProductRequest)
+    what = f"{len(mechanism.space.views)} tables from one budget" if several else " by ".join(request.features)
+    lines = [f"{mechanism.name} for {what}, {mechanism.claim} claim"]
     if mechanism.saved:
         lines[0] += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     for part in product_errors(request, mechanism):
