@@ -26,6 +26,7 @@ from semidp.errors import InputError, Occupied
 _SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|lock)", re.DOTALL)
 _OLD = ".old"
 LARGEST = 2**30
+_BLOCK = 2**22  # bytes of a file that are hashed at once
 """Bytes of the largest file that is read whole."""
 _LONGEST_TAG = 200  # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
 _HASHED = "sha256-"
@@ -265,6 +266,22 @@ def regular_file(path: Path, within: Path | None = None) -> int:
         os.close(handle)
         raise InputError(f"{path} is not a regular file")
     return handle
+
+
+def digest(path: Path, within: Path | None = None) -> str:
+    """Return the SHA-256 of a regular file, of any size, read in parts.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "x").write_bytes(b"abc")
+    ...     digest(Path(folder) / "x")[:8]
+    'ba7816bf'
+    """
+    found = hashlib.sha256()
+    with open(regular_file(path, within), "rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
 
 
 def from_json(content: bytes | str) -> Any:

@@ -6,7 +6,7 @@ Columns of labels are given by what repeats, never row by row. What the columns 
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,27 @@ from semidp.errors import InputError, SemidpError
 _NUMBERS = ("BIGINT", "DOUBLE")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Labels:
-    """A column of labels: each holds for `stride` rows, and after the last the first comes again.
+    """A column of labels: each holds for `stride` rows, and after the last the first comes again; or by their codes.
 
     >>> Labels(("f", "m"), 2).column(6).tolist()
     ['f', 'f', 'm', 'm', 'f', 'f']
+    >>> Labels(("f", "m"), codes=np.array([0, 0, 0, 1])).column(2, start=2).tolist()
+    ['f', 'm']
     """
 
     labels: Sequence[str]
-    stride: int
+    stride: int = 1
+    codes: NDArray[np.integer] | None = field(default=None, repr=False)
 
     def column(self, rows: int, start: int = 0) -> NDArray[np.object_]:
         """Return the labels of so many rows."""
-        numbers = np.arange(start, start + rows) // self.stride % len(self.labels)
-        return np.array(self.labels, dtype=object)[numbers]
+        if self.codes is None:
+            numbers: NDArray[np.integer] = np.arange(start, start + rows) // self.stride % len(self.labels)
+        else:
+            numbers = self.codes[start : start + rows]
+        return np.asarray(np.array(self.labels, dtype=object)[numbers])
 
 
 def write_parquet(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -86,15 +92,19 @@ class DamagedColumns(SemidpError, ValueError):
 
 
 def _copy(connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
-    rows, selected = len(next(iter(columns.values()))), []
+    rows, selected, held = len(next(iter(columns.values()))), [], {}
     for place, (name, column) in enumerate(labels.items()):
         connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
-        label = f"CAST(number // {column.stride} % {len(column.labels)} AS INTEGER) + 1"
-        selected.append(f"list_extract(getvariable('labels_{place}'), {label}) AS {quoted_name(name)}")
-    selected += [f"column_{place} AS {quoted_name(name)}" for place, name in enumerate(columns)]
-    held = {f"column_{place}": np.ascontiguousarray(column) for place, column in enumerate(columns.values())}
-    numbers = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
-    connection.register("cells", {**held, "number": numbers})
+        label = f"number // {column.stride} % {len(column.labels)}"
+        if column.codes is not None:
+            held[f"code_{place}"], label = column.codes.astype(np.int32), f"code_{place}"
+        label = f"list_extract(getvariable('labels_{place}'), CAST({label} AS INTEGER) + 1)"
+        selected.append(f"{label} AS {quoted_name(name)}")
+    for place, (name, numbers) in enumerate(columns.items()):
+        held[f"column_{place}"] = np.ascontiguousarray(numbers)
+        selected.append(f"column_{place} AS {quoted_name(name)}")
+    held["number"] = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
+    connection.register("cells", held)
     connection.execute(f"COPY (SELECT {', '.join(selected)} FROM cells) TO {quoted_text(str(path))} (FORMAT parquet)")
 
 

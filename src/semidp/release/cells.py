@@ -4,11 +4,9 @@ Every row has the labels of its cell (of a nested feature the whole path), then 
 """
 
 import csv
-import hashlib
 import io
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.engines.columns import Labels, read_parquet, write_parquet
 from semidp.errors import InputError
-from semidp.files import read_plain, regular_file
+from semidp.files import digest, read_plain
 from semidp.progress import Progress, silent
 from semidp.tables import Schema
 
@@ -26,7 +24,6 @@ PARQUET_FROM = 10**6
 """Tables of so many cells and more are written as Parquet unless said."""
 
 _ROWS = 1 << 16  # rows of a CSV file that are put together at once
-_BLOCK = 1 << 22  # bytes of a file that are hashed at once
 
 
 class Form(StrEnum):
@@ -40,81 +37,105 @@ class Form(StrEnum):
     parquet = "parquet"
 
 
+def form_named(value: str) -> Form:
+    """Return a form by its name.
+
+    >>> form_named("xlsx")
+    Traceback (most recent call last):
+    semidp.errors.InputError: tables are written as csv or parquet, not 'xlsx'
+    """
+    if value not in list(Form):
+        raise InputError(f"tables are written as {' or '.join(Form)}, not {value!r}")
+    return Form(value)
+
+
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """Numbers for every cell of a schema, in columns: one row a cell, in the order of the cells.
+class Columns:
+    """What a file holds: columns of labels, then columns of numbers.
 
     >>> from semidp.tables import Feature
-    >>> cells = Cells(Schema([Feature("sex", ["f", 'm"'])]), {"count": np.array([3, 4])})
-    >>> print(b"".join(cells.csv()).decode(), end="")
+    >>> columns = Columns.of_cells(Schema([Feature("sex", ["f", 'm"'])]), {"count": np.array([3, 4])})
+    >>> print(b"".join(columns.csv()).decode(), end="")
     sex,count
     f,3
-    "m\"\"\",4
+    "m\"\"",4
     """
 
-    schema: Schema
-    columns: Mapping[str, NDArray[Any]] = field(repr=False)
+    labels: Mapping[str, Labels] = field(repr=False)
+    numbers: Mapping[str, NDArray[Any]] = field(repr=False)
+
+    @classmethod
+    def of_cells(cls, schema: Schema, numbers: Mapping[str, NDArray[Any]]) -> "Columns":
+        """Return numbers for every cell of a schema, one row a cell, with the labels of every depth of its features."""
+        labels, stride = [], schema.size
+        for feature in schema.features:
+            stride //= len(feature.levels)
+            labels += [Labels(column, stride) for column in zip(*feature.paths(), strict=True)]
+        named = dict(zip(schema.names, labels, strict=True))
+        return cls(named, {name: column.reshape(-1) for name, column in numbers.items()})
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(next(iter(self.numbers.values())))
 
     def form(self, asked: Form | None = None) -> Form:
-        """Return how they are written: as asked for, else by their number."""
-        return form_of(self.schema, tuple(self.columns), asked)
+        """Return how they are written: as asked for, else Parquet from a million rows."""
+        return form_of((*self.labels, *self.numbers), self.rows, asked)
 
     def write(self, path: Path, progress: Progress = silent) -> None:
-        """Write them to a file that is not there: CSV, or Parquet by its name."""
+        """Write them to a file that is not there: Parquet or CSV by its name."""
         if path.suffix == f".{Form.parquet}":
             progress(f"writing {path.name}", 0, None)
-            numbers = {name: column.reshape(-1) for name, column in self.columns.items()}
-            write_parquet(path, dict(zip(self.schema.names, self._labels(), strict=True)), numbers)
+            write_parquet(path, self.labels, self.numbers)
             return
         with path.open("wb") as file:
             for done, part in enumerate(self.csv()):
-                progress(f"writing {path.name}", min(done * _ROWS, self.schema.size), self.schema.size)
+                progress(f"writing {path.name}", min(done * _ROWS, self.rows), self.rows)
                 file.write(part)
 
     def csv(self) -> Iterator[bytes]:
-        """Yield a CSV file in parts, as `csv_bytes` writes it row by row: labels are quoted once each."""
-        yield csv_bytes([*self.schema.names, *self.columns], ())
-        labels, numbers = self._labels(), [column.reshape(-1) for column in self.columns.values()]
-        plain = all("\r" not in label for column in labels for label in column.labels)
-        ready = [Labels([_quoted(label) for label in column.labels], column.stride) for column in labels]
-        for start in range(0, self.schema.size, _ROWS):
-            parts = [column[start : start + _ROWS].tolist() for column in numbers]
-            rows = len(parts[0])
-            heads = [column.column(rows, start).tolist() for column in (ready if plain else labels)]
+        """Yield a CSV file in parts, as `csv_bytes` writes it; every label is quoted once."""
+        yield csv_bytes([*self.labels, *self.numbers], ())
+        plain = all("\r" not in label for column in self.labels.values() for label in column.labels)
+        columns = [
+            replace(column, labels=list(map(_quoted, column.labels))) if plain else column
+            for column in self.labels.values()
+        ]
+        for start in range(0, self.rows, _ROWS):
+            numbers = [column[start : start + _ROWS].tolist() for column in self.numbers.values()]
+            heads = [column.column(len(numbers[0]), start).tolist() for column in columns]
             if plain:
-                lines = map(",".join, zip(*heads, *(map(repr, part) for part in parts), strict=True))
+                lines = map(",".join, zip(*heads, *(map(repr, part) for part in numbers), strict=True))
                 yield ("\n".join(lines) + "\n").encode()
             else:  # a row with a carriage return is quoted whole
-                yield _rows(zip(*heads, *parts, strict=True))
-
-    def _labels(self) -> list[Labels]:
-        """Return a column of labels for every depth of every feature."""
-        found, stride = [], self.schema.size
-        for feature in self.schema.features:
-            stride //= len(feature.levels)
-            found += [Labels(column, stride) for column in zip(*feature.paths(), strict=True)]
-        return found
+                yield _rows(zip(*heads, *numbers, strict=True))
 
 
-def form_of(schema: Schema, columns: Sequence[str], asked: Form | None = None) -> Form:
-    """Return how a table is written: as asked for, else Parquet from a million cells; refuse names that cannot be.
+def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
+    """Return how a file of so many rows is written: as asked for, else Parquet from a million rows.
 
-    >>> from semidp.tables import Feature
-    >>> form_of(Schema([Feature("sex", "fm")]), ["count"])
+    Names of columns that differ in nothing but capitals are refused in Parquet files, where not every reader tells
+    them apart.
+
+    >>> form_of(["sex", "count"], 2)
     <Form.csv: 'csv'>
-    >>> form_of(Schema([Feature("Count", "fm")]), ["count"], Form.parquet)
+    >>> form_of(["Count", "count"], 2, Form.parquet)
     Traceback (most recent call last):
-    semidp.errors.InputError: two columns of a Parquet file would have the name 'count': rename the feature, or write CSV
+    semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the feature, or write CSV
     """
-    names = [name.casefold() for name in (*schema.names, *columns)]
-    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    known = [name.casefold() for name in names]
+    twice = next((name for number, name in enumerate(known) if name in known[:number]), None)
     if asked is Form.parquet and twice is not None:
-        raise InputError(
-            f"two columns of a Parquet file would have the name {twice!r}: rename the feature, or write CSV"
-        )
+        raise InputError(f"two columns of a Parquet file would be called {twice!r}: rename the feature, or write CSV")
     if asked is not None:
         return asked
-    return Form.parquet if schema.size >= PARQUET_FROM and twice is None else Form.csv
+    return Form.parquet if rows >= PARQUET_FROM and twice is None else Form.csv
+
+
+def named_files(files: Mapping[str, Columns], form: Form | None) -> dict[str, bytes | Columns]:
+    """Return files by their names, which end in how they are written."""
+    return {f"{stem}.{columns.form(form)}": columns for stem, columns in files.items()}
 
 
 def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
@@ -165,28 +186,17 @@ class StoredFiles(Mapping[str, bytes]):
         """Return the SHA-256 of a file, of any size."""
         return digest(self.folder / name, self.folder)
 
-    def cells(self, name: str, schema: Schema) -> dict[str, NDArray[Any]]:
-        """Return the columns of numbers of the file of that name, CSV or Parquet, in the shape of the schema.
+    def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
+        """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so many of labels.
 
         A column of a CSV file is of whole numbers where every number in it is written as one.
         """
         if f"{name}.{Form.parquet}" in self.names:
-            columns = read_parquet(self.folder / f"{name}.{Form.parquet}")
-            return {key: column.reshape(schema.shape) for key, column in columns.items()}
+            return read_parquet(self.folder / f"{name}.{Form.parquet}")
         header, *rows = csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode()))
-        skipped = len(schema.names)
         found: dict[str, NDArray[Any]] = {}
-        for place, key in enumerate(header[skipped:], start=skipped):
+        for place, key in enumerate(header[labels:], start=labels):
             whole = all(not set(row[place]) & set(".eni") for row in rows)
             texts = np.array([row[place] for row in rows], dtype=str)
-            found[key] = texts.astype(np.int64 if whole else np.float64).reshape(schema.shape)
+            found[key] = texts.astype(np.int64 if whole else np.float64)
         return found
-
-
-def digest(path: Path, within: Path | None = None) -> str:
-    """Return the SHA-256 of a regular file, of any size, read in parts."""
-    found = hashlib.sha256()
-    with os.fdopen(regular_file(path, within), "rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()

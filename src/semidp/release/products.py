@@ -22,17 +22,18 @@ from semidp.geometry import Totals, View, maximal, meet
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
+from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.checks import texts
 from semidp.release.published import (
     FitKind,
     Fitted,
     Published,
-    cells_csv,
+    cells_of,
     measured_by,
     read_back,
     read_cells,
     read_residuals,
-    residuals_csv,
+    residual_columns,
     residuals_from_json,
     residuals_json,
 )
@@ -41,7 +42,7 @@ from semidp.release.scope import Reader, Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import Budget
 
-MEASUREMENTS = "product-measurements.csv"
+MEASUREMENTS = "product-measurements"
 
 
 def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
@@ -114,7 +115,7 @@ class ProductRequest:
     @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
-        return (*(f"{table.name}.csv" for table in self.tables), MEASUREMENTS)
+        return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
 
     def space(self, scope: Scope) -> ProductSpace:
         """Return the residuals of the tables."""
@@ -262,13 +263,14 @@ class PublishedProduct(Published):
         error = self.mechanism.combination_error(given)
         return sum(float((self.tables[number].estimate * w).sum()) for number, w in given.items()), error
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return a file for each table, and the measured residuals."""
-        found = {}
-        for table in self.tables:
-            columns = (table.counts, table.estimate, table.standard_errors)
-            found[f"{table.name}.csv"] = cells_csv(table.schema, *columns, interval_factor(self.noise.mechanism))
-        return {**found, MEASUREMENTS: residuals_csv(self.mechanism, self.noisy)}
+        reach = interval_factor(self.noise.mechanism)
+        found = {
+            table.name: cells_of(table.schema, table.counts, table.estimate, table.standard_errors, reach)
+            for table in self.tables
+        }
+        return named_files({**found, MEASUREMENTS: residual_columns(self.mechanism, self.noisy)}, form)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
@@ -288,16 +290,16 @@ class PublishedProduct(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: Mapping[str, bytes]
+        cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: StoredFiles
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
         mechanism = residuals_from_json(entry, space)
-        noisy = read_residuals(files[MEASUREMENTS], space)
+        noisy = read_residuals(files, MEASUREMENTS, space)
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
-            cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
+            cells = read_cells(files, table.name, schema, interval_factor(mechanism.name))
             estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
             tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
         return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))

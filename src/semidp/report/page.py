@@ -9,7 +9,7 @@ import numpy as np
 
 from semidp.exact import plain
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
-from semidp.release import PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release, table_files
+from semidp.release import Form, PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release
 from semidp.report import sentences
 from semidp.report.cells import branches, error_text, grid
 from semidp.spaces import Dataspace
@@ -53,7 +53,7 @@ def html(release: Release, title: str | None = None) -> str:
         adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
         moves=moves[:_SHOWN_MOVES],
         more_moves=max(len(moves) - _SHOWN_MOVES, 0),
-        tables=[_table(table) for table in release.tables],
+        tables=[_table(table, release.form) for table in release.tables],
         sections=[
             *([] if release.product is None else [_product(release.product)]),
             *(section for group in release.groups for section in _sections(group)),
@@ -112,8 +112,8 @@ def _moves(release: Release) -> list[dict[str, Any]]:
     ]
 
 
-def _table(table: PublishedTable) -> dict[str, Any]:
-    parts, file = branches(table), table_files(table.name)[0]
+def _table(table: PublishedTable, form: Form | None) -> dict[str, Any]:
+    parts, file = branches(table), next(iter(table.files(form)))
     cells = None if parts else grid(table)
     picture = None if cells or parts else heatmap(table.schema, table.counts)
     return {

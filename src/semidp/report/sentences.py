@@ -18,7 +18,6 @@ from semidp.release import (
     Request,
     Scope,
     implied_guarantee,
-    table_files,
 )
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
@@ -206,15 +205,16 @@ def files(release: Release) -> list[tuple[str, str]]:
     """Name the files of a release and say what they hold."""
     found = []
     for table in release.tables:
-        counts, measurements = table_files(table.name)
+        counts, measurements = table.files(release.form)
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables:
+        *names, measurements = release.product.files(release.form)
+        for name, part in zip(names, release.product.tables, strict=True):
             what = " by ".join(part.schema.names)
-            found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
-        found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
+            found.append((name, f"the counts of {what}, with estimates and their standard errors"))
+        found.append((measurements, "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         for file, by in zip(group.request.files, group.request.by, strict=True):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
