@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +32,7 @@ from semidp.release import (
     RegressionRequest,
     Release,
     Statistic,
+    form_named,
     prepare,
     release_files,
     run,
@@ -62,6 +64,14 @@ PlanOption = Annotated[
 Sign = Annotated[
     Path | None,
     typer.Option("--sign", help="Sign every file with this secret key of minisign (extra: sign).", metavar="KEY"),
+]
+Write = Annotated[
+    str | None,
+    typer.Option(
+        "--write",
+        help="How to write tables: CSV, or Parquet, which is used from a million cells on unless said.",
+        metavar="csv|parquet",
+    ),
 ]
 Verify = Annotated[
     Path | None,
@@ -113,6 +123,7 @@ def release(
     label: o.Label = None,
     seed: o.Seed = None,
     sign: Sign = None,
+    write: Write = None,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -151,6 +162,7 @@ def release(
     if out is not None and not dry_run:
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
+    form = None if write is None else form_named(write)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     signer = Signer(sign, _password) if sign is not None else None
     with (
@@ -172,7 +184,8 @@ def release(
         book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
             done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
-            done.write_files(folder)
+            done = replace(done, form=form)
+            done.write_files(folder, progress)
             if signer is not None:
                 signer.sign(folder)
     with in_place(f"the release {out}"):
