@@ -5,7 +5,6 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from attrs import evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, complain, echo, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.files import check_place, document_at
@@ -37,11 +36,13 @@ from semidp.release import (
     release_files,
     run,
 )
+from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, size_text
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
 from semidp.report import product_errors, product_lines, strength, summary, together_text
 
+_CHARGED = "the ledger was charged all the same"
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
 
@@ -71,6 +72,14 @@ Write = Annotated[
         "--write",
         help="How to write tables: CSV, or Parquet, which is used from a million cells on unless said.",
         metavar="csv|parquet",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="The memory that may be used; that of the machine or container unless said.",
+        metavar="8GB",
     ),
 ]
 Verify = Annotated[
@@ -124,6 +133,7 @@ def release(
     seed: o.Seed = None,
     sign: Sign = None,
     write: Write = None,
+    memory: Memory = None,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -163,6 +173,10 @@ def release(
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
     form = None if write is None else form_named(write)
+    usable = None if memory is None else memory_from(memory)
+    foreseen = declared_needs(wanted, form)
+    if foreseen is not None:
+        foreseen.refuse_memory(usable)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     signer = Signer(sign, _password) if sign is not None else None
     with (
@@ -178,13 +192,22 @@ def release(
         ) as source,
     ):
         if dry_run:
-            _rehearse(wanted, source, format, quiet)
+            _rehearse(wanted, source, usable, format, quiet)
             return
         assert out is not None
         book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
-            done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
-            done = replace(done, form=form)
+            done = run(
+                wanted,
+                source,
+                randomness=randomness,
+                ledger=book,
+                label=label,
+                memory=usable,
+                folder=folder,
+                form=form,
+                progress=progress,
+            )
             done.write_files(folder, progress)
             if signer is not None:
                 signer.sign(folder)
@@ -266,10 +289,13 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
     before = len(book.account().charges) if book else 0
     try:
         yield
-    except InputError as error:
-        if book and len(book.account().charges) > before:
-            raise InputError(f"{error}; the ledger was charged all the same") from None
-        raise
+    except BaseException as error:
+        if not book or len(book.account().charges) == before:
+            raise
+        if not isinstance(error, InputError):
+            complain(_CHARGED)
+            raise
+        raise InputError(f"{error}; {_CHARGED}") from None
 
 
 def _plan(
@@ -324,8 +350,8 @@ def _plan(
     )
 
 
-def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
-    prepared = prepare(plan, source)
+def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, quiet: bool) -> None:
+    prepared = prepare(plan, source, memory=memory)
     scope, curve = prepared.scope, prepared.guarantee.tradeoff
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
@@ -348,7 +374,17 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     echo(f"adjacency  {together_text(scope)}")
     for sentence in strength(curve, plan.report_delta):
         echo(f"strength   {sentence}")
+    takes = _takes(prepared)
+    echo(
+        f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "
+        f"{takes.seconds:,.0f} s beside reading"
+    )
     echo("nothing was drawn or written")
+
+
+def _takes(prepared: Prepared) -> Needs:
+    assert prepared.scope.dataspace.schema is not None
+    return needs_of(prepared.plan, prepared.scope.dataspace.schema, False)
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
@@ -385,6 +421,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         ],
         "groups": measured("group"),
         "regressions": measured("regression"),
+        "needs": _takes(prepared).to_json(),
         "disclosures": scope.disclosures,
         "warnings": scope.warnings,
     }

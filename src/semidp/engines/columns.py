@@ -94,7 +94,10 @@ class DamagedColumns(SemidpError, ValueError):
 def _copy(connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
     rows, selected, held = len(next(iter(columns.values()))), [], {}
     for place, (name, column) in enumerate(labels.items()):
+        # Of an enumerated type, labels are written as they are numbered, and nothing looks at their letters again.
         connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
+        connection.execute(f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT unnest(getvariable('labels_{place}')))")
+        connection.execute(f"SET VARIABLE labels_{place} = CAST(getvariable('labels_{place}') AS kind_{place}[])")
         label = f"number // {column.stride} % {len(column.labels)}"
         if column.codes is not None:
             held[f"code_{place}"], label = column.codes.astype(np.int32), f"code_{place}"

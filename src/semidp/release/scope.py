@@ -17,6 +17,7 @@ from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary
 from semidp.queries import outcome_exchange
+from semidp.release.needs import needs_of
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
 from semidp.tables import MAX_FEATURES, Feature, Nest, Schema, Table, no_column, refuse_large
@@ -121,7 +122,7 @@ class Reader:
         )
 
 
-def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
+def survey(plan: Plan, source: Source, memory: int | None = None) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
     if len(plan.names) > MAX_FEATURES:
         raise SchemaError(f"the plan has too many features: {len(plan.names)}, where at most {MAX_FEATURES} are served")
@@ -130,6 +131,7 @@ def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
         if names:
             refuse_large(schema.restrict(names))
     reader = Reader(schema, source, plan.features)
+    needs_of(plan, schema, reader.joint).refuse_memory(memory)
     if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
         others = [name for name in plan.columns if name not in plan.names or name in plan.outcomes]
         source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
