@@ -103,9 +103,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
     for request, numbers in zip(plan.requests, values, strict=True):
         if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
-            raise InputError(
-                f"{request.name!r} is about numbers beyond 2^57, which exact arithmetic here does not cover"
-            )
+            raise InputError(f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not cover")
     return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, values)
 
 
