@@ -24,6 +24,9 @@ Mask = NDArray[np.bool_]
 LARGEST_MASK = 2**25
 """The most cells for which the possible ones are worked out one by one."""
 
+MAX_AXES = 63
+"""The most features that one table or margin may name: numpy indexes no more axes (and we sometimes add one)."""
+
 
 def meet(*views: View) -> View:
     """Return what all views share: the coarser depth of each feature.
@@ -118,6 +121,24 @@ def inclusion_exclusion(views: Sequence[View]) -> dict[View, int]:
     return {view: coefficient for view, coefficient in product.items() if coefficient}
 
 
+def named(view: View) -> tuple[int, ...]:
+    """Return the features that a view names.
+
+    >>> named((2, 0, 1))
+    (0, 2)
+    """
+    return tuple(axis for axis, depth in enumerate(view) if depth)
+
+
+def trimmed_view(view: View, table: View) -> View:
+    """Return a view in the features of a table alone.
+
+    >>> trimmed_view((1, 0, 0), (1, 0, 2))
+    (1, 0)
+    """
+    return tuple(view[axis] for axis in named(table))
+
+
 def variables(view: View) -> frozenset[tuple[int, int]]:
     """Return a view as a set: each (feature, depth) that it names.
 
@@ -178,16 +199,16 @@ class Chain:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a table, an axis a feature, and its margins: arrays with an axis a feature too.
+    """The cells of a table, an axis a feature, and its margins: arrays with an axis for each feature that they name.
 
-    A margin's array has as many entries along a feature as there are nodes at its depth, and one where it does not
-    name the feature, so that margins of ordinary features broadcast against the table.
+    A margin's array has as many entries along a feature as there are nodes at its depth. Features that it does not
+    name have no axis, so that margins of any number of features can be held.
 
     >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
     >>> table = np.array([[1, 2], [3, 4], [5, 6]])
     >>> grid.sum(table, (1, 1)).tolist(), grid.sum(table, (0, 1)).tolist()
-    ([[4, 6], [5, 6]], [[9, 12]])
-    >>> grid.spread(np.array([[10], [20]]), (1, 0)).tolist()
+    ([[4, 6], [5, 6]], [9, 12])
+    >>> grid.spread(np.array([10, 20]), (1, 0)).tolist()
     [[10], [10], [20]]
     """
 
@@ -219,32 +240,43 @@ class Grid:
 
     def shape_of(self, view: View) -> Shape:
         """Return the shape of a margin's array."""
-        return tuple(chain.size(depth) for chain, depth in zip(self.chains, view, strict=True))
+        return tuple(chain.size(depth) for chain, depth in zip(self.chains, view, strict=True) if depth)
 
     def size_of(self, view: View) -> int:
         """Return the number of cells of a margin."""
         return math.prod(self.shape_of(view))
 
+    def holds(self, most: int) -> bool:
+        """Whether an array of all cells is worth it: at most so many, and no more axes than numpy has.
+
+        >>> Grid.flat((2,) * 20).holds(2**20), Grid.flat((1,) * 100).holds(2**20)
+        (True, False)
+        """
+        return len(self.chains) <= MAX_AXES and self.size_of(self.full) <= most
+
     def sum(self, values: NDArray[Any], view: View, source: View | None = None) -> NDArray[Any]:
         """Sum a table, or the margin at `source`, down to a coarser view; truth values are counted."""
         source = self.full if source is None else source
         values = values.astype(np.int64) if values.dtype == bool else values
-        dropped = tuple(axis for axis, depth in enumerate(view) if depth == 0 and source[axis])
-        result = values.sum(axis=dropped, keepdims=True) if dropped else values
-        for axis, (depth, fine) in enumerate(zip(view, source, strict=True)):
-            if 0 < depth < fine:
-                result = np.add.reduceat(result, self.chains[axis].first(depth, fine), axis=axis)
+        axes = named(source)
+        dropped = tuple(place for place, axis in enumerate(axes) if view[axis] == 0)
+        result = values.sum(axis=dropped) if dropped else values
+        for place, axis in enumerate(named(view)):
+            if view[axis] < source[axis]:
+                result = np.add.reduceat(result, self.chains[axis].first(view[axis], source[axis]), axis=place)
         return np.asarray(result)
 
     def spread(self, values: NDArray[Any], view: View, target: View | None = None) -> NDArray[Any]:
         """Give each cell of a finer view (the table's own unless said) the value of the margin cell it lies in.
 
-        Features that the margin does not name keep length one: the result broadcasts.
+        Features of the finer view that the margin does not name have length one: the result broadcasts.
         """
         target = self.full if target is None else target
-        for axis, (depth, fine) in enumerate(zip(view, target, strict=True)):
-            if 0 < depth < fine:
-                values = np.repeat(values, self.chains[axis].children(depth, fine), axis=axis)
+        axes = named(target)
+        values = np.reshape(values, [self.chains[axis].size(view[axis]) for axis in axes])
+        for place, axis in enumerate(axes):
+            if 0 < view[axis] < target[axis]:
+                values = np.repeat(values, self.chains[axis].children(view[axis], target[axis]), axis=place)
         return values
 
     def below(self, view: View, source: View | None = None) -> Any:
@@ -253,23 +285,20 @@ class Grid:
         A plain number where that is the same for all, else an array of the margin's shape or one that broadcasts.
         """
         source = self.full if source is None else source
-        parts = []
-        for axis, (chain, depth, fine) in enumerate(zip(self.chains, view, source, strict=True)):
-            if depth < fine:
-                children = chain.children(depth, fine)
-                same = int(children[0]) if (children == children[0]).all() else None
-                sides = [1] * len(view)
-                sides[axis] = -1
-                parts.append(same if same is not None else children.reshape(sides))
         product: Any = 1
-        for part in parts:
-            product = product * part
+        for axis in named(source):
+            if view[axis] < source[axis]:
+                children = self.chains[axis].children(view[axis], source[axis])
+                if (children == children[0]).all():
+                    product = product * int(children[0])
+                else:  # a single node would be the same for all: the margin names this feature
+                    product = product * children.reshape([-1 if other == axis else 1 for other in named(view)])
         return product
 
     def labels(self, view: View, source: View | None = None) -> NDArray[np.intp]:
         """Return for each cell of the table (or of the margin at `source`), flattened, its cell in a margin."""
         source = self.full if source is None else source
-        numbers = np.arange(self.size_of(view), dtype=np.intp).reshape(self.shape_of(view))
+        numbers = np.arange(self.size_of(view), dtype=np.intp)
         return np.broadcast_to(self.spread(numbers, view, source), self.shape_of(source)).ravel()
 
     def box(self, chosen: Iterable[tuple[View, int]]) -> list[range]:
@@ -280,7 +309,7 @@ class Grid:
         """
         nodes = [(0, 0)] * len(self.chains)  # for each feature the finest depth that is chosen, and the node there
         for view, flat in chosen:
-            for axis, code in enumerate(np.unravel_index(flat, self.shape_of(view))):
+            for axis, code in zip(named(view), np.unravel_index(flat, self.shape_of(view)), strict=True):
                 if view[axis] > nodes[axis][0]:
                     nodes[axis] = (view[axis], int(code))
         found = []
@@ -290,12 +319,8 @@ class Grid:
         return found
 
     def coarsened(self, view: View) -> "Grid":
-        """Return the grid of a margin as a table of its own; features it does not name keep an axis of length one."""
-        return Grid(
-            tuple(
-                _cut(chain, depth) if depth else Chain.flat(1) for chain, depth in zip(self.chains, view, strict=True)
-            )
-        )
+        """Return the grid of a margin as a table of its own, of the features that it names."""
+        return Grid(tuple(_cut(self.chains[axis], view[axis]) for axis in named(view)))
 
     def inhabited(self, possible: Mask | None, totals: "Iterable[Totals]", view: View | None = None) -> Mask | None:
         """Return the cells of a view that are possible and where no margin is empty; None where that is all of them."""
@@ -323,14 +348,21 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """The published counts of one margin: its view, and its array with an axis a feature.
+    """The published counts of one margin: its view, and its array with an axis for each feature that it names.
+
+    Axes of length one for the other features are dropped.
 
     >>> Totals((1, 0), np.array([[3], [7]])).down(Grid.flat((2, 2)), (0, 0)).counts
-    array([[10]])
+    array(10)
     """
 
     view: View
     counts: Counts = field(repr=False)
+
+    def __post_init__(self) -> None:
+        unnamed = tuple(axis for axis, depth in enumerate(self.view) if not depth)
+        if unnamed and self.counts.ndim == len(self.view):
+            object.__setattr__(self, "counts", self.counts.squeeze(unnamed))
 
     def down(self, grid: Grid, view: View) -> "Totals":
         """Return the coarser margin that follows from this one."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from semidp.errors import InputError, Refused
 from semidp.files import from_json, read_plain, replace_file
+from semidp.notebook import facts, shortened_text
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Gaussian, Order, Tradeoff, tradeoff_from_json
 
@@ -41,7 +42,7 @@ class Explanation:
         return "\n\n".join((self.protected, against, self.unprotected, self.side_information))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guarantee:
     """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
 
@@ -76,6 +77,13 @@ class Guarantee:
     dataspace: Dataspace
     adjacency: Adjacency
     tradeoff: Tradeoff
+
+    def __repr__(self) -> str:
+        return f"Guarantee({self.dataspace.summary()}; {self.adjacency}; {shortened_text(self.tradeoff)})"
+
+    def _repr_html_(self) -> str:
+        parts = (part.partition(": ") for part in str(self.explain()).split("\n\n"))
+        return facts("Guarantee", [(name, text) for name, _, text in parts])
 
     def covers(self, other: "Guarantee") -> bool:
         """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and Awan, 3.5).

@@ -3,6 +3,7 @@
 import json
 import math
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,73 @@ def test_mechanisms_go_by_the_names_that_a_release_takes(capsys: pytest.CaptureF
     assert found[0]["budget"] == {"kind": "pure", "epsilon": 1, "delta": 0}
     given = document(capsys, OCCUPATIONS, *BOTH, "--epsilon", "1", "--delta", "1e-6")["mechanisms"]
     assert all(entry["budget"] == {"kind": "approximate", "epsilon": 1, "delta": 1e-6} for entry in given)
+
+
+def test_without_data_it_answers_from_public_totals(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("sex,region\nf,n\nm,s\nm,n\nf,s\nm,s\n")
+    Path("sexes.csv").write_text("sex,count\nf,2\nm,3\n")
+    Path("regions.csv").write_text("region,count\nn,2\ns,3\n")
+    words = ["--table", "sex,region", "--mu", "1"]
+    both = ["--invariant", "sex", "--invariant", "region"]
+    public = document(capsys, *words, "--totals", "sexes.csv", "--totals", "regions.csv")
+    assert public == document(capsys, "people.csv", *words, *both)
+    Path("schema.toml").write_text(
+        '[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n[[feature]]\nname = "region"\nlevels = ["n", "s"]\n'
+    )
+    bound = document(capsys, "--schema", "schema.toml", *words, *both)
+    assert (bound["n"], bound["totals"], bound["adjacency"]) == (None, "any", {"kind": "ball", "a": 3})
+    assert bound["mechanisms"][0]["errors"]["standard_error"] >= public["mechanisms"][0]["errors"]["standard_error"]
+    assert bound["sensitivities"]["exchange"] is None
+    assert run(["analyze", "--schema", "schema.toml", *words, *both]) == 0
+    assert "upper bounds for all of them" in capsys.readouterr().out
+
+
+def test_its_document_feeds_guarantee(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["--levels", "sex=f,m", "--levels", "region=n,s,w", "--invariant", "sex", "--invariant", "region"]
+    assert run(["analyze", "--table", "sex,region", *words, "--format", "json"]) == 0
+    file = tmp_path / "analysis.json"
+    file.write_text(capsys.readouterr().out)
+    assert run(["guarantee", "--rho", "1", "--analysis", str(file), "--format", "json"]) == 0
+    fed = json.loads(capsys.readouterr().out)
+    assert run(["guarantee", "--rho", "1", *words, "--format", "json"]) == 0
+    asked = json.loads(capsys.readouterr().out)
+    assert fed["a_from"].startswith("the analysis")
+    assert {key: fed[key] for key in ("a", "rho", "epsilon_tight")} == {
+        key: asked[key] for key in ("a", "rho", "epsilon_tight")
+    }
+    assert run(["guarantee", "--rho", "1", "--analysis", str(file), "--a", "2"]) == 2
+    assert "give it alone" in capsys.readouterr().err
+    file.write_text("{}")
+    assert run(["guarantee", "--rho", "1", "--analysis", str(file)]) == 2
+    assert "is not what `semidp analyze --format json` prints" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--table", "sex,region", "--levels", "sex=f,m"], "the levels of 'region' must be declared"),
+        ([OCCUPATIONS, *BOTH, "--totals", "x.csv"], "give DATA or --totals, not both"),
+    ],
+)
+def test_what_is_missing_without_data(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert run(["analyze", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_error_of_a_cell_comes_before_the_distance_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, OCCUPATIONS, *BOTH, "--mu", "1")["mechanisms"][0]
+    errors = found["errors"]
+    assert errors["standard_error"] * 8 == pytest.approx(found["expected_l2"])  # 64 cells
+    assert errors["half_width"] == pytest.approx(1.96 * errors["standard_error"], rel=1e-4)
+    assert errors["smallest"] <= errors["standard_error"] <= errors["largest"]
+    assert run(["analyze", OCCUPATIONS, *BOTH, "--mu", "1"]) == 0
+    noise = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("noise"))
+    assert noise.index("standard error") < noise.index("95% within") < noise.index("whole table")
+    assert run(["release", OCCUPATIONS, *BOTH, "--mu", "1", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("standard error") < said.index("95% within") < said.index("whole table")
+    assert run(["release", OCCUPATIONS, *BOTH, "--mu", "1", "--dry-run", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"][0]["errors"] == errors

@@ -1,6 +1,7 @@
 """The same cases through every engine: CSV, Parquet, pandas, Arrow; Ibis on DuckDB, PostgreSQL and Spark."""
 
 import datetime
+import itertools
 import math
 from collections.abc import Callable
 from decimal import Decimal
@@ -37,6 +38,62 @@ Refused = Callable[[BaseException, str], None]
 def test_counts_are_those_of_the_reference(engine: Engine, records: Records, features: list[Feature]) -> None:
     schema = Schema(tuple(features))
     assert engine(records).counts(schema) == Table.from_frame(_objects(records), schema)
+
+
+MANY = [
+    Feature("sex", ("m", "f", "x")),
+    Feature("region", REGIONS, null_level="unknown"),
+    Feature("age", bins=("-inf", "17.5", 18, "1e2"), null_level="unknown"),
+    Feature("dose", ("0.5", "1", "2"), null_level="none"),
+    Feature("paid", ("false", "true")),
+    Feature("day", ("2020-01-01", "2020-01-02", "2020-01-03")),
+    Feature("id", range(400)),
+]
+
+
+@pytest.mark.parametrize("count", [None, "people"])
+def test_tables_that_are_read_together_are_those_that_are_read_alone(
+    engine: Engine, records: Records, count: str | None
+) -> None:
+    sets = [*itertools.combinations(MANY, 2), (MANY[3],), tuple(MANY[:4]), (MANY[1], MANY[0]), (MANY[6], *MANY[:5])]
+    schemas = [Schema(chosen) for chosen in sets]
+    tables = engine(records, count=count).tables(schemas)
+    assert tables == [Table.from_frame(_objects(records), schema, count=count) for schema in schemas]
+
+
+def test_paths_of_nested_features_are_read_together_at_every_depth(engine: Engine, refused: Refused) -> None:
+    county = Feature.nested(["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?")
+    sex = Feature("sex", ("f", "m"))
+    records = {"state": ["a", "a", "b", "a", None], "county": ["1", "01", "2", None, None], "sex": [*"fmfmf"]}
+    schemas = [Schema([county]), Schema([county.at(1), sex]), Schema([county, sex])]
+    source = engine(records)
+    assert source.tables(schemas) == [source.counts(schema) for schema in schemas]
+    with pytest.raises(DataError) as caught:
+        engine({"state": ["b", "a"], "county": ["01", "1"], "sex": [*"fm"]}).tables(schemas)
+    refused(caught.value, "another parent")
+
+
+def test_undeclared_and_missing_values_are_refused_in_tables_read_together(engine: Engine, refused: Refused) -> None:
+    sex, town, name = Feature("sex", ("f", "m")), Feature("town", ("3", "4")), Feature("name", ("a", "b"))
+    schemas = [Schema([sex]), Schema([sex, town]), Schema([town])]
+    with pytest.raises(DataError) as caught:
+        engine({"sex": ["f", "m"], "town": [3, SECRET]}).tables(schemas)
+    refused(caught.value, "feature 'town' has values not among its declared levels")
+    with pytest.raises(DataError) as caught:
+        engine({"sex": ["f", "m"], "town": [3, None]}).tables(schemas)
+    refused(caught.value, "feature 'town' has missing values")
+    people = {"sex": ["f"] * 500, "name": [f"person {SECRET} {number}" for number in range(500)]}
+    with pytest.raises(DataError) as caught:
+        engine(people).tables([Schema([sex]), Schema([sex, name])])
+    refused(caught.value, "feature 'name' has values not among")
+
+
+def test_truth_in_any_capitals_is_counted_whole(engine: Engine) -> None:
+    words = ["true", "True", "TRUE", "tRUE", "trUE", "false", "False", "FALSE", "fALSE"]
+    paid, sex = Schema([Feature("paid", ("true", "false"))]), Schema([Feature("sex", ("f",))])
+    source = engine({"paid": words, "sex": ["f"] * 9})
+    assert source.counts(paid).counts.tolist() == [5, 4]
+    assert [table.counts.tolist() for table in source.tables([paid, sex])] == [[5, 4], [9]]
 
 
 def test_levels_are_those_that_occur_in_order(engine: Engine, records: Records) -> None:

@@ -276,6 +276,19 @@ def test_a_database_in_a_file(tmp_path: Path) -> None:
         assert source.counts(SEX).counts.tolist() == [3, 0]
 
 
+def test_sqlite_reads_tables_together_without_grouping_sets(tmp_path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("CREATE TABLE people (sex TEXT, age INTEGER)")
+        connection.executemany("INSERT INTO people VALUES (?, ?)", [("f", 1), ("m", 2), ("f", None)])
+    connection.close()
+    age = Feature("age", ["1", "2"], null_level="?")
+    with open_source(f"sqlite://{tmp_path / 'a.db'}", table="people") as source:
+        tables = source.tables([SEX, Schema([*SEX.features, age]), Schema([age])])
+    assert [table.counts.tolist() for table in tables] == [[2, 1], [[1, 0, 1], [0, 1, 0]], [1, 1, 1]]
+
+
 @quiet_spark
 def test_spark_reads_parquet_files_by_their_path(spark_session: Any, tmp_path: Path, refused: Refused) -> None:
     import pyarrow as pa

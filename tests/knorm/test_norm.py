@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
-from semidp.knorm import Ball, ExplicitBall, PairBall, RowsBall, TableBall
+from semidp.knorm import Ball, ExchangeBall, ExplicitBall, PairBall, RaggedRowsBall, RowsBall, TableBall, place_ball
 from semidp.knorm.linear import Answer, LinearProgram
 from semidp.knorm.polar import TablePolar
 from semidp.knorm.table_constants import KINDS, facets
 from semidp.mechanisms import KNormMechanism
-from semidp.queries import sensitivity_space
+from semidp.queries import QuerySpace, sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
@@ -276,3 +276,53 @@ def test_two_way_tables_of_four_records_are_served_with_a_smaller_rate() -> None
     three, four = (KNormMechanism(sensitivity_space(public, Adjacency(a)), Fraction(1)) for a in (3, 4))
     assert (three.rate, four.rate, four.tradeoff.implied_epsilon()) == (1, Fraction(1, 2), 1)
     assert four.expected_l2 > 1.9 * three.expected_l2
+
+
+def exchanges(rows: int, columns: int, each: int = 1) -> QuerySpace:
+    """A table with published rows and an unpublished feature, under exchange adjacency."""
+    schema = Schema([Feature("r", map(str, range(rows))), Feature("u", map(str, range(columns)))])
+    public = Dataspace.of(Table(schema, np.full((rows, columns), each)), [Margin("r")])
+    return sensitivity_space(public, Adjacency.exchange(public))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 2), (4, 2), (2, 3), (2, 4)])
+def test_the_ball_of_exchanges_is_their_hull(rows: int, columns: int) -> None:
+    """Against the linear program over all moves, at random points: neither larger nor smaller anywhere."""
+    space = exchanges(rows, columns)
+    ball = place_ball(space).ball
+    assert isinstance(ball, ExchangeBall)
+    moves = np.array(list(space.moves()), dtype=float)
+    assert ball.norm(moves).max() == pytest.approx(1)
+    points = np.random.default_rng(3).normal(size=(12, rows, columns))
+    points -= points.mean(axis=2, keepdims=True)
+    assert ball.norm(points) == pytest.approx(ExplicitBall(moves).norm(points))
+    drawn = ball.uniform(2000, np.random.default_rng(4))
+    assert ball.norm(drawn).max() <= 1
+    # the norm of a uniform point to the power s is uniform: its mean is s/(s+1) up to 6 standard errors
+    s = ball.dimension
+    assert abs(ball.norm(drawn).mean() - s / (s + 1)) < 6 * np.sqrt(s / (s + 2)) / (s + 1) / np.sqrt(2000)
+    assert ball.variances() == pytest.approx((drawn**2).mean(axis=0), rel=0.25)
+    weights = np.arange(rows * columns, dtype=float).reshape(rows, columns) ** 2
+    assert ball.spread(weights) == pytest.approx(((drawn * weights).sum(axis=(1, 2)) ** 2).mean(), rel=0.25)
+
+
+def test_exchanges_of_larger_rows_are_listed_or_lie_in_a_ball_over_rows() -> None:
+    assert isinstance(place_ball(exchanges(3, 3)).ball, ExplicitBall)
+    large = exchanges(4, 4)
+    ball = place_ball(large).ball
+    assert isinstance(ball, RowsBall)
+    assert ball.norm(np.array(list(large.moves()), dtype=float)).max() == 1
+
+
+def test_counties_of_exact_states_move_by_one_record_under_exchange() -> None:
+    paths = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("t", "e")]
+    schema = Schema([Feature.nested(["state", "county"], paths)])
+    public = Dataspace.of(Table(schema, [1, 1, 0, 0, 1]), [Margin("state")])
+    space = sensitivity_space(public, Adjacency.exchange(public))
+    placed = place_ball(space)
+    moves = np.array([placed.take(move) for move in space.moves()], dtype=float)
+    points = np.random.default_rng(5).normal(size=(8, 5))
+    points[:, :3] -= points[:, :3].mean(axis=1, keepdims=True)
+    points[:, 3:] -= points[:, 3:].mean(axis=1, keepdims=True)
+    assert isinstance(placed.ball, RaggedRowsBall)
+    assert placed.ball.norm(points) == pytest.approx(ExplicitBall(moves).norm(points))

@@ -1,6 +1,7 @@
 """Products in plans, releases and on the command line: one budget, tables that agree, nothing dropped silently."""
 
 import csv
+import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -23,6 +24,8 @@ from semidp import (
 )
 from semidp.audit import claims_of_release
 from semidp.cli import run as semidp
+from semidp.fit import Infeasible
+from semidp.geometry import Totals, meet
 from semidp.mechanisms import Objective, ResidualMechanism
 from semidp.noise import SeededRandomness
 from semidp.progress import silent
@@ -281,7 +284,22 @@ def test_whole_numbers_down_a_geography_agree():
         assert all(counts.dtype.kind == "i" and counts.min() >= 0 for counts, _ in found)
 
 
-def test_where_no_whole_numbers_agree_the_estimate_is_published_and_said():
+def consistent(space, found) -> None:
+    """Every pair of whole-number tables agrees on what they share; all keep n and the exact totals."""
+    grid = space.schema.grid
+    whole = [
+        Totals(view, counts.reshape(grid.shape_of(view)))
+        for view, (counts, _) in zip(space.views, found, strict=True)
+        if counts.dtype.kind == "i"
+    ]
+    for one, other in itertools.combinations([*whole, *space.dataspace.published], 2):
+        shared = meet(one.view, other.view)
+        assert (one.down(grid, shared).counts == other.down(grid, shared).counts).all()
+    assert {int(total.counts.sum()) for total in whole} == {space.dataspace.n}
+    assert min(int(total.counts.min()) for total in whole) >= 0
+
+
+def test_tables_that_no_whole_numbers_agree_with_are_fitted_jointly_and_said():
     """n = 2: AB = BC = diag(1, 1) leave no table ABC with AC antidiagonal, not even in reals."""
     schema = Schema([Feature(name, "01") for name in "abc"])
     table = Table(schema, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
@@ -290,11 +308,57 @@ def test_where_no_whole_numbers_agree_the_estimate_is_published_and_said():
     diagonal, other = np.eye(2), 1 - np.eye(2)
     estimates = [diagonal, diagonal, other, np.full((2, 2, 2), 0.25)]
     found = fit_product(space, estimates, [FitKind.integer] * 4, silent)
-    assert [counts.tolist() for counts, _ in found[:3]] == [diagonal.tolist(), diagonal.tolist(), other.tolist()]
-    counts, fitted = found[3]
-    assert counts is estimates[3]
-    assert "No whole numbers" in fitted.note
-    assert not fitted.optimal
+    assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
+    consistent(space, found)
+    assert "Fitted before the others" in found[3][1].note
+    assert not found[3][1].optimal
+    three = fit_product(space, estimates, [*[FitKind.integer] * 3, FitKind.none], silent)
+    assert [counts.tolist() for counts, _ in three[:3]] == [diagonal.tolist(), diagonal.tolist(), other.tolist()]
+
+
+def test_the_same_down_a_geography():
+    """State × sex × age, county × sex and county × age fix a table of counties that does not exist."""
+    leaves = [("s", "a"), ("s", "b")]
+    schema = Schema([Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yo")])
+    table = Table(schema, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
+    wanted = [["state", "sex", "age"], ["county", "sex"], ["county", "age"], ["county", "sex", "age"]]
+    for margins in ([], [Margin("county")]):
+        public = Dataspace.of(table, margins)
+        space = product_space(public, Adjacency(2), wanted)
+        diagonal, other = np.eye(2), 1 - np.eye(2)
+        estimates = [other.reshape(1, 2, 2), diagonal, diagonal, np.full((2, 2, 2), 0.25)]
+        found = fit_product(space, estimates, [FitKind.integer] * 4, silent)
+        assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
+        consistent(space, found)
+        assert "Fitted before the others" in found[3][1].note
+
+
+def test_where_no_whole_numbers_are_found_at_all_the_estimate_is_published_and_said(monkeypatch):
+    from semidp.release import products
+
+    def never(*_, **__):
+        raise Infeasible
+
+    schema = Schema([Feature(name, "01") for name in "ab"])
+    public = Dataspace.of(Table(schema, [[1, 0], [0, 1]]), [])
+    space = product_space(public, Adjacency(1), [["a"], ["a", "b"]])
+    estimates = [np.array([1.0, 1.0]), np.full((2, 2), 0.5)]
+    monkeypatch.setattr(products, "fit_totals", never)
+    found = fit_product(space, estimates, [FitKind.integer] * 2, silent)
+    for (counts, fitted), estimate in zip(found, estimates, strict=True):
+        assert counts is estimate
+        assert fitted.kind == "none"
+        assert "the estimate is published" in fitted.note
+
+
+def test_the_loss_is_reported_against_the_real_valued_optimum():
+    done = run(plan(), people())
+    stated = done.product.to_json()["whole_numbers"]
+    real = done.product.tables[0].fitted.bound + done.product.tables[1].fitted.bound
+    assert stated["real_valued_bound"] == pytest.approx(real)
+    assert stated["loss"] >= stated["real_valued_bound"] >= 0
+    away = sum(float(((table.counts - table.estimate) ** 2).sum()) for table in done.product.tables)
+    assert stated["loss"] == pytest.approx(away, abs=1e-3)
 
 
 def test_a_table_may_be_left_as_its_estimate():

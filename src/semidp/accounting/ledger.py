@@ -2,8 +2,9 @@
 
 It is charged before noise is drawn. Two processes may use it at once, and a process that is killed leaves the file as
 it was before or after the charge, never between. Every charge carries the hash of all before it, so that one that is
-changed or removed shows. How curves add up is in tradeoff; how a charge is computed anew from what it recorded is in
-mechanisms.
+changed or removed shows. Where a charge brings further exact statistics, all before it are computed anew under the
+union, from what they recorded, and the new curves are appended with it: nothing is rewritten. How curves add up is in
+tradeoff; how a measurement is computed anew is in mechanisms.
 """
 
 import contextlib
@@ -11,17 +12,18 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
-from semidp.errors import BudgetExceeded, InputError, Refused, SemidpError
+from semidp.errors import AdjacencyUnknown, BudgetExceeded, InputError, Refused, SemidpError
 from semidp.files import locked, replace_file
 from semidp.guarantees import Guarantee, read_document, space_document, space_from
-from semidp.spaces import Adjacency, Dataspace
+from semidp.mechanisms import recorded
+from semidp.spaces import Adjacency, Dataspace, semi_adjacency
 from semidp.tradeoff import (
     Approximate,
     Budget,
@@ -61,6 +63,8 @@ class Charge:
         find its curve under other exact statistics.
     head
         The hash of this entry and of all before it.
+    counted
+        The curve under what the ledger holds exact now, where that is another than what the guarantee is about.
 
     Examples
     --------
@@ -80,11 +84,12 @@ class Charge:
     adjacency: Adjacency | None = None
     measured: tuple[Mapping[str, Any], ...] = ()
     head: str = ""
+    counted: Tradeoff | None = None
 
     @property
     def spent(self) -> Tradeoff:
-        """The curve under the ledger's adjacency."""
-        return self.tradeoff.group(self.group)
+        """The curve under the ledger's exact statistics and adjacency."""
+        return self.tradeoff.group(self.group) if self.counted is None else self.counted
 
     @property
     def fixed(self) -> str | None:
@@ -94,6 +99,43 @@ class Charge:
         if not self.measured or any(part.get("query") is None for part in self.measured):
             return "its query was not recorded"
         return None
+
+    def under(self, dataspace: Dataspace, adjacency: Adjacency, before: Guarantee | None = None) -> "Charge":
+        """Return the charge with its curve for other pairs: computed anew, or as stated where it covers them.
+
+        Parameters
+        ----------
+        dataspace, adjacency
+            The pairs. What the charge is about must be among the exact statistics.
+        before
+            The pairs that the charge is counted for so far.
+
+        Raises
+        ------
+        Refused
+            If nothing is known about these pairs.
+        """
+        if (self.dataspace, self.adjacency) == (dataspace, adjacency):
+            return replace(self, group=1, counted=None)
+        reason = self.fixed
+        if reason is None:
+            try:
+                parts = [recorded(part, dataspace, adjacency).tradeoff for part in self.measured]
+                return replace(self, group=1, counted=compose(*parts))
+            except Refused as refusal:
+                reason = str(refusal)
+        lifted = None
+        if self.dataspace is not None and dataspace.schema is not None:
+            lifted = self.dataspace.with_features(dataspace.schema)
+        if lifted is not None and self.adjacency is not None:
+            stated = Guarantee(lifted, self.adjacency, self.tradeoff)
+            if stated.covers(Guarantee(dataspace, adjacency, self.tradeoff)):
+                return replace(self, group=1, counted=None)
+            if stated.adjacency.a == 1 and stated.is_ordinary and dataspace.is_within(lifted):
+                return replace(self, group=adjacency.a, counted=None)
+        if before is not None and before.covers(Guarantee(dataspace, adjacency, self.spent)):
+            return self
+        raise Refused(reason)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""
@@ -105,6 +147,7 @@ class Charge:
             "dataspace": self.dataspace and self.dataspace.digest,
             "adjacency": self.adjacency and self.adjacency.to_json(),
             "measured": [dict(part) for part in self.measured],
+            **({} if self.counted is None else {"counted": self.counted.to_json()}),
             "head": self.head,
         }
 
@@ -131,6 +174,7 @@ class Charge:
             Adjacency.from_json(value["adjacency"]) if value.get("adjacency") else None,
             measured,
             value.get("head", ""),
+            tradeoff_from_json(value["counted"]) if value.get("counted") else None,
         )
 
 
@@ -139,7 +183,8 @@ class Account:
     """What a ledger file holds at one moment.
 
     The dataspace and adjacency are those of the first charge, unless the ledger was created with its own. A charge
-    about other features of the same records joins them, as long as the same is published.
+    about other features of the same records, or with further exact statistics, joins them: D_t of the union, and any
+    a(t) records of it (at least the `opened` number), or its exchanges.
 
     >>> from semidp.tradeoff import zcdp
     >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
@@ -152,6 +197,7 @@ class Account:
     adjacency: Adjacency | None = None
     charges: tuple[Charge, ...] = ()
     id: str = ""
+    opened: Adjacency | None = None
 
     def semi_first(self) -> Tradeoff:
         """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what counts."""
@@ -162,35 +208,62 @@ class Account:
 
         Charges that were calibrated under the invariant have no one-record curve and are composed as they are.
         """
-        ready = [charge.tradeoff for charge in self.charges if charge.group == 1]
+        ready = [charge.spent for charge in self.charges if charge.group == 1]
         stated = [charge for charge in self.charges if charge.group > 1]
         lifted = [compose(*(charge.tradeoff for charge in stated)).group(stated[0].group)] if stated else []
         return compose(*ready, *lifted)
 
     def charged(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> "Account":
-        """Return the account after one more charge; refuse another dataspace, and more than the budget."""
-        stated = guarantee
-        dataspace = self.dataspace or guarantee.dataspace
-        joined = dataspace.joined(guarantee.dataspace)
-        if joined is not None:
-            dataspace, guarantee = joined, Guarantee(joined, guarantee.adjacency, guarantee.tradeoff)
-        adjacency = self.adjacency or guarantee.adjacency
-        charge = Charge(
-            label,
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            guarantee.tradeoff,
-            _group_needed(guarantee, dataspace, adjacency),
-            stated.dataspace,
-            stated.adjacency,
-            tuple(measured),
-        )
-        account = Account(self.budget, dataspace, adjacency, (*self.charges, charge), self.id)
+        """Return the account after one more charge; refuse what does not add up, and more than the budget."""
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        charge = Charge(label, time, guarantee.tradeoff, 1, guarantee.dataspace, guarantee.adjacency, tuple(measured))
+        account = self._rebased(charge)
         if not fits(account.semi_first(), self.budget):
             raise BudgetExceeded(
                 f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was released or "
                 "charged; ask for a smaller budget, or open a new ledger if the data are new"
             )
         return account
+
+    def _rebased(self, charge: Charge) -> "Account":
+        """Return the account with one more charge, everything under the union of what is exact."""
+        assert charge.dataspace is not None
+        assert charge.adjacency is not None
+        if self.dataspace is None or self.adjacency is None:
+            return replace(self, dataspace=charge.dataspace, adjacency=charge.adjacency, charges=(charge,))
+        kinds = {self.adjacency.kind, charge.adjacency.kind}
+        one_record = charge.adjacency.a == 1 and not charge.dataspace.margins and charge.dataspace.schema is not None
+        if len(kinds) > 1 and not one_record:
+            raise Refused(
+                f"this ledger adds up guarantees for {self.adjacency}, and the new one is for {charge.adjacency}: ball "
+                "and exchange are two promises and are not added up; ask for the ledger's adjacency, or use another "
+                "ledger"
+            )
+        union = self.dataspace.union(charge.dataspace)
+        if union is None:
+            raise Refused(
+                f"this ledger adds up releases under {self.dataspace.summary()}, and the new guarantee is about "
+                f"{charge.dataspace.summary()} of other records, levels or values: use another ledger"
+            )
+        same = {*union.margins} == {*self.dataspace.margins}
+        adjacency = self.adjacency if same else _together(union, self)
+        before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
+        moved = (union, adjacency) != (self.dataspace, self.adjacency)
+        counted = []
+        for number, one in enumerate((*self.charges, charge), start=1):
+            new = one is charge
+            if not new and not moved:
+                counted.append(one)
+                continue
+            try:
+                counted.append(one.under(union, adjacency, None if new else before))
+            except Refused as refusal:
+                what = "the new guarantee" if new else f"charge {number} ({one.label!r})"
+                raise Refused(
+                    f"{what} does not add up with the others under {union.summary()} and {adjacency}: {refusal}; use "
+                    "another ledger, or calibrate under all invariants together"
+                ) from None
+        return replace(self, dataspace=union, adjacency=adjacency, charges=tuple(counted))
 
     def disagreement(self, entry: Mapping[str, Any] | None) -> str | None:
         """Say how the entry that a release keeps of its charge disagrees with this account; None where it agrees.
@@ -291,8 +364,8 @@ class Ledger:
         Parameters
         ----------
         guarantee
-            What the mechanism satisfies: under the ledger's dataspace and adjacency, or for one record with nothing
-            published exactly, which is then grouped.
+            What the mechanism satisfies. Where it is about other pairs than the ledger, it is computed anew for those
+            of the union from `measured`; a guarantee for one record with nothing published exactly is else grouped.
         label
             What is released, for whoever reads the ledger.
         measured
@@ -308,11 +381,12 @@ class Ledger:
         BudgetExceeded
             If all charges together would no longer fit the budget. Nothing is recorded then.
         Refused
-            If the guarantee is about another dataspace.
+            If the guarantee is about other data, or a charge cannot be computed anew under the union.
         """
         with _locked(self.path, self.waiting):
             document = _upgraded(_document(self.path), self.path)
-            account = _account(document, self.path).charged(guarantee, label, measured)
+            before = _account(document, self.path)
+            account = before.charged(guarantee, label, measured)
             assert account.dataspace is not None
             assert account.adjacency is not None
             charge = account.charges[-1]
@@ -320,7 +394,10 @@ class Ledger:
             assert charge.adjacency is not None
             _under(document, charge.dataspace, charge.adjacency, self.path)
             under = _under(document, account.dataspace, account.adjacency, self.path)
-            _append(document, {**charge.to_json(), "under": under})
+            entry = {**charge.to_json(), "under": under}
+            if before.charges and (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency):
+                entry["rebased"] = [old.spent.to_json() for old in account.charges[:-1]]
+            _append(document, entry)
             _write(self.path, document)
         kept = ("label", "time", "tradeoff", "group", "head")
         entry = document["charges"][-1]
@@ -405,23 +482,20 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
     return (Fraction(0), Fraction(1)) if pure is None else (pure, Fraction(0))
 
 
-def _group_needed(guarantee: Guarantee, dataspace: Dataspace, adjacency: Adjacency) -> int:
-    """Return by how many records a charge must be grouped: 1 where it is stated for the ledger's pairs already."""
-    one_record = guarantee.adjacency.a == 1 and guarantee.is_ordinary
-    if guarantee.adjacency.kind is not adjacency.kind and not one_record:
+def _together(union: Dataspace, account: Account) -> Adjacency:
+    """Return which datasets of a union are compared: any a(t) records, or exchanges, as the ledger promises."""
+    assert account.adjacency is not None
+    if account.adjacency.is_exchange:
+        found = Adjacency.exchange(union)
+        return Adjacency(max(found.a, 1), found.kind)
+    least = account.opened.a if account.opened is not None else 1
+    try:
+        return Adjacency(max(semi_adjacency(union).bound, least))
+    except AdjacencyUnknown:
         raise Refused(
-            f"this ledger adds up guarantees for {adjacency}, and the new one is for {guarantee.adjacency}: ball and "
-            "exchange are two promises and are not added up; ask for the ledger's adjacency, or use another ledger"
-        )
-    if guarantee.covers(Guarantee(dataspace, adjacency, guarantee.tradeoff)):
-        return 1
-    if guarantee.adjacency.a == 1 and guarantee.is_ordinary and dataspace.is_within(guarantee.dataspace):
-        return adjacency.a
-    raise Refused(
-        f"this ledger adds up releases under {dataspace.summary()} and {adjacency.a} records, and the new guarantee is "
-        f"about {guarantee.dataspace.summary()} and {guarantee.adjacency.a}: guarantees add up under one dataspace "
-        "only; calibrate under all invariants together, or use another ledger"
-    )
+            f"how many records move together under {union.summary()} is not known, so that charges under all of it do "
+            "not add up: use another ledger"
+        ) from None
 
 
 def _guarantee(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
@@ -467,12 +541,11 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
         budget = Budget.from_json(document["budget"])
         if document.get("schema_version", 1) == 1:
             space, adjacency = document["dataspace"], document["adjacency"]
-            charges = tuple(Charge.from_json(charge, {}) for charge in document["charges"])
             return Account(
                 budget,
                 space_from(space, path) if space else None,
                 Adjacency.from_json(adjacency) if adjacency else None,
-                charges,
+                tuple(Charge.from_json(charge, {}) for charge in document["charges"]),
             )
         spaces = {digest: space_from(value, path) for digest, value in document["dataspaces"].items()}
         if any(space.digest != digest for digest, space in spaces.items()):
@@ -482,13 +555,19 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
             heads.append(_head(heads[-1], entry))
             if entry["head"] != heads[-1]:
                 raise InputError(f"{path} was changed: charge {number} does not follow from what is before it")
-        charges = tuple(Charge.from_json(entry, spaces) for entry in document["charges"])
+        charges: tuple[Charge, ...] = ()
+        for entry in document["charges"]:
+            if "rebased" in entry:
+                curves = map(tradeoff_from_json, entry["rebased"])
+                pairs = zip(charges, curves, strict=True)
+                charges = tuple(replace(charge, group=1, counted=curve) for charge, curve in pairs)
+            charges = (*charges, Charge.from_json(entry, spaces))
+        opened = document["under"] and Adjacency.from_json(document["under"]["adjacency"])
         under = document["charges"][-1]["under"] if charges else document["under"]
         if under is None:
             return Account(budget, None, None, charges, document["id"])
-        return Account(
-            budget, spaces[under["dataspace"]], Adjacency.from_json(under["adjacency"]), charges, document["id"]
-        )
+        adjacency = Adjacency.from_json(under["adjacency"])
+        return Account(budget, spaces[under["dataspace"]], adjacency, charges, document["id"], opened)
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):

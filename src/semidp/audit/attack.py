@@ -18,6 +18,8 @@ from semidp.audit.pairs import Pair
 from semidp.audit.scores import Batch, Floats, Score, distance_scores, lessons, residue_scores, signed_scores
 from semidp.errors import InputError
 from semidp.noise import Randomness, SystemRandomness, generator
+from semidp.notebook import facts
+from semidp.plots import audit_plot
 from semidp.progress import Progress, silent
 from semidp.tradeoff import Tradeoff
 
@@ -74,7 +76,7 @@ def one_by_one(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) ->
     return draws
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What an attack on a mechanism found.
 
@@ -146,6 +148,28 @@ class Audit:
     def epsilon(self) -> float:
         """The mechanism is not epsilon-DP (delta = 0) for any smaller epsilon."""
         return max(point.epsilon() for point in self.points)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the attacks beside the claimed curve, on matplotlib axes where given; return the figure."""
+        return audit_plot(self.claim, self.points, axes=axes)
+
+    def __repr__(self) -> str:
+        bound = self.bound
+        loss = f"{bound.unit} at least {bound.measured:.4g}, claimed {bound.claimed:.4g}"
+        return f"Audit({self.verdict}: {loss}; {self.samples:,} samples, power {self.power:.2f})"
+
+    def _repr_html_(self) -> str:
+        bound = self.bound
+        return facts(
+            "Audit",
+            [
+                ("verdict", self.verdict),
+                ("privacy loss", f"{bound.unit} at least {bound.measured:.4g}; claimed is {bound.claimed:.4g}"),
+                ("samples", f"{self.samples:,} of each of two tables {self.pair.records} records apart"),
+                ("power", f"convicts the same mechanism with 20% less noise with probability {self.power:.2f}"),
+                ("false alarms", f"at most {self.error:g}"),
+            ],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the audit as plain values."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import analyze, audit, census, guarantee, ledger, release, reproduce
+from semidp.cli import analyze, audit, census, compare, explore, guarantee, ledger, release, reproduce
 from semidp.cli._hints import hinted
 from semidp.cli._output import complain, echo, silence_stdout
 from semidp.cli.test import odds_ratio
@@ -62,6 +62,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5 --out means",
         ),
     ),
+    explore.explore: (
+        "a page that shows what a plan would publish",
+        ("semidp explore people.csv",),
+    ),
+    compare.compare: (
+        "plans side by side: errors and guarantees",
+        ("semidp compare plan1.toml plan2.toml --data people.csv",),
+    ),
     odds_ratio: (
         "a private test of association in a 2x2 table",
         ("semidp test people.csv --rows sex --columns smoker --epsilon 1",),
@@ -72,6 +80,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
             "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
+            "semidp guarantee release --also-known smoker --levels smoker=y,n",
         ),
     ),
     audit.audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),

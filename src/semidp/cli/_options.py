@@ -41,6 +41,22 @@ Data = Annotated[
         metavar="DATA",
     ),
 ]
+OptionalData = Annotated[
+    str | None,
+    typer.Argument(
+        help="The data, as for release; without them give --schema or --levels, and --totals where they are known.",
+        metavar="[DATA]",
+        show_default=False,
+    ),
+]
+TotalsFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--totals",
+        help="A CSV file of one margin published exactly: its features and a column count; repeat it.",
+        metavar="FILE",
+    ),
+]
 TableOption = Annotated[
     list[str] | None,
     typer.Option(

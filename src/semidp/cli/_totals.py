@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.cli._options import Declared, read_text
 from semidp.errors import DataError, InputError
+from semidp.release import Plan, Scope
+from semidp.release.scope import announced, any_totals
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
@@ -43,6 +46,24 @@ def totals_of(paths: Sequence[Path], declared: Declared | None) -> Dataspace:
         if space.value(margin) != table:  # a margin within another is not kept, but must agree
             raise DataError(f"the published values of {margin} contradict another file of --totals")
     return space
+
+
+def without_data(plan: Plan, totals: Sequence[Path], declared: Declared | None) -> tuple[Scope, bool]:
+    """Return the scope of a plan from public totals and declared levels, and whether all its totals are known."""
+    space = totals_of(totals, declared) if totals else None
+    if space is not None:
+        more = [margin for margin in space.margins if not any(margin.within(known) for known in plan.invariants)]
+        plan = evolve(plan, invariants=(*plan.invariants, *more))
+    schema = space.schema if space is not None else declared.schema() if declared is not None else None
+    for name in plan.names:
+        if schema is None or name not in {part for feature in schema.features for part in feature.names}:
+            raise InputError(
+                f"without data the levels of {name!r} must be declared: give --schema, --levels or --totals with them"
+            )
+    assert schema is not None
+    if space is not None and all(space.publishes(margin) for margin in plan.invariants):
+        return announced(plan, space.over(plan.names)), True
+    return any_totals(plan, schema.restrict(plan.names)), False
 
 
 def _rows(path: Path) -> tuple[tuple[str, ...], list[tuple[tuple[str, ...], int]]]:

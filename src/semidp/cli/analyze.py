@@ -10,6 +10,7 @@ from typing import Any
 
 from semidp.cli import _options as o
 from semidp.cli._output import Format, echo, print_json
+from semidp.cli._totals import without_data
 from semidp.engines import open_source
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
@@ -17,6 +18,7 @@ from semidp.mechanisms import Mechanism, available, option_name, residual_plan
 from semidp.queries import Norms, TableSpace, sensitivity_space
 from semidp.release import Scope
 from semidp.release.scope import survey
+from semidp.report import cell_errors, errors_text
 from semidp.spaces import Adjacency
 from semidp.tradeoff import Budget
 
@@ -25,11 +27,12 @@ REFERENCE = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
 
 
 def analyze(
-    data: o.Data,
+    data: o.OptionalData = None,
     table: o.TableOption = None,
     invariant: o.Invariants = None,
     adjacency: o.AdjacencyOption = None,
     a: o.AOption = None,
+    totals: o.TotalsFiles = None,
     schema: o.SchemaFile = None,
     levels: o.Levels = None,
     bins: o.Bins = None,
@@ -52,16 +55,20 @@ def analyze(
 ) -> None:
     """Say what publishing some totals exactly means: how many records move together, and how much noise that takes.
 
-    Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2.
+    Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2. Without data it answers from declared
+    levels and the public --totals; where those are not known either, for the worst totals that there may be.
     """
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
     if len(table or ()) > 1:
         raise InputError("analyze looks at one --table; for several that share a budget use release with --dry-run")
+    declared = o.declared_features(schema, levels, bins, null_level, nest)
+    if data is not None and totals:
+        raise InputError("the totals are read from the data: give DATA or --totals, not both")
     plan = o.plan_of(
         table,
         invariant,
-        o.declared_features(schema, levels, bins, null_level, nest),
+        declared,
         adjacency=o.adjacency_of(adjacency, a),
         count=count,
         where=where,
@@ -69,22 +76,26 @@ def analyze(
         levels_from_data=levels_from_data,
     )
     o.all_used(plan, levels, bins, null_level, nest)
-    with open_source(
-        data,
-        table=from_table,
-        count=count,
-        where=where,
-        id=identity,
-        hive_partitions=hive_partitions,
-        allow_empty=allow_empty,
-    ) as source:
-        scope = survey(plan, source)[0]
+    known = True
+    if data is None:
+        scope, known = without_data(plan, totals or (), declared)
+    else:
+        with open_source(
+            data,
+            table=from_table,
+            count=count,
+            where=where,
+            id=identity,
+            hive_partitions=hive_partitions,
+            allow_empty=allow_empty,
+        ) as source:
+            scope = survey(plan, source)[0]
     budgets: Sequence[Budget] = REFERENCE
     target = o.target_of(None, report_delta)
     if any((epsilon, rho, mu, delta)):
         budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
         budgets = (budget,)
-    document = analysis(scope, plan.tables[0].features, budgets, target)
+    document = analysis(scope, plan.tables[0].features, budgets, target, known=known)
     o.warn_all(scope.warnings, quiet)
     if format is Format.json:
         print_json(document)
@@ -93,24 +104,31 @@ def analyze(
 
 
 def analysis(
-    scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget] = (), report_delta: Fraction | None = None
+    scope: Scope,
+    features: tuple[str, ...],
+    budgets: Sequence[Budget] = (),
+    report_delta: Fraction | None = None,
+    *,
+    known: bool = True,
 ) -> dict[str, Any]:
     """Return what is known about the table over `features` under a scope: plain values, all of them public.
 
-    Given a `report_delta`, each mechanism's epsilon there is part of it.
+    Given a `report_delta`, each mechanism's epsilon there is part of it. Where the totals are not `known`, the scope is
+    on the safe side of all of them, and its number of records means nothing.
     """
     space = sensitivity_space(scope.dataspace, scope.adjacency, features)
     semi = scope.semi_adjacency
     unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
     return {
-        "n": scope.dataspace.n,
+        "n": scope.dataspace.n if known else None,
+        "totals": "known" if known else "any",
         "cells": space.schema.size,
         "table": list(space.schema.names),
         "invariants": [list(margin.names) for margin in scope.dataspace.margins],
         "a": unknown if semi is None else semi.to_json(),
         "adjacency": {"kind": str(scope.adjacency.kind), "a": scope.adjacency.a},
         "sensitivity": _sensitivity(space),
-        "sensitivities": {"ball": _sensitivity(_ball(space, scope)), "exchange": _exchanged(space)},
+        "sensitivities": {"ball": _sensitivity(_ball(space, scope)), "exchange": _exchanged(space) if known else None},
         "naive": _norms(space.side_by_side()["S_Group"]),
         "published_exactly": space.is_zero,
         "mechanisms": [
@@ -118,6 +136,7 @@ def analysis(
                 **mechanism.to_json(),
                 "name": option_name(mechanism),
                 "law": mechanism.name,
+                "errors": cell_errors(mechanism),
                 "budget": budget.numbers(),
                 "budget_text": str(budget),
                 **_reported(mechanism, report_delta),
@@ -176,7 +195,7 @@ def lines(document: dict[str, Any]) -> list[str]:
     """Write the document of `analysis` for people."""
     published = "; ".join(" × ".join(names) for names in document["invariants"]) or "only the number of records"
     found = [
-        ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {document['n']:,} records"),
+        ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {_records(document)}"),
         ("published", published),
         ("a(t)", _adjacency(document["a"])),
     ]
@@ -188,15 +207,24 @@ def lines(document: dict[str, Any]) -> list[str]:
     chosen = document["adjacency"]
     pairs = f"a = {space['a']}" if chosen["kind"] == "ball" else f"exchange, up to {space['a']} records"
     found.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
-    found += _both(document["sensitivities"])
+    found += _both(document["sensitivities"], document["totals"] == "any")
     found.append(("naive", f"{_norm_text(document['naive'])} (a times one record)"))
     found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     if document["published_exactly"]:
         found.append(("note", "the published statistics fix this table: everything in it is published exactly"))
+    if chosen["kind"] == "ball":
+        a = max(chosen["a"], 1)
+        found.append(("next", f"semidp guarantee --rho 1 --a {a}: what a release that states rho = 1 guarantees here"))
     return [f"{name:<12} {text}" for name, text in found]
 
 
-def _both(spaces: dict[str, Any]) -> list[tuple[str, str]]:
+def _records(document: dict[str, Any]) -> str:
+    return (
+        f"{document['n']:,} records" if document["totals"] == "known" else "any totals (upper bounds for all of them)"
+    )
+
+
+def _both(spaces: dict[str, Any], any_totals: bool) -> list[tuple[str, str]]:
     """Both adjacencies side by side, with the loss of Gaussian noise at mu = 1 under each."""
     ball, exchange = spaces["ball"], spaces["exchange"]
     records = f"any {ball['a']} records" if ball["a"] != 1 else "any one record"
@@ -204,7 +232,7 @@ def _both(spaces: dict[str, Any]) -> list[tuple[str, str]]:
         ("ball", f"{records} at once: Δ2 = {ball['l2']:.4g}, loss {ball['loss']:.4g} at mu = 1"),
         (
             "exchange",
-            "not defined for these margins"
+            ("depends on the totals: give them" if any_totals else "not defined for these margins")
             if exchange is None
             else f"one person, others hand over: Δ2 = {exchange['l2']:.4g}, loss {exchange['loss']:.4g} at mu = 1 "
             "(another promise, not a better one)",
@@ -229,7 +257,8 @@ def _norm_text(norms: dict[str, Any]) -> str:
 
 
 def _noise_text(mechanism: dict[str, Any]) -> str:
-    loss = f"scale {mechanism['scale']:.4g}, expected loss {mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
+    loss = f"{errors_text(mechanism['errors'])}; scale {mechanism['scale']:.4g}, whole table "
+    loss += f"{mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
     name = mechanism["law"] if mechanism["name"] in mechanism["law"] else f"{mechanism['law']} ({mechanism['name']})"
     if "epsilon" in mechanism:
         loss += f", epsilon {rounded_up(mechanism['epsilon'])} at delta {plain(mechanism['report_delta'])}"

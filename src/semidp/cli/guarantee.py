@@ -11,10 +11,12 @@ import typer
 
 from semidp.accounting import approximate_group, zcdp_epsilon_paper
 from semidp.cli import _options as o
+from semidp.cli._also_known import under_release
 from semidp.cli._output import Format, print_json
 from semidp.cli._totals import totals_of
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import exact, plain, rounded_up
+from semidp.files import from_json
 from semidp.guarantees import Guarantee
 from semidp.release import Reading, adjacency_from
 from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
@@ -30,12 +32,25 @@ DeltaStated = Annotated[
         "--delta", help="Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", metavar="NUMBER"
     ),
 ]
-Totals = Annotated[
-    list[Path] | None,
+Analysis = Annotated[
+    Path | None,
+    typer.Option("--analysis", help="What `semidp analyze --format json` printed: how many records.", metavar="FILE"),
+]
+ReleaseFolder = Annotated[
+    Path | None, typer.Argument(help="A folder that `semidp release` wrote, instead of numbers.", metavar="[RELEASE]")
+]
+AlsoKnown = Annotated[
+    list[str] | None,
     typer.Option(
-        "--totals",
-        help="A CSV file of one margin published exactly: its features and a column count; repeat it.",
-        metavar="FILE",
+        "--also-known",
+        help="With a release: a margin that an attacker also knows exactly, with the values of --totals or any.",
+        metavar="A[,B]",
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without", help="With a release: a margin that it publishes, as though it did not.", metavar="A[,B]"
     ),
 ]
 InvariantText = Annotated[
@@ -47,6 +62,9 @@ DEFAULT_TARGET = Fraction(1, 10**10)
 
 
 def guarantee(
+    release: ReleaseFolder = None,
+    also_known: AlsoKnown = None,
+    without: Without = None,
     rho: RhoStated = None,
     mu: MuStated = None,
     epsilon: EpsilonStated = None,
@@ -55,7 +73,8 @@ def guarantee(
     a: o.AOption = None,
     adjacency: o.AdjacencyOption = None,
     invariant: o.Invariants = None,
-    totals: Totals = None,
+    totals: o.TotalsFiles = None,
+    analysis: Analysis = None,
     schema: o.SchemaFile = None,
     levels: o.Levels = None,
     bins: o.Bins = None,
@@ -65,12 +84,31 @@ def guarantee(
 ) -> None:
     """Say what a release with exact statistics really guarantees, without its data.
 
-    How many records move together is given (--a), or computed from what is published exactly: from the --totals
-    themselves, or for any totals of the margins that --invariant names with declared features.
+    How many records move together is given (--a), taken from an --analysis, or computed from what is published exactly:
+    from the --totals themselves, or for any totals of the margins that --invariant names with declared features.
+
+    Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an attacker also knows
+    (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
     """
+    if release is not None:
+        if any(value is not None for value in (rho, mu, epsilon, invariant, invariant_text)):
+            raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
+        asked = None if adjacency is None and a is None else o.adjacency_of(adjacency, a)
+        declared = o.declared_features(schema, levels, bins, None)
+        target = o.target_of(delta, report_delta)
+        under_release(release, also_known or (), without or (), totals or (), declared, asked, target, format, quiet)
+        return
+    if also_known or without:
+        raise InputError("--also-known and --without are about a release: give its folder")
     stated = _stated(rho, mu, epsilon, delta)
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
-    scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), o.declared_features(schema, levels, bins, None))
+    declared = o.declared_features(schema, levels, bins, None)
+    if analysis is None:
+        scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), declared)
+    elif adjacency or a or margins or totals or declared:
+        raise InputError("--analysis already says what is exact and how many records move together: give it alone")
+    else:
+        scope = _analysed(analysis)
     records = scope.records
     alias = delta if epsilon is None else None
     target = o.target_of(alias, report_delta) or _grown(stated, records) or DEFAULT_TARGET
@@ -162,6 +200,24 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
     return _Together(given, "given", space, low if given < enough else ())
+
+
+def _analysed(path: Path) -> _Together:
+    """Return how many records move together as ``semidp analyze --format json`` printed it."""
+    wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
+    try:
+        document = from_json(o.read_text(path, "--analysis"))
+        kind, a = document["adjacency"]["kind"], Adjacency(document["adjacency"]["a"])
+        exact = [str(Margin(*names)) for names in document["invariants"]]
+        method, warnings = document["a"]["method"], document["warnings"]
+    except (ValueError, KeyError, TypeError, InputError):
+        raise wrong from None
+    if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
+        raise wrong
+    described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
+    return _Together(
+        max(a.a, 1), f"the analysis ({method})", Dataspace.described(described), tuple(warnings), AdjacencyKind(kind)
+    )
 
 
 def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:

@@ -66,7 +66,8 @@ def _print(book: Ledger, format: Format, target: Fraction | None) -> None:
     echo(f"under      {document['invariant'] or 'nothing charged yet'}{kind}")
     for charge in document["charges"]:
         fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""
-        echo(f"charged    {charge['time']}  {charge['cost']}  {charge['label']}{fixed}")
+        before = f", as charged {charge['as_charged']}" if charge["as_charged"] != charge["cost"] else ""
+        echo(f"charged    {charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}")
     if document["spent"]:
         echo(f"spent      {document['spent']} (had composition come first: {document['composition_first']})")
 
@@ -79,7 +80,12 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
         "a": account.adjacency.a if account.adjacency else None,
         "adjacency": {"kind": str(account.adjacency.kind), "a": account.adjacency.a} if account.adjacency else None,
         "charges": [
-            {**charge.to_json(), "cost": _named(charge.spent, account.budget, target), "fixed": charge.fixed}
+            {
+                **charge.to_json(),
+                "cost": _named(charge.spent, account.budget, target),
+                "as_charged": _named(charge.tradeoff.group(charge.group), account.budget, target),
+                "fixed": charge.fixed,
+            }
             for charge in account.charges
         ],
         "spent": _named(total.tradeoff, account.budget, target) if total else None,

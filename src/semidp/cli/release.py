@@ -40,7 +40,7 @@ from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, s
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import product_errors, product_lines, strength, summary, together_text
+from semidp.report import forecast, forecast_text, product_errors, product_lines, strength, summary, together_text
 
 _CHARGED = "the ledger was charged all the same"
 DISAGREES = 1
@@ -357,18 +357,19 @@ def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, qu
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
+    expected = {table["name"]: table for table in forecast(prepared)["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):
             for line in product_lines(request, mechanism):
                 echo(f"would use  {line}")
             continue
-        unit = float(mechanism.space.unit)
-        loss = f", expected distance from the truth {mechanism.expected_l2:,.1f}" if mechanism.space.of_counts else ""
-        what = " by ".join(request.features) if mechanism.space.of_counts else f"the sums behind {request.name}"
-        each = "" if mechanism.space.of_counts else " in each"
+        unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
+        what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
+        errors = f"{forecast_text(expected[request.name])}, " if counts else ""
+        loss = f", expected distance of the whole table {mechanism.expected_l2:,.1f}" if counts else " in each"
         echo(
-            f"would use  {mechanism.name} for {what}: scale {mechanism.scale * unit:.4g}{each}{loss}, "
+            f"would use  {mechanism.name} for {what}: {errors}scale {mechanism.scale * unit:.4g}{loss}, "
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
@@ -389,12 +390,15 @@ def _takes(prepared: Prepared) -> Needs:
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
     plan, scope, curve = prepared.plan, prepared.scope, prepared.guarantee.tradeoff
+    expected = forecast(prepared)
+    tables = {table["name"]: table for table in expected["tables"]}
 
     def measured(key: str) -> list[dict[str, Any]]:
         return [
             {
                 "name": request.name,
                 "budget": request.budget and request.budget.numbers(),
+                **(tables[request.name] if key == "table" else {}),
                 "noise": mechanism.to_json(),
                 **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
             }
@@ -413,7 +417,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "budget": plan.budget and plan.budget.numbers(),
         "tables": measured("table"),
         "products": [
-            {**part, "tables": product_errors(request, mechanism)}
+            {**part, "tables": [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]}
             for part, (request, mechanism) in zip(
                 measured("product"), [pair for pair in prepared.parts if pair[0].key == "product"], strict=True
             )
@@ -422,6 +426,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         "groups": measured("group"),
         "regressions": measured("regression"),
         "needs": _takes(prepared).to_json(),
+        "announced": expected["announced"],
         "disclosures": scope.disclosures,
         "warnings": scope.warnings,
     }

@@ -23,18 +23,24 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     Coded,
+    Column,
+    Groups,
     Key,
     Measure,
     Outcome,
     Records,
     require,
 )
+from semidp.engines.memory import TableRecords, materialised
+from semidp.engines.tabulate import Codes, Tabulation, ravelled
 from semidp.errors import DataError, InputError
 from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_large
 
 __all__ = ["Outcome", "Source", "local_paths", "open_source"]
 
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
+_MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
+_ROWS_AT_ONCE = 2**18
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
 _SERVERS = ("postgres", "postgresql", "spark")  # their addresses name no file
 
@@ -55,8 +61,9 @@ def open_source(
     ----------
     data
         The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that exists is that
-        file, whatever its name holds); a data frame (pandas, polars, Arrow) or a
-        mapping of names to columns; an Ibis table; or
+        file, whatever its name holds); a data frame (pandas, polars, Arrow), a DuckDB relation or anything else with
+        the Arrow C stream interface, which is read into memory once, or a mapping of names to columns; a `Table`; an
+        Ibis table; or
         a database address such as ``postgres://user@host/database`` (the password comes from the environment,
         SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
         ``spark://local`` for Spark in this process. Every value of a CSV file is text, and an empty one is missing.
@@ -187,6 +194,46 @@ class Source:
         """
         return Table(schema, self._totals(schema, None))
 
+    def tables(self, schemas: Sequence[Schema]) -> list[Table]:
+        """Count the records over several sets of features, as `counts` does for each, from as few readings as can be.
+
+        Local records are coded once and counted here in chunks; a database groups by many sets in one query.
+
+        >>> from semidp.tables import Feature, Schema
+        >>> sex, age = Feature("sex", "fm"), Feature("age", "yo")
+        >>> with open_source({"sex": ["f", "m", "m"], "age": ["y", "o", "o"]}) as source:
+        ...     [table.counts.tolist() for table in source.tables([Schema([sex]), Schema([sex, age])])]
+        [[1, 2], [[1, 0], [0, 2]]]
+        """
+        for schema in schemas:
+            refuse_large(schema)
+        found = self._coded(schemas) if self.count is None and len(schemas) > 1 else None
+        if found is None:
+            keys = [self._keys(schema.features) for schema in schemas]
+            answers = self._records.grouped_sets(keys, Measure(self.count), [_limit(schema) for schema in schemas])
+            parts = zip(schemas, keys, answers, strict=True)
+            found = [self._cells(schema, part, groups, None) for schema, part, groups in parts]
+        return [Table(schema, counts) for schema, counts in zip(schemas, found, strict=True)]
+
+    def _coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
+        """Count coded records in chunks; None where the engine does not bring them here."""
+        features = list(dict.fromkeys(feature for schema in schemas for feature in schema.features))
+        keys = {feature: self._keys([feature]) for feature in features}
+        most = {key: _most_values(feature) for feature in features for key in keys[feature]}
+        coded = self._records.coded(list(most), list(most.values()), _MOST_CODED)
+        if coded is None:
+            return None
+        where = {key: number for number, key in enumerate(most)}
+        levels = [_Levels(feature, {key.column: where[key] for key in keys[feature]}, coded) for feature in features]
+        place = {feature: number for number, feature in enumerate(features)}
+        counts = Tabulation(
+            [len(feature.levels) for feature in features],
+            [tuple(place[feature] for feature in schema.features) for schema in schemas],
+        )
+        for chunk in coded.chunks(_ROWS_AT_ONCE):
+            counts.add([part.of(chunk) for part in levels])
+        return counts.tables()
+
     def sums(self, schema: Schema, outcome: Outcome) -> NDArray[np.int64]:
         """Sum the quantised `outcome` over the records of each cell, in steps of its grid.
 
@@ -247,21 +294,63 @@ class Source:
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
         refuse_large(schema)
+        keys = self._keys(schema.features)
+        groups = self._records.grouped(keys, Measure(self.count, outcome), _limit(schema))
+        return self._cells(schema, keys, groups, outcome)
+
+    def _keys(self, features: Sequence[Feature]) -> list[Key]:
         keys = []
-        for feature in schema.features:
+        for feature in features:
             needs = None if feature.bins is None else "bins need"
             require(self._records.columns, feature.name, number_for=needs)
             keys += [Key(name) for name in feature.names[:-1] if name in self._records.columns]
             keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
-        # More groups than this can only come from undeclared values, one of which is then among those fetched.
-        limit = min(math.prod(size + 3 for size in schema.shape) + 1, MAX_GROUPS)
-        groups = self._records.grouped(keys, Measure(self.count, outcome), limit)
+        return keys
+
+    def _cells(self, schema: Schema, keys: Sequence[Key], groups: Groups, outcome: Outcome | None) -> NDArray[np.int64]:
+        """Put groups into the cells of a schema; refuse what does not fit."""
         read = {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
         codes = tuple(_codes(feature, read) for feature in schema.features)
         _refuse(groups.fault, self.count, outcome)
         cells = np.zeros(schema.size, dtype=np.int64)
         np.add.at(cells, np.ravel_multi_index(codes, schema.shape), groups.totals)
         return cells.reshape(schema.shape)
+
+
+class _Levels:
+    """The level of each record along one feature, from the codes of its columns."""
+
+    def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
+        self.feature, self.columns = feature, columns
+        self._values = {name: coded.values[place] for name, place in columns.items()}
+        every = {name: Column(values, np.arange(len(values))) for name, values in self._values.items()}
+        self._level = _codes(feature, every) if len(columns) == 1 else None
+        self._leaves: dict[int, int] = {}
+
+    def of(self, chunk: Sequence[NDArray[Any]]) -> Codes:
+        """Return the levels of a chunk of records; paths of nested features are looked up as they occur."""
+        codes = [chunk[place] for place in self.columns.values()]
+        if self._level is not None:
+            return np.asarray(self._level[codes[0]])
+        sizes = [max(1, len(values)) for values in self._values.values()]
+        paths, where = np.unique(ravelled([code.astype(np.intp) for code in codes], sizes), return_inverse=True)
+        new = [path for path in paths.tolist() if path not in self._leaves]
+        if new:
+            rows = dict(zip(self._values, np.unravel_index(new, sizes), strict=True))
+            read = {name: Column(values, rows[name]) for name, values in self._values.items()}
+            self._leaves |= dict(zip(new, _codes(self.feature, read).tolist(), strict=True))
+        return np.array([self._leaves[path] for path in paths.tolist()], dtype=np.intp)[where]
+
+
+def _limit(schema: Schema) -> int:
+    """More groups than this can only come from undeclared values, one of which is then among those fetched."""
+    return min(math.prod(map(_most_values, schema.features)) + 1, MAX_GROUPS)
+
+
+def _most_values(feature: Feature) -> int:
+    """How many values can stand for declared levels: missing in three ways, and truth in any capitals."""
+    capitals = sum(2 ** len(word) for word in TRUTH) if {*feature.levels} & {*TRUTH} else 0
+    return len(feature.levels) + 3 + capitals
 
 
 def value_text(value: object) -> str | None:
@@ -292,9 +381,13 @@ def _records(data: Any, table: str | None, where: str | None, hive_partitions: b
     if isinstance(data, (str, os.PathLike)):
         return DuckRecords.of_files(os.fspath(data), where, hive_partitions=hive_partitions, allow_empty=allow_empty)
     _no_folders(hive_partitions)
+    if isinstance(data, Table):
+        if where is not None:
+            raise InputError("a table holds counts and no records that a WHERE could keep: leave it out")
+        return TableRecords(data)
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
-    return DuckRecords.of_frame(data, where)
+    return DuckRecords.of_frame(materialised(data), where)
 
 
 def _no_table(table: str | None) -> None:
@@ -309,7 +402,7 @@ def _no_folders(hive_partitions: bool) -> None:
         raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
 
 
-def _codes(feature: Feature, columns: Mapping[str, Coded]) -> NDArray[np.intp]:
+def _codes(feature: Feature, columns: Mapping[str, Column]) -> NDArray[np.intp]:
     """Return each group's position among the feature's levels; refuse missing and undeclared values."""
     if len(feature.names) > 1:
         return _located(feature, {name: columns[name] for name in feature.names if name in columns})
@@ -332,7 +425,7 @@ def _codes(feature: Feature, columns: Mapping[str, Coded]) -> NDArray[np.intp]:
     return bins[column.codes]
 
 
-def _located(feature: Feature, columns: Mapping[str, Coded]) -> NDArray[np.intp]:
+def _located(feature: Feature, columns: Mapping[str, Column]) -> NDArray[np.intp]:
     """Return the leaf of each group; every path is looked up once."""
     numbers = np.zeros(len(columns[feature.name].codes), dtype=np.intp)
     for column in columns.values():  # the distinct paths are numbered depth by depth, so that no product overflows

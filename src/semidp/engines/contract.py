@@ -1,11 +1,11 @@
 """What every engine must answer, and the words in which it may fail.
 
-`Records` is the contract of three methods that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
+`Records` is the contract that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
 what to add up. Turning the answer into a `Table` is done once, in the package itself, for all engines alike.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from fractions import Fraction
@@ -20,6 +20,9 @@ from semidp.exact import Number, exact, plain
 from semidp.tables import no_column
 
 LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
+
+SETS_AT_ONCE = 24  # sets of keys that one query groups by
+KEYS_AT_ONCE = 30  # PostgreSQL tells no more of them apart
 
 MAX_WHERE = 10_000  # characters
 QUERY_THREAD = "semidp query"  # the name of a thread that runs a user's condition, which may never end
@@ -102,10 +105,10 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
+class Column:
     """A column of few distinct values: those, and for each group the position of its own among them.
 
-    >>> Coded.of(["f", None, "f"]).codes
+    >>> Column.of(["f", None, "f"]).codes
     array([0, 1, 0])
     """
 
@@ -113,7 +116,7 @@ class Coded:
     codes: NDArray[np.intp] = field_of(repr=False)
 
     @classmethod
-    def of(cls, column: Sequence[Any]) -> "Coded":
+    def of(cls, column: Sequence[Any]) -> "Column":
         """Return a column that holds a value a group."""
         found: dict[Any, int] = {}
         codes = [found.setdefault(value, len(found)) for value in column]
@@ -124,9 +127,15 @@ class Coded:
 class Groups:
     """What an engine found: each key's column, what the records of each group add up to, and the worst fault."""
 
-    keys: tuple[Coded, ...]
+    keys: tuple[Column, ...]
     totals: NDArray[np.int64] = field_of(repr=False)
     fault: int
+
+    @classmethod
+    def of(cls, columns: Sequence[Sequence[Any]]) -> "Groups":
+        """Return groups that are given value by value: the keys, the totals, the fault of each."""
+        *keys, totals, faults = columns
+        return cls(tuple(map(Column.of, keys)), whole_totals(totals), max(faults, default=FINE))
 
 
 def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
@@ -146,6 +155,17 @@ def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
     raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
 
 
+class Coded(Protocol):
+    """Records of which every key is coded by the position of its value in a list."""
+
+    values: Sequence[Sequence[Any]]
+    """For each key its distinct values, None for a missing one."""
+
+    def chunks(self, rows: int) -> Iterator[list[NDArray[np.unsignedinteger[Any]]]]:
+        """Yield the codes of all keys, so many records at a time."""
+        ...
+
+
 class Records(Protocol):
     """The records of one source, after its WHERE: what an engine must answer."""
 
@@ -156,6 +176,21 @@ class Records(Protocol):
         """Return at most `limit` groups, columnwise.
 
         The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
+        """
+        ...
+
+    def grouped_sets(self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]) -> Iterator[Groups]:
+        """Yield what `grouped` returns for each of several sets of keys, from as few readings as the engine can.
+
+        Where there are more groups than the limits allow together, at least one set has more than its own.
+        """
+        ...
+
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> "Coded | None":
+        """Return the keys' values as small numbers, or None where the engine does not bring records here.
+
+        Nothing is coded where the keys have more values than `limits` allow together, or the codes take more than
+        `most` bytes.
         """
         ...
 
@@ -173,6 +208,36 @@ class Records(Protocol):
     def close(self) -> None:
         """Let go of the file or connection."""
         ...
+
+
+def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
+    """Yield the numbers of sets that are grouped by in one query: few, and of few keys.
+
+    >>> list(batches([[Key("a"), Key("b")]] * 30))[1]
+    [24, 25, 26, 27, 28, 29]
+    """
+    batch: list[int] = []
+    known: set[Key] = set()
+    for number, keys in enumerate(sets):
+        if batch and (len(batch) == SETS_AT_ONCE or len(known | {*keys}) > KEYS_AT_ONCE):
+            yield batch
+            batch, known = [], set()
+        batch.append(number)
+        known |= {*keys}
+    if batch:
+        yield batch
+
+
+def separated(rows: Sequence[Sequence[Any]], sets: Sequence[Sequence[Key]], known: Sequence[Key]) -> Iterator[Groups]:
+    """Take the answer of grouping sets apart: columns of absent keys as a number in binary, keys, totals, faults."""
+    groups: dict[int, list[Sequence[Any]]] = {}
+    for row in rows:
+        groups.setdefault(int(row[0]), []).append(row)
+    for keys in sets:
+        absent = sum(1 << place for place, key in enumerate(known) if key not in keys)
+        places = [1 + known.index(key) for key in keys]
+        mine = groups.get(absent, [])
+        yield Groups.of([[row[place] for row in mine] for place in (*places, len(known) + 1, len(known) + 2)])
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:

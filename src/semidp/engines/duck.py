@@ -13,12 +13,15 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from semidp.engines.contract import (
     BAD_COUNT,
@@ -29,17 +32,21 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     QUERY_THREAD,
-    Coded,
+    Column,
     Groups,
     Key,
     Measure,
     Outcome,
+    batches,
     quietly,
     refuse_calls,
+    separated,
     short_enough,
     whole_totals,
 )
 from semidp.errors import DataError, InputError
+
+Codes = NDArray[np.unsignedinteger[Any]]
 
 _SETTINGS = {
     "temp_directory": "",  # spilling would leave confidential records on disk
@@ -58,6 +65,9 @@ _SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet",
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 _TEXTS = ("VARCHAR", "ENUM")
+_DAYS = ("DATE", "TIME", "TIMESTAMP")
+_SEARCHED = 32  # texts that are found quickest one by one
+_UNSIGNED = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
 # What a condition may be made of, in the words of DuckDB's parser: no query, window, lambda, parameter or star.
 _EXPRESSIONS = {
     *("COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "TYPE", "BETWEEN", "CASE"),
@@ -163,6 +173,71 @@ class DuckRecords:
             for name in ("found", *(f"values_{name}" for name in names)):
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
+    def grouped_sets(self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]) -> Iterator[Groups]:
+        """Group by several sets of keys; see the contract."""
+        for batch in batches(sets):
+            wanted = [sets[number] for number in batch]
+            known = list(dict.fromkeys(key for keys in wanted for key in keys))
+            selected = [self._key(key) for key in known]
+            rows = self._grouping(
+                selected,
+                [[known.index(key) for key in keys] for keys in wanted],
+                self._measure(measure),
+                sum(limits[number] for number in batch),
+            )
+            yield from separated(rows, wanted, known)
+
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> "DuckCoded | None":
+        """Code the values of columns in memory, one after the other; see the contract.
+
+        A value is known by its text, so that values are coded alike that are written alike. What does not fit in
+        `most` bytes is not coded.
+        """
+        if not all(key.edges is not None or _plain(self._types[key.column]) for key in keys):
+            return None
+        values: list[list[Any]] = []
+        texts: list[list[str]] = []
+        n = 0
+        for batch in batches([[key] for key in keys]):
+            raw = [self._key(keys[number]) for number in batch]
+            selected = [part for key in raw for part in (key, f"CAST({key} AS VARCHAR)")]
+            limit = sum(limits[number] for number in batch) + 1
+            rows = self._grouping(
+                selected, [[2 * place, 2 * place + 1] for place in range(len(batch))], ("count(*)", "0"), limit
+            )
+            if len(rows) == limit:
+                return None
+            everything = (1 << len(selected)) - 1
+            own = {everything - (3 << 2 * place): place for place in range(len(batch))}
+            found: list[dict[str | None, Any]] = [{} for _ in batch]
+            for absent, *row in rows:
+                place = own[int(absent)]
+                found[place][row[2 * place + 1]] = row[2 * place]
+                n += row[-2] if place == batch[0] == 0 else 0
+            for by_text in found:
+                known = [text for text in by_text if text is not None]
+                texts.append(known)
+                values.append([by_text[text] for text in (*known, *({None} & by_text.keys()))])
+        widths = [1 if len(known) < 2**8 else 2 if len(known) < 2**16 else 4 for known in texts]
+        if n * sum(widths) > most:
+            return None
+        return DuckCoded(self, [self._key(key) for key in keys], values, texts, widths, n)
+
+    def _grouping(
+        self, selected: Sequence[str], sets: Sequence[Sequence[int]], measure: tuple[str, str], limit: int
+    ) -> list[tuple[Any, ...]]:
+        """Return the groups of several sets of columns, before each which columns it lacks, as a number in binary."""
+        aside = "_" * (1 + max(map(len, self._types)))  # longer than any name, so that it hides none
+        names = [f"{aside}{place}" for place in range(len(selected))]
+        mask = " + ".join(f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names))
+        columns = ", ".join(f"{column} AS {name}" for column, name in zip(selected, names, strict=True))
+        different = dict.fromkeys(tuple(sorted(places)) for places in sets)
+        parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
+        return self._rows(
+            f"SELECT {mask}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, * FROM records) "
+            f"GROUP BY GROUPING SETS ({parts}) LIMIT {limit}"
+        )
+
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
         name = quoted_name(column)
@@ -180,10 +255,13 @@ class DuckRecords:
         _close(self._connection)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        rows = quietly(lambda: _run(self._connection, sql, self._patience), DataError(_FAILED))
+        return list(self._asked(sql, _fetched))
+
+    def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
+        found = quietly(lambda: _run(self._connection, sql, self._patience, fetch), DataError(_FAILED))
         if any(_stamp(file) != stamp for file, stamp in self._files.items()):
             raise DataError("a file changed while it was read: read it again when nothing writes to it")
-        return rows
+        return found
 
     def _key(self, key: Key) -> str:
         if key.edges is None:
@@ -247,8 +325,51 @@ def _coded(connection: Any, names: Sequence[str]) -> Groups:
     joined = " ".join(f"JOIN values_{name} ON found.{name} IS NOT DISTINCT FROM values_{name}.value" for name in names)
     columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
     ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
-    keys = tuple(Coded(known, columns[name]) for known, name in zip(values, names, strict=True))
+    keys = tuple(Column(known, columns[name]) for known, name in zip(values, names, strict=True))
     return Groups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
+
+
+class DuckCoded:
+    """Columns coded by the position of their values, in a table in memory."""
+
+    def __init__(
+        self,
+        records: DuckRecords,
+        keys: Sequence[str],
+        values: Sequence[Sequence[Any]],
+        texts: Sequence[Sequence[str]],
+        widths: Sequence[int],
+        n: int,
+    ) -> None:
+        self._records, self._keys, self.values = records, keys, values
+        self._texts, self._widths, self._n = texts, widths, n
+
+    def chunks(self, rows: int) -> Iterator[list[Codes]]:
+        """Yield the codes of all keys; see the contract."""
+        coded = ", ".join(
+            f"{_code(key, texts, width)} AS c{place}"
+            for place, (key, texts, width) in enumerate(zip(self._keys, self._texts, self._widths, strict=True))
+        )
+        self._records._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM records")
+        try:
+            for start in range(0, self._n, rows):
+                part = f"SELECT * FROM coded WHERE rowid >= {start} AND rowid < {start + rows}"
+                found = self._records._asked(part, lambda answer: answer.fetchnumpy())
+                yield [found[f"c{place}"] for place in range(len(self._keys))]
+        finally:
+            self._records._rows("DROP TABLE coded")
+
+
+def _code(key: str, texts: Sequence[str], width: int) -> str:
+    """Return the expression for the position of a key's text; a missing one comes last."""
+    text, known = f"CAST({key} AS VARCHAR)", ", ".join(map(quoted_text, texts))
+    if not texts:
+        found = "NULL"
+    elif len(texts) <= _SEARCHED:
+        found = f"list_position([{known}], {text}) - 1"
+    else:
+        found = f"CAST(enum_code(CAST({text} AS ENUM ({known}))) AS BIGINT)"
+    return f"CAST(coalesce({found}, {len(texts)}) AS {_UNSIGNED[width]})"
 
 
 def connect() -> Any:
@@ -280,7 +401,11 @@ def confine(connection: Any, files: Sequence[str]) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _run(connection: Any, sql: str, patience: float | None = None) -> list[tuple[Any, ...]]:
+def _fetched(answer: Any) -> list[tuple[Any, ...]]:
+    return list(answer.fetchall())
+
+
+def _run(connection: Any, sql: str, patience: float | None = None, fetch: Callable[[Any], Any] = _fetched) -> Any:
     """Return the rows of a query; where a user's expression is in it, wait `patience` seconds at most.
 
     DuckDB looks for an interruption only between batches of records, and one expression can keep a batch for hours.
@@ -288,16 +413,16 @@ def _run(connection: Any, sql: str, patience: float | None = None) -> list[tuple
     """
     if patience is None:
         try:
-            return list(connection.execute(sql).fetchall())
+            return fetch(connection.execute(sql))
         except RuntimeError as error:
             if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
                 raise KeyboardInterrupt from None
             raise
-    answer: Future[list[tuple[Any, ...]]] = Future()
+    answer: Future[Any] = Future()
 
     def work() -> None:
         try:
-            answer.set_result(list(connection.execute(sql).fetchall()))
+            answer.set_result(fetch(connection.execute(sql)))
         except BaseException as error:
             answer.set_exception(error)
 
@@ -574,6 +699,11 @@ def _numeric(kind: str) -> bool:
 
 def _text(kind: str) -> bool:
     return kind.startswith(_TEXTS) and not kind.endswith("]")
+
+
+def _plain(kind: str) -> bool:
+    """Whether the text of a value says which it is."""
+    return _numeric(kind) or _text(kind) or (kind.startswith(_DAYS) and not kind.endswith("]"))
 
 
 def _double(number: float) -> str:

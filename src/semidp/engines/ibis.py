@@ -20,15 +20,15 @@ from semidp.engines.contract import (
     FINE,
     LARGEST_COUNT,
     MISSING_OUTCOME,
-    Coded,
     Groups,
     Key,
     Measure,
     Outcome,
+    batches,
     quietly,
     refuse_calls,
+    separated,
     short_enough,
-    whole_totals,
 )
 from semidp.engines.duck import of_the_record_alone
 from semidp.errors import DataError, InputError, MissingExtra, SemidpError
@@ -64,6 +64,7 @@ _SYNTAX = {
         "for",
     ),
 }
+_GROUPING_SETS = ("duckdb", "postgres", "pyspark")  # others read the records once for each set
 _RENAMED = {"trim": "btrim"}  # what PostgreSQL calls it
 _CLOCK = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)  # dates to PostgreSQL, Spark and SQLite
 
@@ -113,8 +114,59 @@ class IbisRecords:
         named = {name: self._key(key) for key, name in zip(keys, names, strict=True)}
         total, fault = self._measure(measure)
         query = self._table.group_by(**named).aggregate(total=total, fault=fault).limit(limit)
-        *columns, totals, faults = self._answer(query, [*names, "total", "fault"])
-        return Groups(tuple(map(Coded.of, columns)), whole_totals(totals), max(faults, default=FINE))
+        return Groups.of(self._answer(query, [*names, "total", "fault"]))
+
+    def grouped_sets(self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]) -> Iterator[Groups]:
+        """Group by several sets of keys, with GROUPING SETS or UNION ALL; see the contract."""
+        connection = self._table.get_backend()
+        union = connection.name not in _GROUPING_SETS
+        for batch in batches(sets):
+            wanted = [sets[number] for number in batch]
+            known = list(dict.fromkeys(key for keys in wanted for key in keys))
+            names = ["absent", *(f"k{place}" for place in range(len(known))), "total", "fault"]
+            query = (self._union if union else self._grouping)(wanted, known, measure)
+            columns = self._answer(query.limit(sum(limits[number] for number in batch)), names)
+            yield from separated(list(zip(*columns, strict=True)), wanted, known)
+
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> None:
+        """Return None: records stay where they are."""
+
+    def _grouping(self, sets: Sequence[Sequence[Key]], known: Sequence[Key], measure: Measure) -> Any:
+        """Return one reading of all groups; Ibis has no words for GROUPING SETS, but the keys are its own."""
+        import ibis
+
+        connection = self._table.get_backend()
+        names = [f"k{place}" for place in range(len(known))]
+        adds, fault = self._row(measure)
+        keys = {name: self._key(key) for name, key in zip(names, known, strict=True)}
+        rows = self._table.select(**keys, adds=ibis.literal(1).cast("int64") if adds is None else adds, fault=fault)
+        absent = " + ".join(f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names))
+        different = dict.fromkeys(tuple(sorted(known.index(key) for key in keys)) for keys in sets)
+        parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
+        sql = (
+            f"SELECT {absent} AS absent, {', '.join(names)}, SUM(adds) AS total, MAX(fault) AS fault "
+            f"FROM ({connection.compile(rows)}) AS records GROUP BY GROUPING SETS ({parts})"
+        )
+        total = rows.aggregate(total=rows.adds.sum(), fault=rows.fault.max()).schema()
+        schema = {"absent": "int64", **{name: rows.schema()[name] for name in names}, **dict(total.items())}
+        return connection.sql(sql, schema=ibis.schema(schema))
+
+    def _union(self, sets: Sequence[Sequence[Key]], known: Sequence[Key], measure: Measure) -> Any:
+        """Return the groups of each set below those of the one before."""
+        import ibis
+
+        total, fault = self._measure(measure)
+        parts = []
+        for keys in dict.fromkeys(map(frozenset, sets)):
+            named = {f"k{place}": self._key(key) for place, key in enumerate(known) if key in keys}
+            groups = self._table.group_by(**named).aggregate(total=total, fault=fault)
+            others = {
+                f"k{place}": ibis.null(self._key(key).type()) for place, key in enumerate(known) if key not in keys
+            }
+            absent = sum(1 << place for place, key in enumerate(known) if key not in keys)
+            order = ["absent", *(f"k{place}" for place in range(len(known))), "total", "fault"]
+            parts.append(groups.mutate(absent=ibis.literal(absent, "int64"), **others).select(*order))
+        return ibis.union(*parts) if len(parts) > 1 else parts[0]
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
@@ -165,6 +217,13 @@ class IbisRecords:
         )
 
     def _measure(self, measure: Measure) -> tuple[Any, Any]:
+        adds, fault = self._row(measure)
+        if adds is None:
+            return self._table.count(), self._table.count() * FINE
+        return adds.sum(), fault.max()
+
+    def _row(self, measure: Measure) -> tuple[Any, Any]:
+        """Return what one record adds, None for 1, and what is wrong with it."""
         import ibis
 
         adds: list[Any] = []
@@ -181,9 +240,9 @@ class IbisRecords:
             adds.append(self._steps(measure.outcome, missing))
             faults.append((missing, MISSING_OUTCOME))
         if not adds:
-            return self._table.count(), self._table.count() * FINE
+            return None, ibis.literal(FINE).cast("int64")
         total = adds[0] if len(adds) == 1 else adds[0].cast("decimal(38, 0)") * adds[1]
-        return total.sum(), ibis.cases(*faults, else_=FINE).max()
+        return total, ibis.cases(*faults, else_=FINE)
 
     def _steps(self, outcome: Outcome, missing: Any) -> Any:
         import ibis

@@ -136,12 +136,7 @@ def fit_table(
     if dataspace.schema is None or dataspace.n is None:
         raise InputError("a fit needs the schema and the totals: this dataspace is known by its description only")
     schema, grid = dataspace.schema, dataspace.schema.grid
-    totals = []
-    for margin, table in zip(dataspace.margins, dataspace.totals, strict=True):
-        view = schema.view(margin.names)
-        totals.append(Totals(view, table.counts.reshape(grid.shape_of(view))))
-    if not totals:
-        totals = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), dataspace.n, dtype=np.int64))]
+    totals = dataspace.published or (Totals(grid.nothing, np.array(dataspace.n, dtype=np.int64)),)
     return fit_totals(noisy, grid, totals, schema.possible, kind=kind, time_limit=time_limit, progress=progress)
 
 

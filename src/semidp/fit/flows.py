@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.fit.problem import WORD_BITS, Floats, Infeasible, Problem, pose
 from semidp.fit.real import RealFit, approach, water_level
-from semidp.geometry import Counts, Totals, View, join, junction_order, meet
+from semidp.geometry import Counts, Totals, View, join, junction_order, meet, trimmed_view
 from semidp.progress import Progress, silent
 
 Index = NDArray[np.intp]
@@ -292,7 +292,8 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
             if step == len(order):
                 return transport(pose(grid, problem.noisy, (known, given[view]), problem.allowed), progress=progress)[0]
             possible = grid.sum(problem.allowed.astype(np.int64), both) > 0
-            joint = pose(grid.coarsened(both), grid.sum(target, both), (known, given[view]), possible)
+            seen = [Totals(trimmed_view(total.view, both), total.counts) for total in (known, given[view])]
+            joint = pose(grid.coarsened(both), grid.sum(target, both), seen, possible)
             known = Totals(both, transport(joint, progress=progress)[0])
         except Infeasible:
             return None

@@ -1,7 +1,7 @@
 """The fitting problem as arrays: noisy values on a grid, the cells that may be filled, and the totals to be met.
 
-Margins are `Totals` of a `Grid`: one array a margin, with an axis a feature. How a problem is solved is in the modules
-beside this one; nothing here knows what a schema or a release is.
+Margins are `Totals` of a `Grid`: one array a margin, with an axis for each feature that it names. How a problem is
+solved is in the modules beside this one; nothing here knows what a schema or a release is.
 """
 
 import bisect
@@ -182,9 +182,9 @@ class Block:
     """The cells of a grid below one cell of a margin: a range of leaves along each feature.
 
     >>> counties = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
-    >>> block = Block.of(counties, (1, 0), (0, 0))
+    >>> block = Block.of(counties, (1, 0), (0,))
     >>> block.grid.shape, block.at((2, 1)), block.at((1, 0))
-    ((2, 2), (slice(0, 2, None), slice(0, 2, None)), (slice(0, 1, None), slice(0, 1, None)))
+    ((2, 2), (slice(0, 2, None), slice(0, 2, None)), (slice(0, 1, None),))
     """
 
     whole: Grid
@@ -195,8 +195,9 @@ class Block:
     def of(cls, grid: Grid, view: View, position: tuple[int, ...]) -> "Block":
         """Return the cells below the margin cell at `position`."""
         ranges = []
-        for chain, depth, node in zip(grid.chains, view, position, strict=True):
-            starts = chain.starts[depth - 1] if depth else (0,)
+        nodes = iter(position)
+        for chain, depth in zip(grid.chains, view, strict=True):
+            starts, node = (chain.starts[depth - 1], next(nodes)) if depth else ((0,), 0)
             ranges.append((starts[node], starts[node + 1] if node + 1 < len(starts) else chain.leaves))
         return cls(grid, tuple(ranges))
 
@@ -216,9 +217,7 @@ class Block:
         """Return where the block lies in the array of a margin."""
         if view not in self._known:
             sides = zip(self.whole.chains, view, self.ranges, strict=True)
-            self._known[view] = tuple(
-                _inside(chain.starts[depth - 1] if depth else (0,), *ends) for chain, depth, ends in sides
-            )
+            self._known[view] = tuple(_inside(chain.starts[depth - 1], *ends) for chain, depth, ends in sides if depth)
         return self._known[view]
 
     def subtract(self, table: NDArray[Any], views: Sequence[View], sums: Sequence[NDArray[Any]]) -> None:

@@ -132,12 +132,12 @@ def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     minus infinity stay dry.
 
     >>> water_level(Grid.flat((3,)), np.array([3.0, 1.0, -5.0]), Totals((0,), np.array([2])))
-    array([-1.])
+    array(-1.)
     """
     wet = values > -np.inf
     wanted = total.counts.astype(np.float64)
     cells = np.maximum(grid.sum(wet.astype(np.float64), total.view), 1.0)
-    level: Floats = (wanted - grid.sum(np.where(wet, values, 0.0), total.view)) / cells
+    level: Floats = np.asarray((wanted - grid.sum(np.where(wet, values, 0.0), total.view)) / cells)
     level[total.counts == 0] = 0.0
     for _ in range(LEVEL_STEPS):
         filled = np.maximum(values + grid.spread(level, total.view), 0.0)

@@ -8,11 +8,12 @@ from semidp.knorm.closed import Ball, PairBall, RaggedRowsBall, RowsBall, second
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.placed_balls import PlacedBall, place_ball
 from semidp.knorm.real_noise import knorm_noise, noise_moment, published_noise
-from semidp.knorm.table import MOST_FREE_CELLS, TableBall
+from semidp.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
 
 __all__ = [
     "MOST_FREE_CELLS",
     "Ball",
+    "ExchangeBall",
     "ExplicitBall",
     "PairBall",
     "PlacedBall",

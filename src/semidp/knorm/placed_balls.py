@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.knorm.closed import Ball, Floats, PairBall, RaggedRowsBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
-from semidp.knorm.table import TableBall
+from semidp.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
 from semidp.queries import MatrixForm, QuerySpace
 
 Whole = NDArray[np.int64]
@@ -153,6 +153,9 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     moves split into cycles, and a cycle of L records is a sum of ⌊L/2⌋ elements of hull(S_3), so that
     ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels without records take no part.
 
+    Exchanges with one published side: `ExchangeBall` for two levels on a side, else a list where that is small, else
+    the ball over rows of all moves that are no longer, which contains them. Both sides: the space of three records.
+
     Examples
     --------
     >>> from semidp.spaces import Adjacency, Dataspace, Margin
@@ -166,6 +169,10 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     a = space.reach
     form, rows = space.matrix(), space.rows()
     if form is None and rows is not None:
+        if space.adjacency.is_exchange:
+            a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
+            if a > 1 and space.dimension <= MOST_DIMENSIONS:
+                return _listed(space)
         return PlacedRows(RaggedRowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape)
     if form is None:
         return _listed(space)
@@ -175,6 +182,11 @@ def place_ball(space: QuerySpace) -> PlacedBall:
 def _matrix(space: QuerySpace, form: MatrixForm, a: int) -> PlacedBall:
     cells = form.cells
     if not form.columns_published:
+        if space.adjacency.is_exchange and len(cells) > 1:
+            if min(cells.shape) == 2 and (cells.shape[1] == 2 or space.dimension <= MOST_FREE_CELLS):
+                return PlacedMatrix(ExchangeBall(*cells.shape), cells, space.shape, both_sides=False)
+            if space.dimension <= MOST_DIMENSIONS:
+                return _listed(space)
         totals = np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).astype(np.int64)
         rows = RowsBall(tuple(totals.tolist()), cells.shape[1], a)
         return PlacedMatrix(rows, cells, space.shape, both_sides=False)

@@ -1,7 +1,8 @@
 """The ball of tables with both margins published: K = hull(S_2) or hull(S_3), three levels or more on both sides.
 
 Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`polar`), and its uniform point by
-rejection from an l1 envelope. Its constants are in `table_constants`.
+rejection from an l1 envelope. Its constants are in `table_constants`. Exchanges of a table with one published side and
+two levels on a side have the ball of a table with one more row.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.knorm.closed import Floats, half_l1, root_directions
+from semidp.knorm.closed import Floats, PairBall, half_l1, root_directions
 from semidp.knorm.polar import MARGIN, TablePolar
 from semidp.knorm.table_constants import facets, table_moment
 from semidp.progress import Progress, silent
@@ -142,6 +143,65 @@ class TableBall:
         length = half_l1(points[:, -1])
         points = points[(longest <= length) & (length <= room)]
         return np.asarray(points[(np.abs(points).sum(axis=1) <= 2).all(axis=1)])
+
+
+@dataclass(frozen=True)
+class ExchangeBall:
+    """K = hull(S) of exchanges where one side of a table is published: two rows, or two columns.
+
+    An exchange is ``e_ib - e_ia + e_jc - e_jb``. One more row that takes what the columns gain turns it into a cycle
+    through that row, or into a four-cell move: exactly the moves of three records in tables with both sides published,
+    but for the three-cycles that miss that row, and with two rows or two columns there are none.
+
+    Examples
+    --------
+    >>> ball = ExchangeBall(2, 3)
+    >>> ball.norm(np.array([[[-1.0, 1, 0], [0, -1, 1]], [[-1, 1, 0], [-1, 1, 0]]]))
+    array([1., 2.])
+    >>> ball.uniform(5, np.random.default_rng(0)).shape
+    (5, 2, 3)
+    """
+
+    rows: int
+    columns: int
+
+    def __post_init__(self) -> None:
+        if min(self.shape) != 2:
+            raise InputError(f"the ball of exchanges is known for two rows or two columns, not for {self}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, self.columns
+
+    @property
+    def dimension(self) -> int:
+        """Free cells: all but one in each row."""
+        return self.rows * (self.columns - 1)
+
+    @cached_property
+    def closed(self) -> PairBall | TableBall:
+        """The ball of tables with one more row; on its side where there are two columns."""
+        return PairBall(self.rows + 1) if self.columns == 2 else TableBall(3, self.columns, 3)
+
+    def norm(self, points: Floats) -> Floats:
+        """Return the norm of the tables with one more row."""
+        return self.closed.norm(self._turned(np.concatenate([points, -points.sum(axis=1, keepdims=True)], axis=1)))
+
+    def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
+        """Return uniform points: those of the tables with one more row, without it."""
+        return self._turned(self.closed.uniform(size, generator, progress))[:, :-1]
+
+    def variances(self) -> Floats:
+        """Return the variance of each cell."""
+        return self._turned(self.closed.variances())[:-1]
+
+    def spread(self, weights: Floats) -> float:
+        """Return ``E <weights, U>²``."""
+        return self.closed.spread(self._turned(np.concatenate([weights, np.zeros((1, self.columns))])))
+
+    def _turned(self, points: Floats) -> Floats:
+        return np.asarray(np.swapaxes(points, -1, -2)) if self.columns == 2 else points
 
 
 def _three_rows(points: Floats, a: int) -> Floats:

@@ -20,7 +20,7 @@ _DRAW_UP_TO = 1000  # rows or columns that are drawn
 _MOST_GROUPS = 40
 
 
-def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "") -> "Figure":
+def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "", axes: Any = None) -> "Figure":
     """Draw tradeoff functions as error curves: false alarms against misses of the best attacker.
 
     The diagonal is an attacker who guesses; the closer a curve lies to it, the more private. In the convention of
@@ -34,7 +34,7 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "") -> "Figure":
     1
     """
     alpha = 1 - np.concatenate([np.linspace(0, 0.02, 60), np.linspace(0.02, 1, 200)])
-    with drawing(4.2, 3.9) as (figure, axes):
+    with drawing(4.2, 3.9, axes=axes) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
         for (label, curve), color, style in zip(curves.items(), CYCLE, _STYLES, strict=False):
             axes.plot(1 - alpha, np.asarray(curve(alpha)), color=color, linestyle=style, linewidth=2, label=label)
@@ -51,7 +51,7 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "") -> "Figure":
     return figure
 
 
-def loss_plot(losses: Mapping[str, float], title: str = "") -> "Figure":
+def loss_plot(losses: Mapping[str, float], title: str = "", axes: Any = None) -> "Figure":
     """Draw expected losses as bars, the first one highlighted, each with its number.
 
     >>> figure = loss_plot({"semidp": 17.1, "ordinary DP by group privacy": 34.0})
@@ -59,7 +59,7 @@ def loss_plot(losses: Mapping[str, float], title: str = "") -> "Figure":
     [17.1, 34.0]
     """
     names, values = list(losses), list(losses.values())
-    with drawing(4.2, 0.9 + 0.45 * len(names)) as (figure, axes):
+    with drawing(4.2, 0.9 + 0.45 * len(names), axes=axes) as (figure, axes):
         bars = axes.barh(names, values, color=[BLUE] + [GREY] * (len(names) - 1), height=0.6)
         axes.bar_label(bars, [f"{value:,.1f}" for value in values], padding=4, fontsize=10)
         axes.invert_yaxis()
@@ -91,7 +91,7 @@ def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[
     return counts.reshape(int(np.prod(sizes[:cut])), -1), _labels(levels[:cut]), _labels(levels[cut:])
 
 
-def heatmap(schema: Schema, counts: NDArray[Any]) -> "Figure | None":
+def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> "Figure | None":
     """Draw a large table of counts as shades; None where it is too large even for that.
 
     Examples
@@ -106,7 +106,7 @@ def heatmap(schema: Schema, counts: NDArray[Any]) -> "Figure | None":
     if max(matrix.shape) > _DRAW_UP_TO:
         return None
     height = float(np.clip(4.0 * matrix.shape[0] / matrix.shape[1], 2.0, 7.0))
-    with drawing(4.6, height + 0.6) as (figure, axes):
+    with drawing(4.6, height + 0.6, axes=axes) as (figure, axes):
         image = axes.imshow(matrix, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
         _ticks(axes.set_xticks, columns, rotation=90)
         _ticks(axes.set_yticks, rows)
@@ -135,6 +135,7 @@ def estimates_plot(
     errors: Sequence[float],
     axis: str,
     bounds: tuple[float, float] | None = None,
+    axes: Any = None,
 ) -> "Figure | None":
     """Draw one estimate a group with two standard errors to each side, and the declared bounds; None for too many.
 
@@ -143,7 +144,7 @@ def estimates_plot(
     """
     if not labels or len(labels) > _MOST_GROUPS:
         return None
-    with drawing(5.4, 0.9 + 0.32 * len(labels)) as (figure, axes):
+    with drawing(5.4, 0.9 + 0.32 * len(labels), axes=axes) as (figure, axes):
         places = range(len(labels))
         reach = [2 * error for error in errors]
         axes.errorbar(values, places, xerr=reach, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
@@ -209,7 +210,7 @@ class Attack(Protocol):
         """Whether the bounds refute the claim."""
 
 
-def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "") -> "Figure":
+def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "", axes: Any = None) -> "Figure":
     """Draw attacks as points with exact confidence bounds, and the claimed curve below which none may lie.
 
     A bar runs from what was observed to the corner that the truth does not exceed; an attack convicts where even that
@@ -225,7 +226,7 @@ def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "") -> "
     """
     size = np.concatenate([np.geomspace(1e-6, 0.02, 200), np.linspace(0.02, 1, 300)])
     misses = np.asarray(claim(1 - size))
-    with drawing(5.6, 4.6) as (figure, axes):
+    with drawing(5.6, 4.6, axes=axes) as (figure, axes):
         axes.set_xscale("function", functions=(np.sqrt, np.square))
         axes.set_yscale("function", functions=(np.sqrt, np.square))
         axes.plot(size, 1 - size, color=GREY, linewidth=1, label="guessing (perfect privacy)")

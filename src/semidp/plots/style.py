@@ -37,8 +37,13 @@ _SETTINGS: Any = {
 
 
 @contextlib.contextmanager
-def drawing(width: float = 5.4, height: float = 3.6, columns: int = 1, rows: int = 1) -> Iterator[tuple["Figure", Any]]:
-    """Yield a figure and its axes in the common style, off screen."""
+def drawing(
+    width: float = 5.4, height: float = 3.6, columns: int = 1, rows: int = 1, axes: Any = None
+) -> Iterator[tuple["Figure", Any]]:
+    """Yield a figure and its axes in the common style, off screen; or the axes that were given, and their figure."""
+    if axes is not None:
+        yield axes.figure, axes
+        return
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

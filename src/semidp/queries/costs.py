@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import View, meet, variables
+from semidp.geometry import View, meet, named, variables
 from semidp.queries.bounds import certified_norms
-from semidp.queries.residuals import Floats, Residuals, named
+from semidp.queries.residuals import Floats, Residuals
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
 _MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature

@@ -12,16 +12,19 @@ from functools import cached_property
 from itertools import islice, product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Counts, variables
+from semidp.geometry import Counts, named, variables
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import LARGEST_A
 from semidp.spaces.exchange import Blocks
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
-_MOST_MOVES = 2_000_000  # combinations of records that are listed
+_MOST_MOVES = 20_000_000  # combinations of records that are listed, times cells: a few seconds
+_MOST_LEVELS = 4_096  # of what nobody publishes, where exchanges are listed
+_CHUNK = 2**24  # cells of tables held at once
 _MOST_CELLS = 40  # of a joint block that is seen below what is published of it
 
 Value = tuple[int, ...]  # the nodes of a record that the table sees of a block
@@ -174,13 +177,12 @@ class ExchangeTable:
             if all((structure.branches(axis, released[axis], margin.view[axis]) <= 1).all() for axis in finer):
                 view = tuple(map(min, margin.view, released))  # what the table does not see of a block is summed away
             counts = grid.sum(margin.counts, view, margin.view)
-            cells = [tuple(map(int, cell)) for cell in np.argwhere(counts)]
-            named = tuple(axis for axis, depth in enumerate(view) if depth)
+            cells = [dict(zip(named(view), map(int, cell), strict=True)) for cell in np.argwhere(counts)]
             nodes = tuple(tuple(cell[axis] for axis in axes) for cell in cells)
             seen = tuple(tuple(self._below(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
             if len(cells) > 1:
-                alike = len(named) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
-                found.append((axes, SeenBlock(tuple(int(counts[cell]) for cell in cells), nodes, seen, alike)))
+                alike = len(named(view)) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
+                found.append((axes, SeenBlock(tuple(counts[counts > 0].tolist()), nodes, seen, alike)))
         return found
 
     def _below(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
@@ -209,8 +211,7 @@ class ExchangeTable:
             there = structure.grid.inhabited(structure.schema.possible, structure.margins)
             assert there is not None
             cells: Iterator[Value] = (
-                tuple(int(cell[axis]) for axis in self._free_axes)
-                for cell in np.argwhere(structure.grid.sum(there.astype(np.int64), view))
+                tuple(map(int, cell)) for cell in np.argwhere(structure.grid.sum(there.astype(np.int64), view))
             )
         else:
             cells = product(
@@ -230,19 +231,40 @@ class ExchangeTable:
 
     @cached_property
     def bound(self) -> Norms:
-        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for q blocks in sight, and what holds for any q+1 records.
-
-        Two carriers never coincide both before and after, so that at most q(q-1)/2 pairs of records do; y is none of
-        the carriers afterwards, and x none of them before.
-        """
-        q, structure = len(self.seen), self.blocks.structure
+        """What holds for exchanges with q blocks in sight, and what holds for any q+1 records."""
+        structure = self.blocks.structure
         varying = structure.varying & variables(self.question.released)
         margins = [variables(margin.view) & varying for margin in self.blocks.margins]
         any_records = certified_norms(self.reach, varying, margins)
         blocks = self.question.blocks
         if blocks is not None and self.reach <= LARGEST_A:
             any_records = any_records.least(blocks.norms(self.reach)[0])
-        return Norms(2 * (q + 1), q * q + q + 2, max(1, q)).least(any_records)
+        return self._plain.least(any_records)
+
+    @property
+    def _plain(self) -> Norms:
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)``; with nothing unpublished in sight ``q²-q+6`` and ``q-1``.
+
+        Δ2² is 2(q+1) and twice the pairs of records that coincide. Two carriers never coincide both before and after:
+        at most q(q-1)/2 pairs. y is none of the carriers afterwards, and x none of them before.
+
+        Where the table sees nothing but blocks, q carriers that all coincide before are y, which appears: at most
+        ``q²-q+2``. Otherwise let b < q be the most that coincide (before, say). Each other one coincides afterwards
+        with at most one of them, so that (b-1)(q-b) pairs, at least q-2 of them for b > 1, do not coincide at all.
+        Fewer carriers than blocks give at most ``q²-q+2`` again, and two carriers 6.
+        """
+        q = len(self.seen)
+        if not self._blocks_alone:
+            return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+        if q <= 1:
+            return Norms(0, 0, 0)
+        return Norms(2 * (q + 1), 6 if q == 2 else q * q - q + 6, q - 1)
+
+    @cached_property
+    def _blocks_alone(self) -> bool:
+        """Whether the table sees nothing but blocks, none of them below what is published of it."""
+        no_finer = all(len(nodes) == 1 for block in self.seen for cell in block.seen for nodes in cell)
+        return no_finer and len(self.unpublished(2).levels) < 2
 
     @cached_property
     def found(self) -> Found:
@@ -257,37 +279,47 @@ class ExchangeTable:
         return Found(self.bound, False, "bound for exchanges") if listed is None else listed
 
     def _closed_form(self) -> Found | None:
-        """All carriers alike before: q records of y's published values with another unpublished one.
+        """A move that attains the bound, where t holds its records.
 
-        Attains the bound if an unpublished feature is in sight and every block has a level with q records.
+        With something unpublished in sight: q carriers of y's published values, alike in another unpublished one. With
+        blocks alone and q >= 3: q-1 carriers r that differ from y only in the last block, where they have x's value;
+        the carrier of the last block afterwards is what the first of them is.
         """
-        q, free = len(self.seen), self.unpublished(2).levels
-        if len(free) < 2:
+        move = self._blocks_move() if self._blocks_alone else self._free_move()
+        if move is None or _norms(move) != self._plain:
             return None
-        rich = [max(range(len(block.counts)), key=block.counts.__getitem__) for block in self.seen]
-        if any(block.counts[cell] < q for block, cell in zip(self.seen, rich, strict=True)):
-            return None
-        y = [tuple(nodes[0] for nodes in block.seen[cell]) for block, cell in zip(self.seen, rich, strict=True)]
-        x, nodes_x = [], []
-        for block, cell in zip(self.seen, rich, strict=True):
-            other = next(place for place in range(len(block.counts)) if place != cell)
-            x.append(tuple(nodes[0] for nodes in block.seen[other]))
-            nodes_x.append(other)
-        parts = []
-        for number, block in enumerate(self.seen):
-            differ = [a != b for a, b in zip(block.nodes[nodes_x[number]], block.nodes[rich[number]], strict=True)]
-            taken = tuple(a if d else b for a, b, d in zip(x[number], y[number], differ, strict=True))
-            carriers = [value for j in range(q) for value in (y[number], taken if j == number else y[number])]
-            parts.append((x[number], y[number], *carriers))
-        last = (free[0], free[0], *(free[1] for _ in range(2 * q)))
-        move = self._table([*parts, last])
-        norms = _norms(move)
-        return Found(norms, True, "closed form for exchanges", move) if norms == self._plain else None
+        return Found(self._plain, True, "closed form for exchanges", move)
 
-    @property
-    def _plain(self) -> Norms:
+    def _free_move(self) -> Counts | None:
+        q, free = len(self.seen), self.unpublished(2).levels
+        rich = [_rich(block, q, 1) for block in self.seen]
+        if len(free) < 2 or not all(rich):
+            return None
+        parts = []
+        for number, (block, pair) in enumerate(zip(self.seen, rich, strict=True)):
+            assert pair is not None
+            (y, cell), (x, other) = ((tuple(nodes[0] for nodes in block.seen[place]), place) for place in pair)
+            differ = [a != b for a, b in zip(block.nodes[other], block.nodes[cell], strict=True)]
+            taken = tuple(a if d else b for a, b, d in zip(x, y, differ, strict=True))
+            parts.append((x, y, *(value for j in range(q) for value in (y, taken if j == number else y))))
+        last = (free[0], free[0], *(free[1] for _ in range(2 * q)))
+        return self._table([*parts, last])
+
+    def _blocks_move(self) -> Counts | None:
         q = len(self.seen)
-        return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+        rich = [_rich(block, q, 2) for block in self.seen]
+        if q < 3 or not all(rich):
+            return None
+        parts = []
+        for number, (block, pair) in enumerate(zip(self.seen, rich, strict=True)):
+            assert pair is not None
+            common, rare = (tuple(nodes[0] for nodes in block.seen[place]) for place in pair)
+            x, y = (common, rare) if number == q - 1 else (rare, common)
+            before = [common] * (q - 1) + [rare if number in (0, q - 1) else common]
+            after = [x if j == number else value for j, value in enumerate(before)]
+            parts.append((x, y, *(value for both in zip(before, after, strict=True) for value in both)))
+        nothing = self.unpublished(1).levels[0]
+        return self._table([*parts, (nothing,) * (2 * q + 2)])
 
     def _by_patterns(self) -> Found | None:
         """The largest norms over all agreements of the records of an exchange; None where there are too many."""
@@ -323,49 +355,83 @@ class ExchangeTable:
 
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, each once; refuse where they are too many to list."""
-        q = len(self.seen)
-        free = self.unpublished(None if q <= 3 else 0)
+        free = self.unpublished(_MOST_LEVELS + 1)
         work, seen = 0, set()
-        for servers in _servings(q):
+        for servers in _servings(len(self.seen)):
             carriers = len({server for server in servers if server is not None})
             if carriers + 1 > self.blocks.structure.n:
                 continue
-            choices = len(free.levels) ** (carriers + 2)
-            for block in self.seen:
-                width = math.prod(max(len(cell[axis]) for cell in block.seen) for axis in range(len(block.seen[0])))
-                choices *= len(block.counts) ** (carriers + 1) * width ** (carriers + 2)
-            work += choices
-            if work > _MOST_MOVES or q > 3:
+            options = [free.assignments(carriers, every=True)]
+            options += [
+                block.assignments(carriers, server, every=True)
+                for block, server in zip(self.seen, servers, strict=True)
+            ]
+            parts = [list(islice(option, _MOST_PATTERNS)) for option in options]
+            work += math.prod(map(len, parts)) * math.prod(self.question.grid.shape)
+            if work > _MOST_MOVES or max(map(len, parts)) == _MOST_PATTERNS or len(free.levels) > _MOST_LEVELS:
                 raise Refused(
                     "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
                 )
-            parts = [
-                list(block.assignments(carriers, server, every=True))
-                for block, server in zip(self.seen, servers, strict=True)
-            ]
-            for chosen in product(*parts, list(free.assignments(carriers, every=True))):
-                move = self._table(chosen)
+            for move in self._tables([*parts[1:], parts[0]]):
                 for signed in (move, -move):
-                    if signed.any() and signed.tobytes() not in seen:
+                    if signed.tobytes() not in seen:
                         seen.add(signed.tobytes())
-                        yield signed
+                        yield signed.astype(np.int64).reshape(self.question.grid.shape)
+
+    def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
+        """The differences of tables that some choice of values in every part gives, flat, without zero."""
+        shape = self.question.grid.shape
+        axes = [axis for axis, depth in enumerate(self.question.released) if depth]
+        strides = {axis: math.prod(shape[place + 1 :]) for place, axis in enumerate(axes)}
+        places = [*(named for named, _ in self._seen), self._free_axes]
+        start = sum(self._only(axis) * strides[axis] for axis in axes if not any(axis in named for named in places))
+        positions = [
+            np.array(
+                [
+                    [sum(code * strides[axis] for axis, code in zip(named, value, strict=True)) for value in values]
+                    for values in part
+                ],
+                dtype=np.intp,
+            )
+            for named, part in zip(places, parts, strict=True)
+            if part
+        ]
+        if len(positions) < len(parts):
+            return
+        first, *others = sorted(positions, key=len, reverse=True)
+        rest = np.full((1, first.shape[1]), start, dtype=np.intp)
+        for position in others:
+            rest = (rest[:, None] + position[None]).reshape(-1, first.shape[1])
+        step = max(1, _CHUNK // (len(rest) * math.prod(shape)))
+        for begin in range(0, len(first), step):
+            cells = (first[begin : begin + step, None] + rest[None]).reshape(-1, first.shape[1])
+            tables = np.zeros((len(cells), math.prod(shape)), dtype=np.int8)
+            for record in range(cells.shape[1]):
+                tables[np.arange(len(cells)), cells[:, record]] += 1 if record % 2 else -1
+            yield from np.unique(tables[tables.any(axis=1)], axis=0)
 
     def _table(self, parts: Sequence[Values]) -> Counts:
         """Write records, given part by part, as a difference of tables."""
-        axes = [axis for axis, depth in enumerate(self.question.released) if depth]
-        places = [*(named for named, _ in self._seen), self._free_axes]
+        places = [*(axes for axes, _ in self._seen), self._free_axes]
         result = np.zeros(self.question.grid.shape, dtype=np.int64)
-        fixed = {axis: self._only(axis) for axis in axes}
+        fixed = {axis: self._only(axis) for axis in named(self.question.released)}
         for record in range(len(parts[0])):
             cell = dict(fixed)
-            for named, values in zip(places, parts, strict=True):
-                cell.update(zip(named, values[record], strict=True))
-            result[tuple(cell[axis] for axis in axes)] += 1 if record % 2 else -1
+            for axes, values in zip(places, parts, strict=True):
+                cell.update(zip(axes, values[record], strict=True))
+            result[tuple(cell[axis] for axis in fixed)] += 1 if record % 2 else -1
         return result
 
     def _only(self, axis: int) -> int:
         """A node that can occur: the only one, for a block of which the table sees one level."""
         return int(np.flatnonzero(self.blocks.structure.inhabited_nodes(axis, self.question.released[axis]))[0])
+
+
+def _rich(block: SeenBlock, most: int, next_most: int) -> tuple[int, int] | None:
+    """The two cells of a block with the largest counts, if these are at least so large."""
+    order = sorted(range(len(block.counts)), key=block.counts.__getitem__, reverse=True)
+    there = block.counts[order[0]] >= most and block.counts[order[1]] >= next_most
+    return (order[0], order[1]) if there else None
 
 
 def _servings(q: int) -> Iterator[tuple[Server, ...]]:

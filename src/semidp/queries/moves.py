@@ -10,16 +10,21 @@ from dataclasses import dataclass, field
 from itertools import combinations, combinations_with_replacement, permutations, product
 
 import numpy as np
+from numpy.typing import NDArray
 
-from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order
+from semidp.errors import Refused
+from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order, named
 from semidp.queries.bounds import Norms
 from semidp.spaces import Dataspace
 from semidp.spaces.listing import cells, fiber
 
 _MOST_WORK = 500_000_000  # pairs of tables times cells: a few seconds
 _MOST_LEVELS = 20  # levels of a separator that are tried for a four-cell move, commonest first
+_MOST_MULTISETS = 50_000  # of cells, held at once
+_MOST_STEPS = 3_000_000  # of a search for moves of a larger table: some seconds
 
 Levels = dict[int, int]
+Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +43,10 @@ class Listing:
             return None
         assert dataspace.schema is not None
         grid = dataspace.schema.grid
-        shape = tuple(size for size, depth in zip(grid.shape_of(released), released, strict=True) if depth)
         flat = grid.labels(released)[cells(dataspace)]
         into = np.zeros((listed.shape[1], grid.size_of(released)), dtype=np.int64)
         into[np.arange(listed.shape[1]), flat] = 1
-        return cls(listed, listed @ into, shape)
+        return cls(listed, listed @ into, grid.shape_of(released))
 
     @property
     def only(self) -> Counts | None:
@@ -88,21 +92,60 @@ def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) ->
     (18, 30)
     """
     where = np.arange(np.prod(grid.shape)) if domain is None else np.flatnonzero(domain)
-    labels = [grid.labels(margin.view).tolist() for margin in margins]
-    counts = [margin.counts.ravel().tolist() for margin in margins]
-    appearing = _Appearing(grid, [margin.view for margin in margins], labels, where.tolist())
+    labels = [grid.labels(margin.view) for margin in margins]
+    counts = [margin.counts.ravel() for margin in margins]
     for size in range(1, a + 1):
-        for vanish in combinations_with_replacement(where.tolist(), size):
-            if _within(vanish, labels, counts):
-                gone = Counter(vanish)
-                for appear in appearing.beside(vanish):
-                    if not any(cell in gone for cell in appear):
-                        move = np.zeros(grid.shape, dtype=np.int64)
-                        for cell, count in gone.items():
-                            move.flat[cell] -= count
-                        for cell in appear:
-                            move.flat[cell] += 1
-                        yield move
+        if math.comb(len(where) + size - 1, size) <= _MOST_MULTISETS:
+            yield from _grouped(grid.shape, labels, counts, where, size)
+        else:
+            yield from _one_by_one(grid, margins, labels, counts, where, size)
+
+
+def _grouped(
+    shape: Shape, labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
+) -> Iterator[Counts]:
+    """All multisets of so many cells by their margins: two of a group without a common cell are a move."""
+    chosen = np.array(list(combinations_with_replacement(range(len(where)), size)), dtype=np.intp).reshape(-1, size)
+    keys = [np.sort(label[where][chosen], axis=1) for label in labels]
+    allowed = np.ones(len(chosen), dtype=bool)
+    for key, count in zip(keys, counts, strict=True):
+        # the records that t holds at a level suffice if the (count + 1)-th of a sorted row lies at another level
+        for first in range(size):
+            last = np.minimum(first + count[key[:, first]], size)
+            beyond = np.take_along_axis(key, np.minimum(last, size - 1)[:, None], axis=1)[:, 0]
+            allowed &= (last == size) | (beyond != key[:, first])
+    chosen = chosen[allowed]
+    tables = np.zeros((len(chosen), len(where)), dtype=np.int64)
+    np.add.at(tables, (np.arange(len(chosen))[:, None], chosen), 1)
+    joint = np.hstack([key[allowed] for key in keys]) if keys else np.zeros((len(chosen), 1), dtype=np.intp)
+    _, group = np.unique(joint, axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(group.ravel()[order])) + 1):
+        for gone in members:
+            for came in members[~(tables[members] @ tables[gone]).astype(bool)]:
+                move = np.zeros(shape, dtype=np.int64)
+                move.flat[where] = tables[came] - tables[gone]
+                yield move
+
+
+def _one_by_one(
+    grid: Grid, margins: Sequence[Totals], labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
+) -> Iterator[Counts]:
+    """Where the multisets of cells are too many to hold; refused where finding the moves takes too long."""
+    plain, sizes = [label.tolist() for label in labels], [count.tolist() for count in counts]
+    appearing = _Appearing(grid, [margin.view for margin in margins], plain, where.tolist())
+    for vanish in combinations_with_replacement(where.tolist(), size):
+        appearing.count()
+        if _within(vanish, plain, sizes):
+            gone = Counter(vanish)
+            for appear in appearing.beside(vanish):
+                if not any(cell in gone for cell in appear):
+                    move = np.zeros(grid.shape, dtype=np.int64)
+                    for cell, count in gone.items():
+                        move.flat[cell] -= count
+                    for cell in appear:
+                        move.flat[cell] += 1
+                    yield move
 
 
 def _within(vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]) -> bool:
@@ -118,7 +161,7 @@ class _Appearing:
     """The multisets of cells that have the margins of a given one."""
 
     def __init__(self, grid: Grid, views: list[View], labels: list[list[int]], where: list[int]) -> None:
-        self.shape, self.views, self.labels, self.where = grid.shape, views, labels, where
+        self.shape, self.views, self.labels, self.where, self.steps = grid.shape, views, labels, where, 0
         self.allowed = set(where)
         common = common_part(views) if views else None
         self.shuffle = common is not None and join(grid.nothing, *views) == grid.full
@@ -129,6 +172,14 @@ class _Appearing:
                 [axis for axis, (depth, shared) in enumerate(zip(view, common, strict=True)) if depth > shared]
                 for view in views[1:]
             ]
+
+    def count(self) -> None:
+        """Count a step, and refuse where they are too many."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise Refused(
+                "the moves of this table are too many to list: release fewer features, or use another mechanism"
+            )
 
     def beside(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Iterate over the multisets of allowed cells that have the margins of `vanish`: whichever way is shorter."""
@@ -147,6 +198,7 @@ class _Appearing:
             if all(fixed[i] == fixed[j] for i, j in enumerate(order))
         ]
         for choice in product(orders, repeat=len(self.blocks)):
+            self.count()
             now = [list(code) for code in codes]
             for block, order in zip(self.blocks, choice, strict=True):
                 for i, j in enumerate(order):
@@ -170,6 +222,7 @@ class _Appearing:
                 return
             for i in range(start, len(near)):
                 cell = near[i]
+                self.count()
                 if all(used[label[cell]] > 0 for label, used in pairs):
                     for label, used in pairs:
                         used[label[cell]] -= 1
@@ -261,8 +314,7 @@ def _flattened(grid: Grid, margins: Sequence[Totals]) -> list[_FlatMargin] | Non
         return None
     found = []
     for margin in margins:
-        axes = tuple(axis for axis, depth in enumerate(margin.view) if depth)
-        found.append(_FlatMargin(axes, margin.counts.reshape([grid.shape[axis] for axis in axes])))
+        found.append(_FlatMargin(named(margin.view), margin.counts))
     return found
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from semidp.geometry import LARGEST_MASK, Counts, Grid, Mask, Totals, View, join, meet, variables, within
+from semidp.geometry import LARGEST_MASK, Counts, Grid, Mask, Totals, View, join, meet, trimmed_view, variables, within
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.moves import Listing, cube_move, four_cell_move
 from semidp.queries.patterns import LARGEST_A, BlockTable
@@ -49,19 +49,13 @@ class Question:
         """Restrict what is published to the released features."""
         structure = Structure.of(dataspace)
         seen = visible(structure.grid, structure.margins, released)
-        axes = [axis for axis, depth in enumerate(released) if depth]
-        kept = []
-        for total in seen:
-            view = tuple(total.view[axis] for axis in axes)
-            shape = structure.grid.shape_of(total.view)
-            kept.append(Totals(view, total.counts.reshape([shape[axis] for axis in axes])))
-        return cls(dataspace, structure, released, tuple(kept))
+        kept = tuple(Totals(trimmed_view(total.view, released), total.counts) for total in seen)
+        return cls(dataspace, structure, released, kept)
 
     @cached_property
     def grid(self) -> Grid:
         """The cells of the released table."""
-        chains = self.structure.grid.coarsened(self.released).chains
-        return Grid(tuple(chain for chain, depth in zip(chains, self.released, strict=True) if depth))
+        return self.structure.grid.coarsened(self.released)
 
     @cached_property
     def blocks(self) -> BlockTable | None:
@@ -179,7 +173,7 @@ def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
     best, widest = Norms(0, 0, 0), None
     if not whole.lifts or math.prod(whole.grid.shape) > max(LARGEST_MASK, math.prod(question.grid.shape)):
         return best, widest
-    shown = tuple(kept for kept, depth in zip(question.released, whole.released, strict=True) if depth)
+    shown = trimmed_view(question.released, whole.released)
     for move in _known_moves(whole, a):
         if whole.realisable(move):
             seen = whole.grid.sum(move, shown).reshape(question.grid.shape)

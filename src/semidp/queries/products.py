@@ -16,17 +16,18 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import Counts, View, join, within
+from semidp.geometry import Counts, View, join, named, within
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing
-from semidp.queries.residuals import Residuals, below, kept_nodes, named, trimmed
+from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
 from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace
 from semidp.spaces.structure import Structure
 from semidp.tables import Schema, Table
 
+_LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
 _TRIES = 200
 
@@ -60,7 +61,7 @@ def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[S
         raise Refused("tables with structural zeros are not measured together: give each a budget of its own")
     space = ProductSpace(dataspace, adjacency, views)
     for margin in dataspace.published:
-        if len(named(margin.view)) > 1 and not space.trim(margin.counts.reshape(-1), margin.view).all():
+        if len(named(margin.view)) > 1 and not space.trim(margin.counts, margin.view).all():
             raise Refused(
                 "a joint margin with empty cells is published, under which tables are not measured together: give each "
                 "table a budget of its own"
@@ -152,14 +153,13 @@ class ProductSpace(QuerySpace):
     def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
         """Cut a table at a view down to the nodes that can hold a record."""
         grid = self.schema.grid
-        shape = tuple(grid.chains[axis].size(view[axis]) for axis in named(view))
         where = [kept_nodes(grid.chains[axis], self._kept[axis], view[axis]) for axis in named(view)]
-        return values.reshape(shape)[np.ix_(*where)] if where else values.reshape(shape)
+        return values[np.ix_(*where)] if where else values
 
     def whole(self, values: Floats, view: View) -> Floats:
         """Put a table of the nodes that can hold a record back among the others, which are zero."""
         grid = self.schema.grid
-        result = np.zeros(tuple(grid.chains[axis].size(view[axis]) for axis in named(view)))
+        result = np.zeros(grid.shape_of(view))
         result[np.ix_(*(kept_nodes(grid.chains[a], self._kept[a], view[a]) for a in named(view)))] = values
         return result
 
@@ -194,7 +194,7 @@ class ProductSpace(QuerySpace):
                 found[view] = np.array(float(self.dataspace.n or 0))
                 continue
             margin = next(margin for margin in self.dataspace.published if within(view, margin.view))
-            cut = self.trim(margin.counts.reshape(-1), margin.view)
+            cut = self.trim(margin.counts, margin.view)
             found[view] = self.residuals.centred(view, self.residuals.table(cut, margin.view, view))
         return found
 
@@ -224,7 +224,7 @@ class ProductSpace(QuerySpace):
         gathered = {view: np.zeros(self.residuals.shape(view)) for view in self.parts}
         for table, given in weights.items():
             view = self.views[table]
-            shape = tuple(self.schema.grid.chains[axis].size(view[axis]) for axis in named(view))
+            shape = self.schema.grid.shape_of(view)
             array = np.asarray(given, dtype=np.float64)
             if array.shape != shape:
                 raise InputError(f"the weights have shape {array.shape}, but the table has shape {shape}")
@@ -324,7 +324,7 @@ class ProductSpace(QuerySpace):
 
     def _listed(self, a: int, released: View) -> NDArray[np.int64] | None:
         """Every move of a small dataspace, as tables at the finest view, or None."""
-        if self.schema.size > 4096:
+        if not self.schema.grid.holds(_LARGEST_LISTED):
             return None
         if self.adjacency.is_exchange:
             moves = _exchanges(self.dataspace, self.adjacency, released)

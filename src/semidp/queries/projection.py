@@ -53,7 +53,7 @@ def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -
     >>> P.project(np.array([[4.0, 0.0], [0.0, 0.0]]))
     array([[ 1., -1.],
            [-1.,  1.]])
-    >>> P.dimension, P.fixed_part([np.array([[3], [1]]), np.array([[2, 2]])])
+    >>> P.dimension, P.fixed_part([np.array([3, 1]), np.array([2, 2])])
     (1, array([[1.5, 1.5],
            [0.5, 0.5]]))
     """
@@ -148,7 +148,7 @@ class AveragingProjection:
         return result
 
     def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
-        """Return (I - P) φ from the margins of φ, arrays with an axis a feature."""
+        """Return (I - P) φ from the margins of φ."""
         result = np.zeros(self.grid.shape)
         for view, coefficient, cells in self.terms:
             known = next(i for i, margin in enumerate(self.margins) if within(view, margin))

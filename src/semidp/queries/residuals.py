@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Chain, Grid, View
+from semidp.geometry import Chain, Grid, View, named
 
 Floats = NDArray[np.float64]
 
@@ -29,15 +29,6 @@ def below(view: View) -> Iterator[View]:
     [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
     """
     return itertools.product(*(range(depth + 1) for depth in view))
-
-
-def named(view: View) -> tuple[int, ...]:
-    """Return the features that a view names.
-
-    >>> named((2, 0, 1))
-    (0, 2)
-    """
-    return tuple(axis for axis, depth in enumerate(view) if depth)
 
 
 @dataclass(frozen=True)
@@ -63,14 +54,11 @@ class Residuals:
 
     def shape(self, view: View) -> tuple[int, ...]:
         """Return the shape of a table at a view: an axis a feature that it names."""
-        return tuple(self.grid.chains[axis].size(view[axis]) for axis in named(view))
+        return self.grid.shape_of(view)
 
     def table(self, values: NDArray[Any], source: View, view: View) -> NDArray[Any]:
         """Sum a table at `source` down to a coarser view."""
-        axes = named(source)
-        part = Grid(tuple(self.grid.chains[axis] for axis in axes))
-        summed = part.sum(values, tuple(view[axis] for axis in axes), tuple(source[axis] for axis in axes))
-        return summed.reshape(self.shape(view))
+        return self.grid.sum(values, view, source)
 
     def siblings(self, axis: int, depth: int) -> NDArray[np.intp]:
         """Return for each node of a depth how many children its parent has, itself included."""
@@ -118,9 +106,7 @@ class Residuals:
     def spread(self, values: NDArray[Any], view: View, target: View, power: int = 1) -> Floats:
         """Divide each entry at a view evenly among its children down to a finer one (variances: to the power 2)."""
         axes = named(target)
-        part = Grid(tuple(self.grid.chains[axis] for axis in axes))
-        small, large = tuple(view[axis] for axis in axes), tuple(target[axis] for axis in axes)
-        result = part.spread(np.asarray(values, dtype=np.float64).reshape(part.shape_of(small)), small, large)
+        result = self.grid.spread(np.asarray(values, dtype=np.float64), view, target)
         for place, axis in enumerate(axes):
             if view[axis] < target[axis]:
                 result = result * _along(self.share(axis, view[axis], target[axis]) ** power, place, len(axes))

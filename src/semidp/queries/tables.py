@@ -133,7 +133,7 @@ class TableSpace(QuerySpace):
 
     def fixed_part(self) -> Floats:
         """Return (I - P) φ, the part of the table that the published statistics fix, from those alone."""
-        total = np.array(self.dataspace.n, dtype=np.int64).reshape([1] * len(self.shape))
+        total = np.array(self.dataspace.n, dtype=np.int64)
         return self._projector.fixed_part([margin.counts for margin in self._question.visible] or [total])
 
     def variances(self) -> Floats:
@@ -216,7 +216,7 @@ class TableSpace(QuerySpace):
         visible, grid = self._question.visible, self._question.grid
         if len(visible) > 1 or self.is_zero:
             return None
-        total = visible[0] if visible else Totals(grid.nothing, np.array([self.dataspace.n]))
+        total = visible[0] if visible else Totals(grid.nothing, np.array(self.dataspace.n))
         homes, totals = grid.labels(total.view), total.counts.ravel()
         there = totals[homes] > 0
         if self._domain is not None and not np.array_equal(self._domain.ravel(), there):
@@ -260,10 +260,9 @@ class TableSpace(QuerySpace):
         question = self._question
         structure = question.structure
         hidden = question.released != structure.grid.full
-        if hidden and structure.schema.size <= LARGEST_MASK:
+        if hidden and structure.grid.holds(LARGEST_MASK):
             whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
             mask = None if whole is None else structure.grid.sum(whole.astype(np.int64), question.released) > 0
-            mask = None if mask is None else mask.reshape(self.shape)
         else:
             mask = question.grid.inhabited(self.schema.possible, question.visible)
         return None if mask is None or mask.all() else mask

@@ -4,6 +4,7 @@
 draws the noise and publishes. Rehearsals, audits and tests use what was prepared.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,13 +20,13 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
-from semidp.queries import outcome_exchange
+from semidp.queries import QuerySpace, outcome_exchange
 from semidp.release.cells import Form
 from semidp.release.needs import needs_of, refuse_place
 from semidp.release.plan import Plan
 from semidp.release.published import Published
 from semidp.release.release import Release, versions
-from semidp.release.requests import Request, budget_of, mechanism_again
+from semidp.release.requests import Request, budget_of
 from semidp.release.scope import Scope, survey
 from semidp.spaces import Adjacency
 
@@ -107,13 +108,25 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, values)
 
 
-def calibrate(plan: Plan, scope: Scope) -> Prepared:
-    """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits."""
+def _space(request: Request, scope: Scope) -> QuerySpace:
+    return request.space(scope)
+
+
+def calibrate(plan: Plan, scope: Scope, space: Callable[[Request, Scope], QuerySpace] = _space) -> Prepared:
+    """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits.
+
+    Parameters
+    ----------
+    plan, scope
+        What is asked for, and what is public.
+    space
+        Where the query space of a request comes from; whoever tries many budgets keeps them.
+    """
     _check(plan)
     mechanisms = []
     for request in plan.requests:
         budget_of(request)
-        mechanisms.append(request.calibrate(request.space(scope)))
+        mechanisms.append(request.calibrate(space(request, scope)))
     first, *others = (mechanism.guarantee for mechanism in mechanisms)
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
 
@@ -140,10 +153,7 @@ def implied_guarantee(release: Release) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        named = zip(release.plan.requests, release.results, strict=True)
-        mechanisms = (mechanism_again(request, result.noise.mechanism, scope) for request, result in named)
-        first, *others = (mechanism.under(other) for mechanism in mechanisms)
-        return first.compose(*others)
+        return release.under(scope.dataspace, other)
     except Refused:
         return None
 

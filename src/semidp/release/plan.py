@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 from semidp.errors import InputError, SchemaError
 from semidp.exact import Number, exact, plain
 from semidp.files import from_toml, toml_text
+from semidp.notebook import facts
 from semidp.release.checks import flag, only_keys, text
 from semidp.spaces import Margin
 from semidp.tables import Feature, Nest, Schema, StructuralZero
@@ -53,7 +54,12 @@ def adjacency_from(choice: Reading | int | str) -> Reading | int:
     )
 
 
-def _margins(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, ...]:
+def margins_from(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, ...]:
+    """Read a list of margins.
+
+    >>> margins_from(["sex", ["sex", "region"]])
+    (Margin('sex'), Margin('sex', 'region'))
+    """
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f'invariants are a list of margins, such as ["{value}"], not {value!r}')
     return tuple(Margin.of(margin) for margin in value)
@@ -129,7 +135,7 @@ def _delta(value: Number) -> Fraction:
     return delta
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False)
 class Plan:
     """What to publish exactly, what to publish with noise, and how the data are to be read.
 
@@ -170,7 +176,7 @@ class Plan:
     """
 
     tables: "tuple[TableRequest, ...]" = field(default=(), converter=_tables)
-    invariants: tuple[Margin, ...] = field(default=(), converter=_margins)
+    invariants: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[Feature, ...] = field(default=(), converter=_features)
     structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
     adjacency: Reading | int = field(default=Reading.worst_case, converter=adjacency_from)
@@ -194,6 +200,17 @@ class Plan:
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+
+    def __repr__(self) -> str:
+        noisy = ", ".join(request.name for request in self.requests) or "nothing"
+        exact = ", ".join(map(str, self.invariants)) or "the number of records"
+        return f"Plan({noisy}; exact: {exact}; {self.budget or 'budgets apart'}; adjacency: {self.adjacency})"
+
+    def _repr_html_(self) -> str:
+        requests = [(request.name, f"{' × '.join(request.features)}: {request.budget}") for request in self.requests]
+        exact = ", ".join(map(str, self.invariants)) or "only the number of records"
+        levels = [(part.name, _levels_text(part)) for part in self.chains]
+        return facts("Plan", [("exact", exact), *requests, ("adjacency", str(self.adjacency)), *levels])
 
     @property
     def chains(self) -> tuple[Feature | Nest, ...]:
@@ -332,6 +349,12 @@ def _shared(value: Mapping[str, Any]) -> "tuple[tuple[TableRequest, ...], Produc
             raise InputError("an objective is for several tables that share a budget other than pure epsilon")
         product = evolve(product, objective=objective)
     return (*(table for table in tables if table.budget), *alone), product
+
+
+def _levels_text(part: Feature | Nest) -> str:
+    if isinstance(part, Nest):
+        return f"{' > '.join(part.names)}: levels read from the data"
+    return f"{len(part.levels):,} levels: {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
 
 
 def _entries(value: Mapping[str, Any], key: str) -> list[Any]:

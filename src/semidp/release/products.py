@@ -7,7 +7,7 @@ post-processing of public values.
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,12 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
 from semidp.fit import Infeasible, fit_totals
-from semidp.geometry import Totals, View, maximal, meet
+from semidp.geometry import Totals, maximal, meet, trimmed_view
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
+from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.checks import texts
+from semidp.release.frames import Framed
 from semidp.release.published import (
     FitKind,
     Fitted,
@@ -129,7 +131,7 @@ class ProductRequest:
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the residuals of the confidential tables."""
         assert isinstance(space, ProductSpace)
-        return space.measure([reader.table(table.features) for table in self.tables])
+        return space.measure(reader.tables(table.features for table in self.tables))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
@@ -181,8 +183,8 @@ def tables_for(
     return (), ProductRequest(wanted, budget)
 
 
-@dataclass(frozen=True, eq=False)
-class ProductTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class ProductTable(Framed):
     """One table of a published product.
 
     Parameters
@@ -214,8 +216,25 @@ class ProductTable:
         public = scope.dataspace.over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
+    def columns(self) -> Columns:
+        """Return the file: a row a cell."""
+        reach = interval_factor(ResidualMechanism.name)
+        return cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+    @property
+    def level_columns(self) -> int:
+        """How many columns of the file hold levels."""
+        return len(self.schema.names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+    def __repr__(self) -> str:
+        return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PublishedProduct(Published):
     """The tables of a product, all from one measurement.
 
@@ -249,6 +268,9 @@ class PublishedProduct(Published):
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
 
+    def __repr__(self) -> str:
+        return f"PublishedProduct({', '.join(table.name for table in self.tables)})"
+
     def table(self, name: str) -> ProductTable:
         """Return a table by its name."""
         for table in self.tables:
@@ -265,18 +287,23 @@ class PublishedProduct(Published):
 
     def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return a file for each table, and the measured residuals."""
-        reach = interval_factor(self.noise.mechanism)
-        found = {
-            table.name: cells_of(table.schema, table.counts, table.estimate, table.standard_errors, reach)
-            for table in self.tables
-        }
-        return named_files({**found, MEASUREMENTS: residual_columns(self.mechanism, self.noisy)}, form)
+        return named_files(
+            {
+                **{table.name: table.columns() for table in self.tables},
+                MEASUREMENTS: residual_columns(self.mechanism, self.noisy),
+            },
+            form,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
         return {
             **super().to_json(),
             **residuals_json(self.mechanism),
+            "whole_numbers": {
+                "loss": sum(table.fitted.loss for table in self.tables),
+                "real_valued_bound": sum(table.fitted.bound for table in self.tables),
+            },
             "tables": [
                 {
                     "name": table.name,
@@ -334,13 +361,36 @@ def fit_product(
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
 
     Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with all of them unless
-    the workload is decomposable; then its estimate is published, and nothing looks at the data again.
+    the workload is decomposable. Such a table is fitted first, with the exact totals alone, and the others after it:
+    those that it contains are its sums. Where it still has none, because another came before it for the same reason,
+    its estimate is published. Nothing looks at the data again.
     """
+    grid = space.schema.grid
+    sizes = sorted(range(len(space.views)), key=lambda number: (grid.size_of(space.views[number]), number))
+    first: list[int] = []
+    while True:
+        found: dict[int, tuple[NDArray[Any], Fitted]] = {}
+        order = [*first, *(number for number in sizes if number not in first)]
+        stuck = _fit_in_order(space, estimates, kinds, order, len(first), found, progress)
+        if stuck is None:
+            return [found[number] for number in range(len(space.views))]
+        first.insert(0, stuck)
+
+
+def _fit_in_order(
+    space: ProductSpace,
+    estimates: list[NDArray[np.float64]],
+    kinds: list[FitKind],
+    order: list[int],
+    early: int,
+    found: dict[int, tuple[NDArray[Any], Fitted]],
+    progress: Progress,
+) -> int | None:
+    """Fit one table after the other; return the first after the early ones that has no whole numbers, if any."""
     grid, schema = space.schema.grid, space.schema
-    known = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.dataspace.n, dtype=np.int64))]
+    known = [Totals(grid.nothing, np.array(space.dataspace.n, dtype=np.int64))]
     known += space.dataspace.published
-    found: dict[int, tuple[NDArray[Any], Fitted]] = {}
-    for number in sorted(range(len(space.views)), key=lambda n: (grid.size_of(space.views[n]), n)):
+    for place, number in enumerate(order):
         view, estimate = space.views[number], estimates[number]
         if kinds[number] is not FitKind.integer:
             note = "The estimate itself is published."
@@ -349,27 +399,23 @@ def fit_product(
         part = schema.restrict(schema.named(view))
         fixed = {meet(total.view, view): total for total in known}
         margins = [
-            Totals(_cut(shared, view), _reshaped(fixed[shared].down(grid, shared).counts, shared, view))
+            Totals(trimmed_view(shared, view), fixed[shared].down(grid, shared).counts)
             for shared in (maximal(fixed) or [grid.nothing])
         ]
         try:
             fit = fit_totals(estimate, part.grid, margins, progress=progress)
         except Infeasible:
+            if place >= early:
+                return number
             fit = None
         if fit is None or fit.counts is None:
-            note = "No whole numbers that agree with the coarser tables were found, so that the estimate is published."
+            note = "No whole numbers that agree with the other tables were found, so that the estimate is published."
             found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
             continue
-        found[number] = (fit.counts, Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note))
-        known.append(Totals(view, fit.counts.reshape(grid.shape_of(view))))
-    return [found[number] for number in range(len(space.views))]
-
-
-def _cut(view: View, table: View) -> View:
-    """A view in the features of a table alone."""
-    return tuple(depth for depth, named in zip(view, table, strict=True) if named)
-
-
-def _reshaped(counts: NDArray[np.int64], view: View, table: View) -> NDArray[np.int64]:
-    """A margin's array without the axes of features that a table does not have."""
-    return counts.reshape([size for size, named in zip(counts.shape, table, strict=True) if named])
+        how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+        if place < early:
+            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which it now gives."
+            how = replace(how, optimal=False, note=note)
+        found[number] = (fit.counts, how)
+        known.append(Totals(view, fit.counts))
+    return None

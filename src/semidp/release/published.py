@@ -30,9 +30,11 @@ from semidp.mechanisms import (
     ResidualMechanism,
     interval_factor,
 )
+from semidp.plots import estimates_plot, heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, product_space
 from semidp.release.cells import Columns, Form, StoredFiles, csv_bytes, named_files
+from semidp.release.frames import Framed, Sheet
 from semidp.release.scope import Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from_json
@@ -197,8 +199,8 @@ class Fitted:
             raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PublishedTable(Published):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedTable(Framed, Published):
     """One published table.
 
     Parameters
@@ -249,16 +251,32 @@ class PublishedTable(Published):
             Table(self.schema, self.counts)
         )
 
+    def columns(self) -> Columns:
+        """Return the published counts and estimates: a row a cell."""
+        reach = interval_factor(self.noise.mechanism)
+        return cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
+
+    @property
+    def level_columns(self) -> int:
+        """How many columns of the file hold levels."""
+        return len(self.schema.names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+    def __repr__(self) -> str:
+        what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
+        return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
+
     def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return the published counts with the estimates, and the measurements, one row a cell."""
-        reach = interval_factor(self.noise.mechanism)
-        counts = cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
         measurements = (
             Columns.of_cells(self.schema, {"noisy_count": self.noisy})
             if self.residuals is None
             else residual_columns(self.residuals, self.noisy)
         )
-        return named_files(dict(zip(table_stems(self.name), (counts, measurements), strict=True)), form)
+        return named_files(dict(zip(table_stems(self.name), (self.columns(), measurements), strict=True)), form)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values."""
@@ -343,7 +361,7 @@ def published_table(
 # --- groups ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PublishedGroups(Published):
     """One published statistic of an outcome by groups.
 
@@ -382,6 +400,32 @@ class PublishedGroups(Published):
     def outcome(self) -> Outcome:
         """The outcome with its bounds and grid."""
         return self.request.outcome
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Return each set of groups for data frames, called after its file."""
+        labels = [len(names) for names in self.columns]
+        return tuple(
+            Sheet(file.removesuffix(".csv"), content, own)
+            for (file, content), own in zip(self.files().items(), labels, strict=True)
+            if isinstance(content, bytes)
+        )
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
+        part = self.estimates[by]
+        held = np.isfinite(part.values)
+        labels = [" · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept]
+        what = f"{self.request.statistic} of {self.outcome.column}"
+        bounds = None if self.request.statistic == "sum" else (float(self.outcome.lower), float(self.outcome.upper))
+        values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
+        return estimates_plot(labels, values, errors, what, bounds, axes)
+
+    def __repr__(self) -> str:
+        sets = "; ".join(" × ".join(names) for names in self.columns)
+        return f"PublishedGroups({self.name!r}: by {sets}, {self.noise.mechanism})"
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.sheets())
 
     def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return a CSV file for each set of groups: levels, exact count, estimate, standard error, noisy steps."""
@@ -458,8 +502,8 @@ def _comparison(found: GroupSums, number: int) -> Comparison:
 # --- regressions ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PublishedRegression(Published):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedRegression(Framed, Published):
     """One published regression.
 
     Parameters
@@ -495,9 +539,26 @@ class PublishedRegression(Published):
 
     def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return one CSV file, a row a coefficient."""
+        return {self.request.files[0]: self.csv()}
+
+    def csv(self) -> bytes:
+        """Return the file: a row a coefficient."""
         header = ["term", "coefficient", "standard_error", "noisy_steps"]
         rows = ([*row, step] for row, step in zip(self.rows(), self.noisy.tolist(), strict=True))
-        return {self.request.files[0]: csv_bytes(header, rows)}
+        return csv_bytes(header, rows)
+
+    @property
+    def level_columns(self) -> int:
+        """The terms."""
+        return 1
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the coefficients with two standard errors to each side; return the figure."""
+        terms, values, errors = zip(*self.rows(), strict=True)
+        return estimates_plot(terms, values, errors, "coefficient", None, axes)
+
+    def __repr__(self) -> str:
+        return f"PublishedRegression({self.name!r}: {len(self.terms):,} coefficients, {self.noise.mechanism})"
 
     @classmethod
     def from_json(

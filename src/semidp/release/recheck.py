@@ -20,9 +20,8 @@ from semidp.release.published import Published, PublishedGroups, PublishedRegres
 from semidp.release.release import Release
 from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled
+from semidp.release.side_information import CLOSE
 from semidp.tradeoff import Order, Tradeoff
-
-_CLOSE = 1e-6  # relative: what was rounded in print or by another version's arithmetic
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -102,7 +101,7 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
     name = NoNoise.name if mechanism.space.is_zero else mechanism.name
     if noise.mechanism != name:
         yield f"{noise.mechanism} noise, where its totals leave {name}"
-    if not noise.scale >= mechanism.scale * (1 - _CLOSE):
+    if not noise.scale >= mechanism.scale * (1 - CLOSE):
         yield f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}"
     if noise.claim != mechanism.claim:
         yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
@@ -151,7 +150,7 @@ def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[s
         stated = result.residuals
         tables.append(result)
     assert stated is not None  # a table whose noise is on residuals says how much
-    if any(stated.sigma2[view] < float(square) * (1 - _CLOSE) for view, square in mechanism.sigma2.items()):
+    if any(stated.sigma2[view] < float(square) * (1 - CLOSE) for view, square in mechanism.sigma2.items()):
         yield "less noise on a residual than its budget needs"
     if stated.precision > mechanism.precision or stated.law != mechanism.law:
         yield "another guarantee for its residuals than its budget gives"
@@ -168,7 +167,7 @@ def _no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
     return stated == proven or proven.compare(stated) in (Order.EQUAL, Order.STRONGER)
 
 
-def _close(one: ArrayLike, other: ArrayLike, tolerance: float = _CLOSE) -> bool:
+def _close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
     left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     if left.shape != right.shape:
         return False
@@ -181,5 +180,5 @@ def _same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other)]
     if all(numbers):
-        return math.isclose(one, other, rel_tol=_CLOSE)
+        return math.isclose(one, other, rel_tol=CLOSE)
     return bool(one == other)

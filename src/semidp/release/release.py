@@ -6,10 +6,12 @@ A release is written to a folder as CSV, JSON and a page, and read back from it;
 import csv
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -20,15 +22,20 @@ from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.files import digest, document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
+from semidp.mechanisms import Mechanism
+from semidp.notebook import facts, shortened_text
+from semidp.plots import tradeoff_plot
 from semidp.progress import Progress, silent
 from semidp.release.cells import Form, StoredFiles, form_named
-from semidp.release.plan import Plan
+from semidp.release.frames import Sheet
+from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
+from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
-from semidp.spaces import Adjacency, Dataspace
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import tradeoff_from_json
 
 SCHEMA_VERSION = 1
@@ -43,7 +50,7 @@ _NO_RELEASE = "{} is not a release: it has no readable release.json with its tab
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
 
@@ -134,6 +141,52 @@ class Release:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
 
+    def under(
+        self,
+        invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
+        adjacency: Adjacency | Reading | int | str | None = None,
+        known: Dataspace | None = None,
+    ) -> Guarantee:
+        """Return what the noise of this release guarantees where other statistics are exact: more, fewer, or others.
+
+        For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be weaker or stronger.
+        Nothing confidential is read.
+
+        Parameters
+        ----------
+        invariants
+            All that is exact: margins, or a `Dataspace` of them with their values.
+        adjacency
+            Which datasets are compared; unless given, exchanges for an exchange release and else any a(t) records.
+        known
+            Values of margins, and features, that are known besides those of the release. A margin whose values nobody
+            gives may have any.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+        ...     features=[semidp.Feature("ill", ["n", "y"])])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+        >>> release.under(["sex", "ill"]).tradeoff  # S is now the swaps: Δ2² = 4, where it was 8
+        ZCDP(rho=Fraction(1, 4))
+        >>> release.under([]).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
+        ZCDP(rho=Fraction(1, 8))
+        """
+        if isinstance(invariants, Dataspace):
+            margins, known = invariants.margins, invariants
+        else:
+            margins = margins_from(invariants)
+        about = self.scope.dataspace if known is None else known
+        check_about(about, self.scope.dataspace)
+        if adjacency is None:
+            adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
+        return guarantee_under(self._mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+
+    @cached_property
+    def _mechanisms(self) -> tuple[Mechanism, ...]:
+        return mechanisms_used(self.plan, self.scope, self.results)
+
     def save(
         self,
         folder: Path | str,
@@ -205,9 +258,45 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
         '<!doctype html>'
         """
-        from semidp.report import html  # the one import of a room above, allowed by name in tests/test_layers.py
+        return str(_report().html(self, title))
 
-        return html(self, title)
+    def table(self, name: str) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
+        """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
+
+        Parameters
+        ----------
+        name
+            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-``.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
+        [1, 2]
+        """
+        tables: list[PublishedTable | ProductTable] = [*self.tables]
+        tables += self.product.tables if self.product else ()
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
+        found |= {part.name: part for group in self.groups for part in group.sheets()}
+        found |= {part.name: part for part in (*self.regressions, *tables)}
+        if name not in found:
+            raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
+        return found[name]  # type: ignore[no-any-return]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the error curve of the best attacker, on matplotlib axes where given; return the figure."""
+        return tradeoff_plot({str(self.guarantee.adjacency): self.guarantee.tradeoff}, axes=axes)
+
+    def __repr__(self) -> str:
+        what = ", ".join(result.name for result in self.results)
+        exact = self.scope.dataspace.summary()
+        marked, curve = "" if self.private else ", not private", shortened_text(self.guarantee.tradeoff)
+        return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
+
+    def _repr_html_(self) -> str:
+        lines = (line.split(maxsplit=1) for line in str(_report().summary(self)).splitlines() if line)
+        return facts("Release", [(words[0], words[1] if len(words) > 1 else "") for words in lines])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -330,6 +419,12 @@ class Release:
         if [result.name for result in release.results] != [request.name for request in plan.requests]:
             raise ValueError("a release has what its plan asks for")
         return release
+
+
+def _report() -> Any:
+    from semidp.report import html, summary  # the one import of a room above, allowed by name in tests/test_layers.py
+
+    return SimpleNamespace(html=html, summary=summary)
 
 
 def release_files(folder: Path) -> Collection[str]:

@@ -5,7 +5,7 @@ records; what it returns leaves this package only through a mechanism.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,13 +14,13 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
-from semidp.errors import AdjacencyUnknown, SchemaError
+from semidp.errors import AdjacencyUnknown, InputError, SchemaError
 from semidp.grouped import check_binary
 from semidp.queries import outcome_exchange
 from semidp.release.needs import needs_of
 from semidp.release.plan import Plan, Reading
-from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency
-from semidp.tables import MAX_FEATURES, Feature, Nest, Schema, Table, no_column, refuse_large
+from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency, semi_adjacency_bound
+from semidp.tables import Feature, Nest, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -69,7 +69,7 @@ class Scope:
 class Reader:
     """The confidential counts and sums of a source over any features of a schema.
 
-    Counts come from one joint table where that is small, else by a query each.
+    Counts come from one joint table where that is small; else those that are wanted together are read together.
     """
 
     schema: Schema
@@ -86,13 +86,20 @@ class Reader:
     @property
     def joint(self) -> bool:
         """Whether one query reads all counts."""
-        small = self.schema.size <= _JOINT_CELLS and len(self.schema.features) <= MAX_FEATURES
-        return small or bool(self.schema.structural_zeros)
+        return self.schema.grid.holds(_JOINT_CELLS) or bool(self.schema.structural_zeros)
 
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
         names = tuple(features)
         return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(names)
+
+    def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
+        """Return the counts over several sets of features, read together."""
+        wanted = [tuple(names) for names in features]
+        if self.joint:
+            return [self._whole.margin(names) for names in wanted]
+        found = self.source.tables([self._readable(names) for names in wanted])
+        return [table.margin(names) for table, names in zip(found, wanted, strict=True)]
 
     def check_binary(self, column: str) -> None:
         """Refuse a column that holds anything but zeros and ones."""
@@ -124,8 +131,6 @@ class Reader:
 
 def survey(plan: Plan, source: Source, memory: int | None = None) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
-    if len(plan.names) > MAX_FEATURES:
-        raise SchemaError(f"the plan has too many features: {len(plan.names)}, where at most {MAX_FEATURES} are served")
     schema, disclosures = _schema(plan, source)
     for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:
@@ -137,9 +142,48 @@ def survey(plan: Plan, source: Source, memory: int | None = None) -> tuple[Scope
         source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
     margins = normalised(schema, plan.invariants)
     n = reader.table(schema.names[:1]).n if not margins else None
-    dataspace = Dataspace.known(schema, {margin: reader.table(margin.names) for margin in margins}, n)
+    totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
+    dataspace = Dataspace.known(schema, dict(totals), n)
+    return replace(announced(plan, dataspace), disclosures=disclosures), reader
+
+
+def announced(plan: Plan, dataspace: Dataspace) -> Scope:
+    """Return the scope of a plan from published totals alone: no data are needed."""
     semi, adjacency, warnings = settled(plan, dataspace)
-    return Scope(dataspace, semi, adjacency, disclosures, (*warnings, *formulas(schema))), reader
+    assert dataspace.schema is not None
+    return Scope(dataspace, semi, adjacency, (), (*warnings, *formulas(dataspace.schema)))
+
+
+def any_totals(plan: Plan, schema: Schema) -> Scope:
+    """Return a scope that is on the safe side of all totals which the invariants of a plan may turn out to have.
+
+    Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some D_t differ in at most
+    `a` records, the difference of their tables takes at most `a` from a cell, so that it is one of two tables of this
+    dataspace, and they are `a` records apart: ``S_a(t) ⊆ S_a(t')`` for every t.
+
+    >>> from semidp.spaces import Margin
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> scope = any_totals(Plan(invariants=["sex", "region"]), schema)
+    >>> scope.adjacency.a, scope.dataspace.value(Margin("sex")).counts.tolist()
+    (3, [9, 9])
+    """
+    if plan.adjacency is Reading.exchange:
+        raise InputError("exchanges depend on the totals: give them, or ask for any records that move together")
+    given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    try:
+        semi: SemiAdjacency | None = semi_adjacency_bound(schema, plan.invariants)
+        warnings: tuple[str, ...] = ()
+    except AdjacencyUnknown:
+        if given is None:
+            raise
+        semi, warnings = None, (_unchecked(given),)
+    a = given if given is not None else semi.bound if semi is not None else 1
+    if semi is not None and a < semi.bound:
+        warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
+    refuse_large(schema)
+    counts = np.full(schema.shape, a, dtype=np.int64)
+    table = Table(schema, counts if schema.possible is None else counts * schema.possible)
+    return Scope(Dataspace.of(table, plan.invariants), semi, Adjacency(a), (), (*warnings, *formulas(schema)))
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
@@ -248,11 +292,7 @@ def settled(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adj
     except AdjacencyUnknown:
         if given is None:
             raise
-        told = (
-            f"The adjacency a = {given} was given and could not be checked against a(t) for these invariants; a person "
-            f"who could be confused with others only by moving more than {given} records is not protected."
-        )
-        return None, Adjacency(given), (told,)
+        return None, Adjacency(given), (_unchecked(given),)
     a = given if given is not None else semi.bound
     if plan.adjacency is Reading.definition and semi.definition is not None:
         a = semi.definition
@@ -269,3 +309,10 @@ def settled(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adj
             "says nothing."
         )
     return semi, Adjacency(a), tuple(warnings)
+
+
+def _unchecked(a: int) -> str:
+    return (
+        f"The adjacency a = {a} was given and could not be checked against a(t) for these invariants; a person "
+        f"who could be confused with others only by moving more than {a} records is not protected."
+    )

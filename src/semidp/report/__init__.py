@@ -3,7 +3,31 @@
 Everything said here is computed from a `Release`, which holds nothing confidential.
 """
 
+from semidp.report.outlook import comparison, expected_counts, forecast, forecast_text
 from semidp.report.page import html
-from semidp.report.sentences import name_of, product_errors, product_lines, strength, summary, together_text
+from semidp.report.sentences import (
+    cell_errors,
+    errors_text,
+    name_of,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
-__all__ = ["html", "name_of", "product_errors", "product_lines", "strength", "summary", "together_text"]
+__all__ = [
+    "cell_errors",
+    "comparison",
+    "errors_text",
+    "expected_counts",
+    "forecast",
+    "forecast_text",
+    "html",
+    "name_of",
+    "product_errors",
+    "product_lines",
+    "strength",
+    "summary",
+    "together_text",
+]

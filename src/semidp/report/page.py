@@ -9,7 +9,15 @@ import numpy as np
 
 from semidp.exact import plain
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
-from semidp.release import Form, PublishedGroups, PublishedProduct, PublishedRegression, PublishedTable, Release
+from semidp.release import (
+    Form,
+    PublishedGroups,
+    PublishedProduct,
+    PublishedRegression,
+    PublishedTable,
+    Release,
+    Scope,
+)
 from semidp.report import sentences
 from semidp.report.cells import branches, error_text, grid
 from semidp.spaces import Dataspace
@@ -34,7 +42,7 @@ def html(release: Release, title: str | None = None) -> str:
 
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
-    scope, advertised, moves = release.scope, _advertised(release), _moves(release)
+    scope, advertised, moved = release.scope, _advertised(release), moves(release.scope)
     explanation = release.guarantee.explain()
     return template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
@@ -51,8 +59,9 @@ def html(release: Release, title: str | None = None) -> str:
         advertised_name=sentences.name_of(advertised) if advertised else None,
         adjacency_heading=sentences.why_heading(scope),
         adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
-        moves=moves[:_SHOWN_MOVES],
-        more_moves=max(len(moves) - _SHOWN_MOVES, 0),
+        also_known=sentences.also_known(release),
+        moves=moved[:_SHOWN_MOVES],
+        more_moves=max(len(moved) - _SHOWN_MOVES, 0),
         tables=[_table(table, release.form) for table in release.tables],
         sections=[
             *([] if release.product is None else [_product(release.product)]),
@@ -96,19 +105,19 @@ def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff
     return curves if advertised is None else {**curves, "if the totals were forgotten": advertised}
 
 
-def _moves(release: Release) -> list[dict[str, Any]]:
+def moves(scope: Scope) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
-    semi = release.scope.semi_adjacency
-    if release.scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
+    semi = scope.semi_adjacency
+    if scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
         return []
     witness = semi.witness
-    moves = [(witness.record, witness.wants), *witness.others]
+    records = [(witness.record, witness.wants), *witness.others]
     return [
         {
             "who": "the person" if position == 1 else f"record {position}",
             "levels": list(zip(witness.features, before, after, strict=True)),
         }
-        for position, (before, after) in enumerate(moves, start=1)
+        for position, (before, after) in enumerate(records, start=1)
     ]
 
 

@@ -4,10 +4,14 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
 from semidp.guarantees import detection
-from semidp.mechanisms import Mechanism, ResidualMechanism
+from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
     ProductRequest,
     PublishedGroups,
@@ -19,8 +23,10 @@ from semidp.release import (
     Scope,
     implied_guarantee,
 )
-from semidp.spaces import Dataspace
-from semidp.tradeoff import Tradeoff
+from semidp.spaces import Dataspace, Margin
+from semidp.tradeoff import Order, Tradeoff
+
+_SHOWN_MARGINS = 8
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -164,6 +170,32 @@ def implied(release: Release) -> list[str]:
     return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
 
 
+def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Return what the noise guarantees if an attacker also knew a one-way margin, one row each, and how many are left.
+
+    The values of such a margin are confidential: each row holds for any. What is not known for the noise is left out.
+
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> also_known(semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]}))
+    ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
+    """
+    space = release.scope.dataspace
+    assert space.schema is not None
+    open_names = [name for name in space.schema.names if not space.publishes(Margin(name))]
+    rows = []
+    for name in open_names[:_SHOWN_MARGINS]:
+        try:
+            found = release.under([*space.margins, Margin(name)])
+        except SemidpError:
+            continue
+        change = found.tradeoff.compare(release.guarantee.tradeoff)
+        numbers = strength(found.tradeoff, release.plan.report_delta)[-1]
+        rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
+    return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
+
+
 def table_summary(table: PublishedTable) -> str:
     """Say how one table was made."""
     if table.noise.absent:
@@ -223,21 +255,59 @@ def files(release: Release) -> list[tuple[str, str]]:
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
+def cell_errors(mechanism: Mechanism) -> dict[str, float]:
+    """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
+
+    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.tradeoff import Budget
+    >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
+    {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
+    """
+    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), interval_factor(mechanism.name))
+
+
+def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
+    """Return the same for one of the tables that share a budget."""
+    return _spread(mechanism.table_errors(number), interval_factor(mechanism.name))
+
+
+def _spread(errors: NDArray[np.float64], wide: float) -> dict[str, float]:
+    noisy = errors[errors > 0]
+    root = math.sqrt(float((errors**2).mean())) if errors.size else 0.0
+    return {
+        "standard_error": root,
+        "smallest": float(noisy.min()) if noisy.size else 0.0,
+        "largest": float(noisy.max()) if noisy.size else 0.0,
+        "half_width": wide * root,
+    }
+
+
+def errors_text(errors: dict[str, float]) -> str:
+    """Say how far off a cell is.
+
+    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "half_width": 2.2632})
+    'standard error 1.155 a cell (1 to 2), 95% within ±2.263'
+    """
+    low, high = f"{errors['smallest']:.4g}", f"{errors['largest']:.4g}"
+    span = "" if low == high else f" ({low} to {high})"
+    return f"standard error {errors['standard_error']:.4g} a cell{span}, 95% within ±{errors['half_width']:.4g}"
+
+
 def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
     """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
     found = []
     for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
-        errors = mechanism.table_errors(number)
-        noisy = errors[errors > 0]
+        errors = table_errors(mechanism, number)
         found.append(
             {
                 "name": table.name,
                 "features": list(table.features),
-                "cells": int(errors.size),
-                "smallest_standard_error": float(noisy.min(initial=math.inf)) if noisy.size else 0.0,
-                "largest_standard_error": float(errors.max(initial=0.0)),
-                "rms_standard_error": math.sqrt(float((errors**2).mean())),
+                "cells": mechanism.table_errors(number).size,
+                "smallest_standard_error": errors["smallest"],
+                "largest_standard_error": errors["largest"],
+                "rms_standard_error": errors["standard_error"],
             }
         )
     return found
@@ -256,7 +326,8 @@ def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     for part in product_errors(request, mechanism):
         low, high = number(part["smallest_standard_error"]), number(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        lines.append(f"{part['name']}: standard error {span} a cell, {part['cells']:,} cells")
+        wide = number(interval_factor(mechanism.name) * part["rms_standard_error"])
+        lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
     return lines
 
 

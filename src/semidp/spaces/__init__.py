@@ -1,12 +1,13 @@
 """What is published exactly, the datasets that are left, and how many records must move together there.
 
 `dataspace` holds Margin and Dataspace, `structure` how margins hang together, `adjacency` which datasets are compared
-and a(t), `exchange` the second kind of adjacency; `cover`, `listing` and `witness` count and show. Norms of differences
-are in `queries`.
+and a(t), `exchange` the second kind of adjacency; `cover`, `listing` and `witness` count and show, `unknown_totals` is
+for statistics that are known by name alone. Norms of differences are in `queries`.
 """
 
 from semidp.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency, semi_adjacency, semi_adjacency_bound
 from semidp.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.spaces.unknown_totals import widest_space
 from semidp.spaces.witness import Witness
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "normalised",
     "semi_adjacency",
     "semi_adjacency_bound",
+    "widest_space",
 ]

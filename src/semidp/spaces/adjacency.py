@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.geometry import Totals, maximal
+from semidp.geometry import LARGEST_MASK, Totals, maximal
+from semidp.notebook import facts
 from semidp.spaces.cover import worst_cover
 from semidp.spaces.dataspace import Dataspace, Margin
 from semidp.spaces.exchange import Blocks
+from semidp.spaces.graver import MOST_CELLS, graver_basis
 from semidp.spaces.listing import cells, datasets, fiber
 from semidp.spaces.structure import Slices, Structure
 from semidp.spaces.witness import Witness, free_witness, slice_witness
@@ -24,6 +26,7 @@ from semidp.tables import Schema
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
+_FEW_CELLS = 20  # where a closed form is known, a Graver basis is computed to improve it on so many cells
 
 
 class AdjacencyKind(StrEnum):
@@ -85,7 +88,8 @@ class Adjacency:
         return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
 
     def __str__(self) -> str:
-        return f"exchange (up to {self.a} records)" if self.is_exchange else f"any {self.a} records"
+        records = "1 record" if self.a == 1 else f"{self.a} records"
+        return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
@@ -170,6 +174,12 @@ class SemiAdjacency:
     method: str
     witness: Witness | None = None
 
+    def _repr_html_(self) -> str:
+        worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
+        rows = [("worst case", worst), ("definition, literally", str(self.definition or "not known"))]
+        rows += [("found by", self.method)] + ([("example", str(self.witness))] if self.witness is not None else [])
+        return facts("a(t): how many records move together", rows)
+
     def to_json(self) -> dict[str, Any]:
         """Return the value as plain values, without the witness."""
         return {
@@ -232,23 +242,26 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
     m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not occur under some t
     only make margins smaller, which leaves them decomposable and no more of them, so the bound by the junction tree
     holds for every t. Margins that are not decomposable, and structural zeros that forbid more than the margins do,
-    have no such bound here.
+    have the bound of their Graver elements where these are known: a t leaves some out and adds none.
 
     Examples
     --------
     >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature
-    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("age", "yom")])
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")])
     >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
     3
     >>> semi_adjacency_bound(schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")])
     Traceback (most recent call last):
     semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of ...
     """
-    wanted, grid = tuple(margins), schema.grid
-    occurs = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
+    wanted, grid, possible = tuple(margins), schema.grid, schema.possible
     views = maximal(schema.view(margin.names) for margin in wanted)
-    everything = Structure(schema, 1, tuple(Totals(view, grid.sum(occurs, view)) for view in views))
+    occurs = (
+        Totals(view, np.ones(grid.shape_of(view), dtype=np.int64) if possible is None else grid.sum(possible, view))
+        for view in views
+    )
+    everything = Structure(schema, 1, tuple(occurs))
     degree = graver_degree(everything) if everything.zeros_matter or not everything.decomposable else None
     if degree is not None:
         return SemiAdjacency(None, None, max(2, 1 + degree), "bound over all totals")
@@ -270,7 +283,8 @@ def graver_degree(structure: Structure) -> int | None:
     add some of degree 1.
 
     At most one block: degree 1. Two disjoint blocks of r and c levels: cycles of a bipartite graph, min(r, c). Three
-    features by pairs, one of two levels: the Lawrence lifting of the J x K table, 2 min(J, K).
+    features by pairs, one of two levels: the Lawrence lifting of the J x K table, 2 min(J, K). Small structures: the
+    Graver basis itself, on the cells that can occur (`semidp.spaces.graver`).
 
     >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Table
@@ -279,6 +293,22 @@ def graver_degree(structure: Structure) -> int | None:
     >>> graver_degree(Structure.of(pairs))
     6
     """
+    known = _known_degree(structure)
+    if known == 1:
+        return known
+    cells = _published_cells(structure)
+    if cells is None or len(cells) > (MOST_CELLS if known is None else _FEW_CELLS):
+        return known
+    grid, published = structure.grid, structure.published
+    rows = [
+        grid.labels(margin.view, published)[cells] == np.arange(margin.counts.size)[:, None]
+        for margin in structure.essential
+    ]
+    basis = graver_basis(np.concatenate(rows).astype(np.int64))
+    return known if basis is None else max(1, int(np.maximum(basis, 0).sum(axis=1).max(initial=1)))
+
+
+def _known_degree(structure: Structure) -> int | None:
     views = [margin.view for margin in structure.essential]
     if len(views) <= 1:
         return 1
@@ -292,6 +322,17 @@ def graver_degree(structure: Structure) -> int | None:
     sizes = [int(structure.inhabited_nodes(axis, named.pop()).sum()) for axis, named in zip(axes, depths, strict=True)]
     sizes.sort()
     return 2 * sizes[1] if sizes[0] <= 2 else None
+
+
+def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
+    """The cells of all that is published together that can occur, flat; None where the table is too large to look."""
+    grid, view = structure.grid, structure.published
+    if max(structure.schema.size if structure.zeros_matter else 0, grid.size_of(view)) > LARGEST_MASK:
+        return None
+    declared = structure.schema.possible
+    possible = None if declared is None or not structure.zeros_matter else grid.sum(declared, view) > 0
+    there = grid.inhabited(possible, structure.margins, view)
+    return np.arange(grid.size_of(view)) if there is None else np.flatnonzero(there)
 
 
 def _closed_form(structure: Structure) -> SemiAdjacency:

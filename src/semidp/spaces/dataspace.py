@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.geometry import Totals, maximal
-from semidp.tables import Schema, Table
+from semidp.tables import Feature, Schema, Table
 
 
 @frozen(init=False, repr=False)
@@ -79,7 +79,30 @@ def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     return tuple(Margin(*schema.named(view)) for view in maximal(schema.view(margin.names) for margin in margins))
 
 
-@frozen(slots=False, eq=False)
+def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
+    """Return features without repetitions, a chain in place of its upper part; None where two contradict each other."""
+    kept: list[Feature] = []
+    for feature in features:
+        same = [place for place, old in enumerate(kept) if {*old.names} & {*feature.names}]
+        if not same:
+            kept.append(feature)
+            continue
+        old = kept[same[0]]
+        upper, deeper = sorted((old, feature), key=lambda one: len(one.names))
+        if len(same) > 1 or upper.names != deeper.names[: len(upper.names)] or deeper.at(len(upper.names)) != upper:
+            return None
+        kept[same[0]] = deeper
+    return tuple(kept)
+
+
+def _ordered(total: Table, schema: Schema) -> Table:
+    """Return a table with its features in the order of a schema."""
+    part = schema.restrict(total.schema.names)
+    place = {feature.name: axis for axis, feature in enumerate(total.schema.features)}
+    return Table(part, np.transpose(total.counts, [place[feature.name] for feature in part.features]))
+
+
+@frozen(slots=False, eq=False, repr=False)
 class Dataspace:
     """D_t: the datasets of n records whose published margins have the published values t.
 
@@ -168,6 +191,11 @@ class Dataspace:
         """
         return cls(None, (), (), None, text)
 
+    def __repr__(self) -> str:
+        if self.schema is None:
+            return f"Dataspace({self.description!r})"
+        return f"Dataspace({self.summary()} exact; {', '.join(self.schema.names)}; n={self.n})"
+
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
         wanted = margin if self.schema is None else Margin(*self.schema.closed(margin.names))
@@ -191,13 +219,10 @@ class Dataspace:
 
     @cached_property
     def published(self) -> tuple[Totals, ...]:
-        """The published margins as arrays with an axis a feature, for the geometry of margins."""
+        """The published margins as arrays with an axis for each feature that they name, for the geometry of margins."""
         assert self.schema is not None
-        grid, found = self.schema.grid, []
-        for margin, total in zip(self.margins, self.totals, strict=True):
-            view = self.schema.view(margin.names)
-            found.append(Totals(view, total.counts.reshape(grid.shape_of(view))))
-        return tuple(found)
+        views = [self.schema.view(margin.names) for margin in self.margins]
+        return tuple(Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True))
 
     def over(self, names: Iterable[str]) -> "Dataspace":
         """Return what is published about the table over some features alone.
@@ -249,30 +274,51 @@ class Dataspace:
             for margin, total in zip(other.margins, other.totals, strict=True)
         )
 
-    def joined(self, other: "Dataspace") -> "Dataspace | None":
-        """Return the space over the features of both, where both publish the same; None where they do not.
+    def union(self, other: "Dataspace") -> "Dataspace | None":
+        """Return the space over the features of both where all that either publishes is published.
 
-        Dropping features neither changes a published value nor moves two datasets further apart. So what protects
-        either space at some a protects the joined one at that a. Structural zeros may tie the features of both
-        together, so that spaces with any are joined only where they are equal.
+        Dropping features neither changes a published value nor moves two datasets further apart, so that every pair of
+        the union is a pair of each: what protects either space at some a protects the union at that a. None where the
+        two are not about the same records: another number of them, other levels, values that contradict each other.
+        Structural zeros may tie the features of both together, so that with any the features must be the same.
 
         >>> from semidp.tables import Feature
         >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
+        >>> ages = {Margin("age"): Table(Schema([Feature("age", "yo")]), [11, 10])}
         >>> regions = Dataspace.known(Schema([Feature("sex", "fm"), Feature("region", "ns")]), sexes)
-        >>> ages = Dataspace.known(Schema([Feature("sex", "fm"), Feature("age", "yo")]), sexes)
-        >>> regions.joined(ages).schema.names
-        ('sex', 'region', 'age')
+        >>> both = regions.union(Dataspace.known(Schema([Feature("region", "ns"), Feature("age", "yo")]), ages))
+        >>> both.schema.names, both.summary()
+        (('sex', 'region', 'age'), 'sex, age')
         """
         if self == other:
             return self
-        if self.schema is None or other.schema is None or self.n != other.n or self._values != other._values:
+        if self.schema is None or other.schema is None or self.n != other.n:
             return None
-        mine = {feature.name: feature for feature in self.schema.features}
-        alike = all(mine.get(feature.name, feature) == feature for feature in other.schema.features)
-        if not alike or self.schema.structural_zeros or other.schema.structural_zeros:
+        features = _merged((*self.schema.features, *other.schema.features))
+        if features is None:
             return None
-        schema = Schema(tuple({**mine, **{feature.name: feature for feature in other.schema.features}}.values()))
-        return Dataspace.known(schema, dict(zip(self.margins, self.totals, strict=True)), self.n)
+        zeros, theirs = self.schema.structural_zeros, other.schema.structural_zeros
+        if (zeros or theirs) and ({*zeros} != {*theirs} or {*self.schema.features} != {*other.schema.features}):
+            return None
+        schema = Schema(features, zeros)
+        told = [(margin, _ordered(total, schema)) for one in (self, other) for margin, total in one._told]
+        try:
+            found = Dataspace.known(schema, dict(told), self.n)
+        except DataError:
+            return None
+        return found if all(found.value(margin) == total for margin, total in told) else None
+
+    def with_features(self, schema: Schema) -> "Dataspace | None":
+        """Return the same statistics about records with more features; None where the schema does not contain these."""
+        if self.schema is None or (self.schema.structural_zeros or schema.structural_zeros):
+            return self if self.schema == schema else None
+        if _merged((*schema.features, *self.schema.features)) != schema.features:
+            return None
+        return Dataspace.known(schema, {margin: _ordered(total, schema) for margin, total in self._told}, self.n)
+
+    @property
+    def _told(self) -> tuple[tuple[Margin, Table], ...]:
+        return tuple(zip(self.margins, self.totals, strict=True))
 
     def summary(self) -> str:
         """Say in a few words what is published.

@@ -102,7 +102,7 @@ class Blocks:
         ]
         if all(apart):
             return False
-        if schema.size > LARGEST_MASK:
+        if not grid.holds(LARGEST_MASK):
             return True
         there = grid.inhabited(None, self.structure.margins)
         inhabited: Mask = np.ones(grid.shape, dtype=bool) if there is None else there

@@ -47,7 +47,7 @@ def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | 
     """
     assert dataspace.schema is not None
     assert dataspace.n is not None
-    if dataspace.schema.size > MOST_CELLS:
+    if not dataspace.schema.grid.holds(MOST_CELLS):
         return None
     where = cells(dataspace)
     rows, left = _constraints(dataspace, where)

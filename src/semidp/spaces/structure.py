@@ -133,7 +133,7 @@ class Structure:
         zeros = [self.schema.view(name for name, _ in zero.levels) for zero in self.schema.structural_zeros]
         if all(any(join(view, margin.view) == margin.view for margin in self.margins) for view in zeros):
             return False
-        if self.schema.size > LARGEST_MASK:
+        if not self.grid.holds(LARGEST_MASK):
             return True
         possible = self.schema.possible
         assert possible is not None

@@ -5,6 +5,7 @@ Which slice is worst, and how many records it takes, is found in `adjacency`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,7 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
         ranges.append(slice(int(starts[node]), int(starts[node] + chain.children(depth, chain.depth)[node])))
     possible = structure.schema.possible
     if possible is None:
-        offsets: Iterable[Sequence[int]] = np.ndindex(*(part.stop - part.start for part in ranges))
+        offsets: Iterable[Sequence[int]] = product(*(range(part.stop - part.start) for part in ranges))
     else:
         offsets = np.argwhere(possible[tuple(ranges)])
     for offset in offsets:

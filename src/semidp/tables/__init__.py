@@ -4,13 +4,12 @@ A `Schema` declares features, their levels and the combinations that cannot occu
 integer counts on a schema. Files and databases live in `engines`; which margins are public lives in `invariants`.
 """
 
-from semidp.tables.counts import MAX_CELLS, MAX_FEATURES, Table, no_column, refuse_large
+from semidp.tables.counts import MAX_CELLS, Table, no_column, refuse_large
 from semidp.tables.features import TRUTH, Feature, Nest, level_text
 from semidp.tables.schema import Schema, StructuralZero
 
 __all__ = [
     "MAX_CELLS",
-    "MAX_FEATURES",
     "TRUTH",
     "Feature",
     "Nest",

@@ -12,12 +12,12 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, SchemaError
+from semidp.geometry import MAX_AXES
 from semidp.tables.features import Feature, level_text, missing_values
 from semidp.tables.schema import Schema
 
 MAX_CELLS = 2**31  # a dense table beyond this would not fit in memory; 16 GiB of counts
 _LISTED = 100  # columns in a message
-MAX_FEATURES = 63  # numpy indexes no more axes
 
 
 def _integers(values: ArrayLike) -> NDArray[np.int64]:
@@ -141,9 +141,9 @@ def refuse_large(schema: Schema) -> None:
     Traceback (most recent call last):
     semidp.errors.SchemaError: the table is too large: over 2,147,483,648 cells or 63 features; use fewer features
     """
-    if schema.size > MAX_CELLS or len(schema.features) > MAX_FEATURES:
+    if schema.size > MAX_CELLS or len(schema.features) > MAX_AXES:
         raise SchemaError(
-            f"the table is too large: over {MAX_CELLS:,} cells or {MAX_FEATURES} features; use fewer features"
+            f"the table is too large: over {MAX_CELLS:,} cells or {MAX_AXES} features; use fewer features"
         )
 
 

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import DataError, SchemaError
 from semidp.exact import Number, exact, plain
 from semidp.geometry import Chain
+from semidp.notebook import shortened
 
 TRUTH = ("false", "true")
 """The levels of truth values; beside exactly these, their words match in capitals or not."""
@@ -77,7 +78,7 @@ class Feature:
     """
 
     name: str
-    levels: tuple[str, ...] = field(default=(), converter=_levels)
+    levels: tuple[str, ...] = field(default=(), converter=_levels, repr=shortened)
     bins: tuple[Fraction | float, ...] | None = field(default=None, converter=_bins)
     null_level: str | None = None
     above: tuple[Depth, ...] = field(default=(), repr=False)

@@ -1,0 +1,101 @@
+"""Counts of many sets of columns at once, from chunks of coded records: no database, only arithmetic.
+
+Columns with few levels are counted in bundles, whose joint counts are summed down to the sets at the end.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BUNDLE = 2**7  # cells of a bundle of columns
+_JOINT = 2**15  # cells that are counted together: what a processor's cache holds
+_ROWS = 2**16  # records whose codes are at hand at once
+
+Codes = NDArray[np.intp]
+
+
+class Tabulation:
+    """The counts of sets of columns, a number of records after another.
+
+    >>> counts = Tabulation((2, 3), [(0, 1), (1,)])
+    >>> counts.add([np.array([0, 1, 1]), np.array([2, 2, 0])])
+    >>> [table.tolist() for table in counts.tables()]
+    [[[0, 0, 1], [1, 0, 1]], [1, 0, 2]]
+    """
+
+    def __init__(self, sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> None:
+        self.sizes, self.sets = tuple(sizes), list(sets)
+        self._bundles = _bundled(self.sizes, self.sets)
+        home = {column: number for number, bundle in enumerate(self._bundles) for column in bundle}
+        self._joint: list[tuple[int, ...]] = []  # for each set the columns that are counted together for it
+        self._whole: dict[tuple[int, ...], list[tuple[int, ...]]] = {}  # those that are made of whole bundles
+        for wanted in self.sets:
+            bundles = sorted({home[column] for column in wanted})
+            together = tuple(column for number in bundles for column in self._bundles[number])
+            if self._cells(together) <= _JOINT:
+                self._joint.append(together)
+                self._whole[together] = [self._bundles[number] for number in bundles]
+            else:
+                self._joint.append(wanted)
+        self._counts = {joint: np.zeros(self._cells(joint), dtype=np.int64) for joint in self._joint}
+
+    def add(self, columns: Sequence[Codes]) -> None:
+        """Count some records, of which each column gives the code of the level."""
+        for start in range(0, len(columns[0]) if columns else 0, _ROWS):
+            part = [column[start : start + _ROWS] for column in columns]
+            codes = {bundle: self._code([part[column] for column in bundle], bundle) for bundle in self._bundles}
+            scratch = np.empty(len(part[0]), dtype=np.intp)  # new arrays of this size cost more than the sums
+            for joint, counts in self._counts.items():
+                if joint in self._whole:
+                    bundles = self._whole[joint]
+                    sizes = [self._cells(bundle) for bundle in bundles]
+                    index = ravelled([codes[bundle] for bundle in bundles], sizes, scratch)
+                    counts += np.bincount(index, minlength=counts.size)
+                else:
+                    cells, found = np.unique(self._code([part[c] for c in joint], joint), return_counts=True)
+                    counts[cells] += found
+
+    def tables(self) -> list[NDArray[np.int64]]:
+        """Return the counts of each set, an axis a column in its order."""
+        found = []
+        for wanted, joint in zip(self.sets, self._joint, strict=True):
+            counts = self._counts[joint].reshape([self.sizes[column] for column in joint])
+            left = [column for column in joint if column in wanted]
+            summed = counts.sum(axis=tuple(place for place, column in enumerate(joint) if column not in wanted))
+            found.append(np.ascontiguousarray(summed.transpose([left.index(column) for column in wanted])))
+        return found
+
+    def _cells(self, columns: Sequence[int]) -> int:
+        return math.prod(self.sizes[column] for column in columns)
+
+    def _code(self, codes: Sequence[Codes], columns: Sequence[int]) -> Codes:
+        return ravelled(codes, [self.sizes[column] for column in columns])
+
+
+def _bundled(sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Put columns together as they occur, as long as their joint counts stay few."""
+    bundles: list[tuple[int, ...]] = []
+    room = 0
+    for column in dict.fromkeys(column for wanted in sets for column in wanted):
+        if bundles and sizes[column] <= room:
+            bundles[-1] = (*bundles[-1], column)
+            room //= sizes[column]
+        else:
+            bundles.append((column,))
+            room = _BUNDLE // sizes[column]
+    return bundles
+
+
+def ravelled(codes: Sequence[Codes], sizes: Sequence[int], out: Codes | None = None) -> Codes:
+    """Return the flat positions of rows of codes, in an array that is at hand where there is one.
+
+    >>> ravelled([np.array([1, 0]), np.array([2, 1])], [2, 3])
+    array([5, 1])
+    """
+    flat = codes[0]
+    for code, size in zip(codes[1:], sizes[1:], strict=True):
+        flat = np.multiply(flat, size, out=out)
+        flat += code
+    return flat

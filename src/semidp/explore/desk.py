@@ -1,0 +1,142 @@
+"""What the page works with: scopes and query spaces that plans have in common, kept so that a slider answers at once.
+
+Only public values are kept: the totals that a plan publishes exactly, and what follows from them.
+"""
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from semidp.errors import SemidpError
+from semidp.queries import QuerySpace
+from semidp.release import Plan, Prepared, Release, Request, Scope, TableRequest, calibrate
+from semidp.release.scope import any_totals
+from semidp.report import forecast
+from semidp.spaces import Margin
+
+KEPT = 12
+_MOST_FURTHER = 12
+
+
+class Desk:
+    """Plans are laid on it; it says what they would publish.
+
+    Parameters
+    ----------
+    columns
+        What features may be called.
+    survey
+        Returns the public scope of a plan, and reads nothing but what the plan publishes exactly.
+    first
+        The plan that the page starts with.
+    source
+        What the data are called on a command line; None where there are none.
+    carry_out
+        Carries a plan out and writes the release to a folder; None where there are no data.
+
+    Examples
+    --------
+    >>> from semidp.engines import open_source
+    >>> from semidp.release.scope import survey
+    >>> from semidp.tradeoff import Budget
+    >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
+    >>> desk = Desk(("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan())
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
+    >>> desk.forecast(plan)["guarantee"]["name"]
+    '1-GDP'
+    """
+
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        survey: Callable[[Plan], Scope],
+        first: Plan,
+        *,
+        source: str | None = None,
+        carry_out: Callable[[Plan, Path], Release] | None = None,
+    ) -> None:
+        self.columns, self.first, self.source, self.carry_out = columns, first, source, carry_out
+        self._survey = survey
+        self._scopes: OrderedDict[str, tuple[Scope, dict[str, QuerySpace]]] = OrderedDict()
+        self._forecasts: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def prepared(self, plan: Plan) -> Prepared:
+        """Return a plan prepared from public values alone."""
+        with self._lock:
+            key = _budgetless(plan).to_toml()
+            kept: tuple[Scope, dict[str, QuerySpace]] = _kept(self._scopes, key, lambda: (self._survey(plan), {}))
+            scope, spaces = kept
+
+            def space(request: Request, scope: Scope) -> QuerySpace:
+                name = repr({key: value for key, value in request.to_json().items() if key not in _BUDGET_KEYS})
+                if name not in spaces:
+                    spaces[name] = request.space(scope)
+                return spaces[name]
+
+            return calibrate(plan, scope, space)
+
+    def forecast(self, plan: Plan) -> dict[str, Any]:
+        """Return what a plan would publish."""
+        with self._lock:
+            found: dict[str, Any] = _kept(self._forecasts, plan.to_toml(), lambda: forecast(self.prepared(plan)))
+            return found
+
+    def further(self, plan: Plan) -> list[dict[str, Any]]:
+        """Return what each further exact total would cost, at most: for the worst totals that there may be.
+
+        Totals that the plan does not publish are not read for it.
+        """
+        scope = self.prepared(plan).scope
+        schema = scope.dataspace.schema
+        assert schema is not None
+        found: list[dict[str, Any]] = []
+        names = tuple(dict.fromkeys(name for table in plan.all_tables for name in schema.closed(table.features)))
+        sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
+        for margin in (Margin(*schema.closed(part)) for part in sets):
+            if scope.dataspace.publishes(margin) or any(margin == entry["margin"] for entry in found):
+                continue
+            more = evolve(plan, invariants=(*plan.invariants, margin))
+            try:
+                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=_ball(more)), schema)))
+            except SemidpError as refusal:
+                found.append({"margin": margin, "refused": str(refusal)})
+            else:
+                found.append({"margin": margin, "a": seen["adjacency"]["used"], "tables": seen["tables"]})
+            if len(found) == _MOST_FURTHER:
+                break
+        return found
+
+
+_BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
+
+
+def _ball(plan: Plan) -> Any:
+    """Exchanges depend on the totals; any records that move together do not."""
+    return "worst-case" if str(plan.adjacency) in ("exchange", "definition") else plan.adjacency
+
+
+def _budgetless(plan: Plan) -> Plan:
+    """Return a plan without its budgets: what its scope depends on."""
+    return evolve(
+        plan,
+        tables=[TableRequest(table.features, name=table.name) for table in plan.all_tables],
+        product=None,
+        groups=[evolve(group, budget=None) for group in plan.groups],
+        regressions=[evolve(regression, budget=None) for regression in plan.regressions],
+    )
+
+
+def _kept(store: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) -> Any:
+    """Return what is kept under a key, or make it; the oldest goes where there is no room."""
+    if key not in store:
+        store[key] = make()
+        while len(store) > KEPT:
+            store.popitem(last=False)
+    store.move_to_end(key)
+    return store[key]

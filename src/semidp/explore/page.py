@@ -1,0 +1,484 @@
+"""The requests of the page and their answers. It is served to one browser on this machine and to nobody else.
+
+Every address holds a token, every request must name this host and come from this page, and nothing on the page asks for
+anything elsewhere. What it shows is a function of the plan and of the totals that the plan publishes exactly.
+"""
+
+import hmac
+import json
+import shlex
+import traceback
+from collections.abc import Awaitable, Callable
+from fractions import Fraction
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+import numpy as np
+from attrs import evolve
+from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from semidp._version import __version__
+from semidp.errors import InputError, SemidpError
+from semidp.exact import exact, plain, rounded_up
+from semidp.explore.controls import KINDS, LADDER, Controls, variants
+from semidp.explore.desk import Desk
+from semidp.files import from_json
+from semidp.release import REPORT, Plan, release_files
+from semidp.report import comparison
+from semidp.report.page import moves
+from semidp.tradeoff import tradeoff_from_json
+
+MOST_SCENARIOS = 3
+_LONGEST_FORM = 2**22  # bytes: a plan with many declared levels
+_STATIC = {"htmx.min.js": "text/javascript", "style.css": "text/css", "htmx-LICENSE.txt": "text/plain"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_REPORT_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'none'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_NOTHING = "Tick the features of a table on the left: what it would look like stands here."
+
+Fields = list[tuple[str, str]]
+
+
+class Guard:
+    """Refuses requests that name another host, come from another page, or lack the token."""
+
+    def __init__(self, app: Any, token: str, port: int) -> None:
+        self.app, self.token = app, token
+        self.hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        refusal = self._refusal(Request(scope))
+        if refusal is not None:
+            await PlainTextResponse(refusal, 403, _HEADERS)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _refusal(self, request: Request) -> str | None:
+        host = request.headers.get("host", "")
+        if host not in self.hosts:
+            return "This page answers to 127.0.0.1 only."
+        given = request.url.path.split("/")[1]
+        if not hmac.compare_digest(given.encode(), self.token.encode()):
+            return "The address lacks its token: use the one that semidp explore printed."
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        if origin is not None and origin != f"http://{host}":
+            return "The request comes from another page."
+        if request.method != "GET" and origin is None:
+            return "The request does not say which page it comes from."
+        opened = request.headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
+        if site in ("cross-site", "same-site") and not opened:
+            return "The request comes from another page."
+        return None
+
+
+class Page:
+    """The answers of the page for one `Desk`.
+
+    Releases that were made here are kept by their number, so that their reports can be read.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.releases: list[Path] = []
+        self._templates = Environment(
+            loader=PackageLoader("semidp.explore"), autoescape=select_autoescape(default=True), trim_blocks=True,
+            lstrip_blocks=True,
+        )  # fmt: skip
+
+        self._templates.filters["short"] = short
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+
+    def whole(self, plan: Plan) -> str:
+        """Return the page for a plan."""
+        return self._render("page.html.j2", **self._form(plan), **self._results(plan), version=__version__)
+
+    def form(self, fields: Fields) -> str:
+        """Return the form anew, after a set of features was added or removed."""
+        base = self._base(fields)
+        try:
+            plan, controls = self._plan(fields)
+        except SemidpError as error:
+            return self._render("form.html.j2", **self._form(base), error=str(error), seen=None, plan=None)
+        action = dict(fields)
+        blank = {"table": action.get("add") == "table", "total": action.get("add") == "total"}
+        extra = action.get("add-total", "")
+        if extra:
+            plan = _added(controls, tuple(extra.split(","))).plan(base, self.desk.columns)
+        scenarios = [] if action.get("add") == "forget" else self._scenarios(fields)
+        return self._render("form.html.j2", **self._form(plan, blank), **self._results(plan, scenarios))
+
+    def results(self, fields: Fields) -> str:
+        """Return what the chosen plan would publish, with the parts of the form that depend on it."""
+        try:
+            plan, controls = self._plan(fields)
+        except SemidpError as error:
+            return self._render("results.html.j2", error=str(error), seen=None, plan=None, oob=True)
+        shown = {**self._results(plan, self._scenarios(fields)), "controls": controls, "amount": plain(controls.amount)}
+        return self._render("results.html.j2", **{**shown, "oob": True})
+
+    def keep(self, fields: Fields) -> str:
+        """Return the scenarios with one more: the plan that is chosen, or a variant of it."""
+        kept = self._scenarios(fields)
+        try:
+            plan, _ = self._plan(fields)
+            which = dict(fields).get("variant", "")
+            named = (which, variants(plan)[which]) if which else (f"plan {len(kept) + 1}", plan)
+            self.desk.forecast(named[1])
+            kept = [*kept, named][-MOST_SCENARIOS:]
+        except (SemidpError, KeyError) as error:
+            said = str(error) if isinstance(error, SemidpError) else "there is no such variant"
+            return self._render("scenarios.html.j2", **self._compared(None, kept), scenario_error=said)
+        return self._render("scenarios.html.j2", **self._compared(plan, kept))
+
+    def costs(self, fields: Fields) -> str:
+        """Return what each further exact total would cost."""
+        try:
+            plan, _ = self._plan(fields)
+            now = {table["name"]: table for table in self.desk.forecast(plan)["tables"]}
+            further = self.desk.further(plan)
+        except SemidpError as error:
+            return self._render("costs.html.j2", further=None, error=str(error))
+        return self._render("costs.html.j2", further=further, now=now)
+
+    def release(self, fields: Fields) -> str:
+        """Carry the chosen plan out, once its budget was typed."""
+        single = dict(fields)
+        try:
+            plan, _ = self._plan(fields)
+            if self.desk.carry_out is None:
+                raise InputError("there are no data to release: start semidp explore with them")
+            check_typed(plan, single.get("typed", ""))
+            folder = _folder(single.get("folder", ""))
+            self.desk.carry_out(plan, folder)
+        except SemidpError as error:
+            return self._render("released.html.j2", error=str(error), number=None)
+        self.releases.append(folder)
+        return self._render(
+            "released.html.j2", error=None, number=len(self.releases), folder=str(folder), report=REPORT
+        )
+
+    def saved(self, name: str, fields: Fields) -> bytes:
+        """Return the chosen plan as a file: itself, the command line that carries it out, or a notebook."""
+        plan, _ = self._plan(fields)
+        if name == "plan.toml":
+            return plan.to_toml().encode()
+        if name == "release.sh":
+            return f"#!/bin/sh\n{self._command()}\n".encode()
+        return notebook(plan, self.desk.source).encode()
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _render(self, template: str, **values: Any) -> str:
+        return self._templates.get_template(template).render(**values)
+
+    def _base(self, fields: Fields) -> Plan:
+        return _read(dict(fields).get("base", "{}"))
+
+    def _plan(self, fields: Fields) -> tuple[Plan, Controls]:
+        controls = Controls.of_form(fields, self.desk.columns)
+        return controls.plan(self._base(fields), self.desk.columns), controls
+
+    def _scenarios(self, fields: Fields) -> list[tuple[str, Plan]]:
+        names = [value for name, value in fields if name == "scenario-name"]
+        plans = [_read(value) for name, value in fields if name == "scenario"]
+        return list(zip(names, plans, strict=False))[-MOST_SCENARIOS:]
+
+    def _form(self, plan: Plan, blank: dict[str, bool] | None = None) -> dict[str, Any]:
+        controls = Controls.of_plan(plan, self.desk.columns)
+        extra = blank or {}
+        return {
+            "base": json.dumps(plan.to_json()),
+            "controls": controls,
+            "amount": plain(controls.amount),
+            "tables": [*controls.tables, *([()] if extra.get("table") or not controls.tables else [])],
+            "totals": [*controls.totals, *([()] if extra.get("total") or not controls.totals else [])],
+            "columns": [name for name in self.desk.columns if name not in (plan.count, plan.id, *plan.outcomes)],
+            "kinds": KINDS,
+            "last": len(LADDER) - 1,
+            "others": [*(group.name for group in plan.groups), *(part.name for part in plan.regressions)],
+            "source": Path(self.desk.source).name if self.desk.source else None,
+        }
+
+    def _results(self, plan: Plan, scenarios: list[tuple[str, Plan]] | None = None) -> dict[str, Any]:
+        """Return everything that is said about a plan; what is missing or wrong is a sentence."""
+        values: dict[str, Any] = {"plan": plan, "error": None, "seen": None, "hidden": (), "oob": False}
+        values |= self._compared(plan, scenarios or [])
+        values |= {"toml": plan.to_toml(), "command": self._command(), "can_release": self.desk.carry_out is not None}
+        if not plan.requests:
+            return {**values, "error": _NOTHING}
+        try:
+            prepared = self.desk.prepared(plan)
+            seen = self.desk.forecast(plan)
+        except SemidpError as error:
+            names = error.names if error.needs in ("levels", "nested levels") else ()
+            return {**values, "error": str(error), "hidden": names, "can_declare": error.needs == "levels"}
+        curves = {"this plan": seen["guarantee"]}
+        if seen["announced"] is not None:
+            curves["if the totals were forgotten"] = seen["announced"]
+        return {
+            **values,
+            "seen": seen,
+            "delta": plain(seen["report_delta"]),
+            "epsilon": {key: _epsilon(seen[key]) for key in ("guarantee", "announced") if seen[key]},
+            "curve": curve_svg(curves),
+            "curves": list(curves),
+            "moves": moves(prepared.scope),
+            "typed": _typed(plan),
+        }
+
+    def _compared(self, plan: Plan | None, scenarios: list[tuple[str, Plan]]) -> dict[str, Any]:
+        """Return the scenarios beside the chosen plan, line by line."""
+        named = [*([("now", plan)] if plan is not None and plan.requests and scenarios else []), *scenarios]
+        columns, seen = [], []
+        for name, one in named:
+            try:
+                seen.append(self.desk.forecast(one))
+                columns.append(name)
+            except SemidpError:
+                continue
+        kept = [(name, json.dumps(one.to_json())) for name, one in scenarios]
+        offered = list(variants(plan)) if plan is not None and plan.requests else []
+        return {
+            "scenarios": kept,
+            "variants": offered,
+            "compared": comparison(seen) if len(seen) > 1 else [],
+            "compared_names": columns,
+        }
+
+    def _command(self) -> str:
+        return shlex.join(["semidp", "release", self.desk.source or "DATA", "--plan", "plan.toml", "--out", "release"])
+
+
+def application(desk: Desk, token: str, port: int) -> Starlette:
+    """Return the page as an ASGI application; `token` is the first part of every address."""
+    page = Page(desk)
+
+    def posted(answer: Callable[[Fields], str]) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            fields = await _fields(request)
+            return _html(await run_in_threadpool(answer, fields))
+
+        return respond
+
+    async def start(request: Request) -> Response:
+        return _html(await run_in_threadpool(page.whole, desk.first))
+
+    async def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _STATIC:
+            return PlainTextResponse("There is no such file.", 404, _HEADERS)
+        content = files("semidp.explore").joinpath("static", name).read_bytes()
+        return Response(content, media_type=_STATIC[name], headers={**_HEADERS, "Content-Security-Policy": _POLICY})
+
+    async def save(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in ("plan.toml", "release.sh", "plan.ipynb"):
+            return PlainTextResponse("There is no such file.", 404, _HEADERS)
+        try:
+            content = await run_in_threadpool(page.saved, name, await _fields(request))
+        except SemidpError as error:
+            return PlainTextResponse(str(error), 409, _HEADERS)
+        headers = {**_HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    async def published(request: Request) -> Response:
+        number, name = request.path_params["number"], request.path_params["name"]
+        folder = page.releases[number - 1] if 1 <= number <= len(page.releases) else None
+        if folder is None or name not in release_files(folder):
+            return PlainTextResponse("There is no such file.", 404, _HEADERS)
+        headers = {**_HEADERS, "Content-Security-Policy": _REPORT_POLICY}
+        return FileResponse(folder / name, headers=headers)
+
+    routes = [
+        Route(f"/{token}/", start),
+        Route(f"/{token}/static/{{name}}", static),
+        Route(f"/{token}/results", posted(page.results), methods=["POST"]),
+        Route(f"/{token}/form", posted(page.form), methods=["POST"]),
+        Route(f"/{token}/keep", posted(page.keep), methods=["POST"]),
+        Route(f"/{token}/costs", posted(page.costs), methods=["POST"]),
+        Route(f"/{token}/release", posted(page.release), methods=["POST"]),
+        Route(f"/{token}/save/{{name}}", save, methods=["POST"]),
+        Route(f"/{token}/releases/{{number:int}}/{{name}}", published),
+    ]
+    return Starlette(
+        routes=routes, exception_handlers={Exception: _failed}, middleware=[Middleware(Guard, token=token, port=port)]
+    )
+
+
+def check_typed(plan: Plan, typed: str) -> None:
+    """Refuse a release unless the budget that it spends was typed: ``mu = 1``, ``mu 1`` or ``1``.
+
+    >>> from semidp.release import TableRequest
+    >>> from semidp.tradeoff import Budget
+    >>> plan = Plan([TableRequest(["sex"], Budget.gdp(1))])
+    >>> check_typed(plan, "mu = 1.0")
+    >>> check_typed(plan, "2")
+    Traceback (most recent call last):
+    semidp.errors.InputError: the release would spend mu = 1, and that is not what was typed
+    """
+    expected = _typed(plan)
+    if expected is None:
+        raise InputError("the parts of this plan have budgets of different kinds: release it on the command line")
+    name, _, number = expected.partition(" = ")
+    words = typed.replace("=", " ").replace(",", " ").split()
+    if not words:
+        raise InputError(f"type the budget that the release spends: {expected}")
+    wanted = number.replace(",", " ").replace("delta =", " ").split()
+    numbers = [word for word in words if word not in (name, "delta")]
+    try:
+        same = [exact(word, "the budget") for word in numbers] == [exact(word, "the budget") for word in wanted]
+    except InputError:
+        same = False
+    if not same or any(word in KINDS and word != name for word in words):
+        raise InputError(f"the release would spend {expected}, and that is not what was typed")
+
+
+def short(value: float) -> str:
+    """Write a number that is read at a glance.
+
+    >>> short(0.0123456), short(4.0), short(13601.2)
+    ('0.0123', '4', '13,601')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def curve_svg(curves: dict[str, dict[str, Any]]) -> Markup:
+    """Draw tradeoff functions: misses of the best attacker against false alarms. Colours are those of the page."""
+    alarms = np.concatenate([np.linspace(0, 0.04, 25), np.linspace(0.05, 1, 60)])
+    paths = []
+    for place, stated in enumerate(curves.values()):
+        misses = np.asarray(tradeoff_from_json(stated["tradeoff"])(1 - alarms), dtype=float)
+        points = " ".join(f"{50 + 200 * x:.1f},{10 + 200 * (1 - y):.1f}" for x, y in zip(alarms, misses, strict=True))
+        paths.append(f'<polyline class="curve{place}" points="{points}"/>')
+    ticks = "".join(
+        f'<text x="{50 + 200 * share:.0f}" y="226" text-anchor="middle">{share:.0%}</text>'
+        f'<text x="45" y="{214 - 200 * share:.0f}" text-anchor="end">{share:.0%}</text>'
+        for share in (0, 0.5, 1)
+    )
+    return Markup(
+        '<svg viewBox="0 0 270 250" role="img" aria-labelledby="curve-title"><title id="curve-title">Misses of the '
+        'best attacker against false alarms; on the diagonal they guess</title><path class="axis" d="M50 10V210H250"/>'
+        f'<path class="guess" d="M50 10L250 210"/>{"".join(paths)}{ticks}'
+        '<text x="150" y="244" text-anchor="middle">false alarms</text>'
+        '<text x="10" y="110" text-anchor="middle" transform="rotate(-90 10 110)">misses</text></svg>'
+    )
+
+
+def notebook(plan: Plan, source: str | None) -> str:
+    """Return a notebook that carries a plan out, as JSON.
+
+    >>> document = json.loads(notebook(Plan(), "people.csv"))
+    >>> document["nbformat"], [cell["cell_type"] for cell in document["cells"]]
+    (4, ['markdown', 'code', 'code', 'code', 'markdown', 'code'])
+    """
+    data = json.dumps(source or "DATA", ensure_ascii=False)
+    cells = [
+        ("markdown", "# What is exact, what is protected\n\nMade by `semidp explore`. The plan holds no data."),
+        ("code", f"import semidp\n\nplan = semidp.Plan.from_toml({plan.to_toml()!r})\nplan"),
+        (
+            "code",
+            f"prepared = semidp.prepare(plan, {data})  # nothing is drawn and nothing is spent\nprepared.guarantee",
+        ),
+        ("code", "prepared.scope.semi_adjacency"),
+        ("markdown", "The next cell spends the budget of the plan, every time that it is run."),
+        ("code", f"release = semidp.run(plan, {data})\nrelease.save('release')\nrelease"),
+    ]
+    document = {
+        "cells": [
+            {"cell_type": kind, "id": f"cell-{place}", "metadata": {}, "source": text.splitlines(keepends=True)}
+            | ({"outputs": [], "execution_count": None} if kind == "code" else {})
+            for place, (kind, text) in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    """Say that something went wrong: what an exception says may quote data, so only its kind and place are shown."""
+    if isinstance(error, SemidpError):
+        return PlainTextResponse(str(error), 409, _HEADERS)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return PlainTextResponse(f"internal error ({type(error).__name__} at {where})", 500, _HEADERS)
+
+
+async def _fields(request: Request) -> Fields:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST_FORM:
+            raise InputError("the form is too long")
+    return parse_qsl(bytes(body).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20_000)
+
+
+def _html(text: str) -> Response:
+    return Response(text, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _POLICY})
+
+
+def _read(text: str) -> Plan:
+    try:
+        document = from_json(text)
+    except ValueError:
+        raise InputError("the form does not hold a plan: reload the page") from None
+    if not isinstance(document, dict):
+        raise InputError("the form does not hold a plan: reload the page")
+    return Plan.from_json(document)
+
+
+def _added(controls: Controls, names: tuple[str, ...]) -> Controls:
+    return evolve(controls, totals=(*controls.totals, names))
+
+
+def _typed(plan: Plan) -> str | None:
+    budget = plan.budget
+    if budget is None:
+        return None
+    return ", ".join(f"{name} = {value}" for name, value in budget.keys().items())
+
+
+def _epsilon(stated: dict[str, Any]) -> str:
+    return "none" if stated["epsilon"] is None else rounded_up(Fraction(stated["epsilon"]))
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise InputError("say into which folder the release goes")
+    return Path(text.strip())
+
+
+def address(token: str, port: int) -> str:
+    """Return the address of the page.
+
+    >>> address("secret", 8000)
+    'http://127.0.0.1:8000/secret/'
+    """
+    return f"http://127.0.0.1:{port}/{quote(token, safe='')}/"

@@ -1,0 +1,63 @@
+"""Small pieces of HTML for notebooks: what `_repr_html_` of a value returns. No colour and no script of its own."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import islice
+from typing import Any
+
+SHOWN_ROWS = 20
+_CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
+
+
+def facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a heading and lines of a name and what is so called.
+
+    >>> facts("Plan", [("exact", "sex <b>")])
+    '<div><strong>Plan</strong><table><tr>...exact</th><td ...>sex &lt;b&gt;</td></tr></table></div>'
+    """
+    lines = "".join(
+        f'<tr><th scope="row" style="{_CELL}">{escape(name)}</th><td style="{_CELL}">{escape(text)}</td></tr>'
+        for name, text in pairs
+    )
+    return f"<div><strong>{escape(title)}</strong><table>{lines}</table></div>"
+
+
+def sheet(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], size: int) -> str:
+    """Return the first rows of a table of `size` rows.
+
+    >>> "and 3 more" in sheet("Sexes", ["sex", "count"], [("f", 1), ("m", 2)], 5)
+    True
+    """
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    shown = list(islice(rows, SHOWN_ROWS))
+    lines = "".join("<tr>" + "".join(f"<td>{escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in shown)
+    more = f"<p>and {size - len(shown):,} more</p>" if size > len(shown) else ""
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"<div><strong>{escape(title)}</strong>{table}{more}</div>"
+
+
+def shortened(items: Sequence[Any], most: int = 6) -> str:
+    """Write a tuple as Python does, or its first items and how many there are.
+
+    >>> shortened("ab"), shortened("abcdefgh", 3)
+    ("('a', 'b')", "('a', 'b', 'c', … 8 in all)")
+    """
+    if len(items) <= most:
+        return repr(tuple(items))
+    return f"({', '.join(map(repr, items[:most]))}, … {len(items):,} in all)"
+
+
+def shortened_text(value: Any, most: int = 90) -> str:
+    """Return the text of a value, cut where it is long.
+
+    >>> shortened_text("x" * 100, 4)
+    'xxx…'
+    """
+    text = str(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.5g}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)

@@ -1,0 +1,161 @@
+"""What a release guarantees under other exact statistics than its own: what an attacker also knows, or does not.
+
+The noise that was drawn stays as it is. Which datasets it must hide follows from all that is exact, so that further
+statistics may make the guarantee weaker or stronger: it is computed anew, from public values alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from attrs import frozen
+
+from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
+from semidp.guarantees import Guarantee
+from semidp.mechanisms import L2Mechanism, LatticeGaussianMechanism, Mechanism, recorded
+from semidp.queries import outcome_adjacency, outcome_exchange
+from semidp.release.plan import Plan, Reading, adjacency_from
+from semidp.release.published import Published
+from semidp.release.requests import mechanism_again
+from semidp.release.scope import Scope
+from semidp.spaces import (
+    Adjacency,
+    Dataspace,
+    Margin,
+    normalised,
+    semi_adjacency,
+    semi_adjacency_bound,
+    widest_space,
+)
+from semidp.tradeoff import Gaussian
+
+CLOSE = 1e-6
+"""Relative: what was rounded in print or by another version's arithmetic."""
+
+
+def mechanisms_used(plan: Plan, scope: Scope, results: Sequence[Published]) -> tuple[Mechanism, ...]:
+    """Return the mechanisms of all results; refuse a result that states less noise than its budget needs."""
+    found = []
+    for request, result in zip(plan.requests, results, strict=True):
+        mechanism = mechanism_again(request, result.noise.mechanism, scope)
+        if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
+            raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
+        found.append(mechanism)
+    return tuple(found)
+
+
+def guarantee_under(
+    mechanisms: Iterable[Mechanism],
+    margins: Iterable[Margin],
+    known: Dataspace,
+    adjacency: Adjacency | Reading | int | str,
+    outcomes: bool,
+) -> Guarantee:
+    """Return what measurements guarantee where the margins, and nothing else, are exact.
+
+    Parameters
+    ----------
+    mechanisms
+        How they were made.
+    margins
+        What is exact.
+    known
+        The features of a record, and all values that are known; a margin that is not among them may have any.
+    adjacency
+        Which datasets are compared.
+    outcomes
+        Whether records carry an unpublished outcome besides.
+    """
+    reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
+    pairs = _Pairs.of(margins, known, reading, outcomes)
+    first, *others = (pairs.guarantee(mechanism) for mechanism in mechanisms)
+    together = first.compose(*others)
+    return Guarantee(pairs.about, together.adjacency, together.tradeoff)
+
+
+@frozen
+class _Pairs:
+    """The datasets that exact statistics leave, and which of them are adjacent.
+
+    `dataspace` is what norms are computed from; `about` is what the claim is about, which is the same where all values
+    are known.
+    """
+
+    dataspace: Dataspace
+    adjacency: Adjacency
+    about: Dataspace
+
+    @classmethod
+    def of(
+        cls, margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading | int, outcomes: bool
+    ) -> "_Pairs":
+        schema, n = known.schema, known.n
+        assert schema is not None
+        assert n is not None
+        kept = normalised(schema, margins)
+        unknown = [str(margin) for margin in kept if not known.publishes(margin)]
+        if not unknown or not n:
+            space = Dataspace.known(schema, {margin: known.value(margin) for margin in kept if not unknown}, n)
+            return cls(space, _adjacency(space, reading, outcomes), space)
+        if isinstance(reading, int):
+            reading = Adjacency(reading)
+        if reading is Reading.definition:
+            raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
+        names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
+        if reading is Reading.worst_case:
+            reading = Adjacency(min(semi_adjacency_bound(schema.restrict(names), kept).bound, n))
+        together = max(len(kept) + 1, reading.a if isinstance(reading, Adjacency) else 0)
+        space = widest_space(schema, kept, known, together)
+        about = f"{', '.join(map(str, kept))} ({' and '.join(unknown)} with any values)"
+        return cls(space, _adjacency(space, reading, outcomes), Dataspace.described(about))
+
+    def guarantee(self, mechanism: Mechanism) -> Guarantee:
+        """Return what a mechanism that was calibrated elsewhere guarantees for these pairs."""
+        own, ours = mechanism.space.dataspace, mechanism.space.adjacency
+        if self.dataspace == own:
+            return mechanism.under(self.adjacency)
+        if self.adjacency.a == 0:
+            return Guarantee(self.dataspace, self.adjacency, Gaussian(Fraction(0)))
+        more = all(any(margin.within(new) for new in self.dataspace.margins) for margin in own.margins)
+        if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
+            raise Refused(
+                f"{mechanism.name} noise leaves the exact totals of the release as they are, and says nothing without "
+                "them: name all that the release publishes"
+            )
+        try:
+            return recorded(mechanism.record(), self.dataspace, self.adjacency).guarantee
+        except Refused:
+            if not more or ours.is_exchange or self.adjacency.is_exchange or self.adjacency.a > ours.a:
+                raise
+            # fewer datasets, and no more records apart: these pairs are among those of the release
+            return Guarantee(self.dataspace, self.adjacency, mechanism.tradeoff)
+
+
+def _adjacency(dataspace: Dataspace, reading: Adjacency | Reading | int, outcomes: bool) -> Adjacency:
+    if isinstance(reading, Adjacency):
+        return reading
+    if isinstance(reading, int):
+        return Adjacency(reading)
+    if reading is Reading.exchange:
+        return outcome_exchange(dataspace) if outcomes else Adjacency.exchange(dataspace)
+    if reading is Reading.worst_case:
+        return outcome_adjacency(dataspace) if outcomes else Adjacency(semi_adjacency(dataspace).bound)
+    literal = semi_adjacency(dataspace).definition
+    if literal is None:
+        raise AdjacencyUnknown("the literal reading of a(t) is not known for these statistics", needs="adjacency")
+    return Adjacency(max(literal, 1) if outcomes else literal)
+
+
+def check_about(known: Dataspace, own: Dataspace) -> None:
+    """Refuse statistics that are not about the records of the release."""
+    assert own.schema is not None
+    if known.schema is None:
+        raise InputError("a dataspace that is only described says nothing about a release: give its margins and values")
+    theirs = {feature.name: feature for feature in known.schema.features}
+    for feature in own.schema.features:
+        if theirs.get(feature.name) != feature:
+            raise InputError(f"the statistics must be about records with the feature {feature.name!r} of the release")
+    if known.n != own.n:
+        raise DataError("the statistics are about another number of records than the release")
+    for margin, total in zip(own.margins, own.totals, strict=True):
+        if known.publishes(margin) and known.value(margin) != total:
+            raise DataError(f"the statistics contradict the {margin} that the release publishes")

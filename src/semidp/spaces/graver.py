@@ -1,0 +1,151 @@
+"""The Graver basis of a small margin map: its largest degree bounds a(t) where no closed form does.
+
+A Graver element is a table of whole numbers with zero margins that is no sum of two others without cancellation. What
+follows for a(t) is in `adjacency`.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_CELLS = 40
+_MOST_WORK = 200_000_000  # comparisons: a second or two
+_EACH = 2_000  # what an element costs beside its comparisons
+
+Matrix = NDArray[np.int64]
+
+
+def graver_basis(matrix: Matrix) -> Matrix | None:
+    """Return the Graver basis of ``{z whole : matrix z = 0}``, a row for each element, or None where it takes long.
+
+    Project and lift. Some cells determine the others in whole numbers; on them alone the basis is ±e_i. Cell by cell is
+    added: every z is a sum of lifted elements that is free of cancellation on the cells so far. Two of its terms that
+    cancel on the new cell are replaced by a sum of known elements for theirs, free of cancellation everywhere, until no
+    two terms cancel. So exactly the sums of pairs that agree in sign on the old cells and cancel on the new one are
+    needed; taken in the order of their size on the old cells, each is either a sum of known elements or a new one.
+
+    None also where no such cells are found.
+
+    Examples
+    --------
+    Two-way tables have cycles only, 2 x 2 the swap and its negative:
+
+    >>> rows_and_columns = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]])
+    >>> graver_basis(rows_and_columns).tolist()
+    [[-1, 1, 1, -1], [1, -1, -1, 1]]
+    """
+    kernel = _whole_kernel(matrix)
+    if kernel is None or matrix.shape[1] > MOST_CELLS:
+        return None
+    free, lattice = kernel
+    order = [*free, *(cell for cell in range(matrix.shape[1]) if cell not in {*free})]
+    lifted = lattice[:, order]
+    found: Matrix | None = np.concatenate([lifted, -lifted])
+    budget = _MOST_WORK
+    for known in range(len(free), matrix.shape[1]):
+        assert found is not None
+        found, budget = _complete(found, known, budget)
+        if found is None:
+            return None
+    assert found is not None
+    back = np.empty_like(found)
+    back[:, order] = found
+    return np.asarray(back[np.lexsort(back.T[::-1])])
+
+
+def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
+    """Cells that may be chosen freely, and for each the table that is one there and zero on the other free cells.
+
+    By elimination; None where a table would need fractions, so that these cells do not determine whole tables.
+    """
+    left = [[Fraction(int(entry)) for entry in row] for row in matrix]
+    pivots: list[int] = []
+    for cell in range(matrix.shape[1]):
+        done = len(pivots)
+        lead = next((row for row in range(done, len(left)) if left[row][cell]), None)
+        if lead is None:
+            continue
+        left[done], left[lead] = left[lead], left[done]
+        scale = left[done][cell]
+        left[done] = [entry / scale for entry in left[done]]
+        for row in range(len(left)):
+            if row != done and (times := left[row][cell]):
+                left[row] = [one - times * other for one, other in zip(left[row], left[done], strict=True)]
+        pivots.append(cell)
+    free = [cell for cell in range(matrix.shape[1]) if cell not in {*pivots}]
+    lattice = np.zeros((len(free), matrix.shape[1]), dtype=np.int64)
+    for number, cell in enumerate(free):
+        lattice[number, cell] = 1
+        for row, pivot in enumerate(pivots):
+            if left[row][cell].denominator != 1:
+                return None
+            lattice[number, pivot] = -int(left[row][cell])
+    return free, lattice
+
+
+class _Elements:
+    """Elements of the lattice on the first cells, the last of which is new, with their signs as bits."""
+
+    def __init__(self, rows: Matrix, known: int) -> None:
+        self.rows, self.known = rows, known
+        weights = np.uint64(1) << np.arange(known + 1, dtype=np.uint64)
+        self.above, self.below = (
+            np.where(side, weights, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+            for side in (rows[:, : known + 1] > 0, rows[:, : known + 1] < 0)
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cancelling(self, other: "_Elements") -> Matrix:
+        """The sums with elements of `other` that cancel on the new cell and on no old one."""
+        last = np.uint64(1) << np.uint64(self.known)
+        found = []
+        for row, above, below in zip(self.rows, self.above, self.below, strict=True):
+            if (above | below) & last:
+                clash = (other.below & above) | (other.above & below)
+                found.append(other.rows[clash == last] + row)
+        return np.concatenate(found) if found else self.rows[:0]
+
+    def irreducible(self, by: "_Elements") -> NDArray[np.bool_]:
+        """Whether no element of `by` lies within an element, sign by sign."""
+        kept = np.ones(len(self), dtype=bool)
+        sizes = np.abs(by.rows[:, : self.known + 1])
+        for place, (row, above, below) in enumerate(zip(self.rows, self.above, self.below, strict=True)):
+            inside = np.flatnonzero(((by.above & ~above) | (by.below & ~below)) == 0)
+            kept[place] = not (sizes[inside] <= np.abs(row[: self.known + 1])).all(axis=1).any()
+        return kept
+
+
+def _complete(basis: Matrix, known: int, work: int) -> tuple[Matrix | None, int]:
+    """Add one cell to a Graver basis on the `known` first ones; the work that is left, None where it does not suffice.
+
+    Elements are closed under negation, and whole rows are kept: the first cells determine them.
+    """
+    found = _Elements(basis, known)
+    work -= len(found) * (len(found) + _EACH)
+    waiting: dict[int, list[Matrix]] = {}
+    new = found
+    while True:
+        if work < 0:
+            return None, work
+        sums = new.cancelling(found)
+        work -= sums.size
+        sizes = np.abs(sums[:, :known]).sum(axis=1)
+        for size in np.unique(sizes).tolist():
+            waiting.setdefault(size, []).append(sums[sizes == size])
+        while True:
+            if not waiting:
+                return found.rows, work
+            size = min(waiting)
+            candidates = _Elements(np.unique(np.concatenate(waiting.pop(size)), axis=0), known)
+            work -= len(candidates) * (len(found) + _EACH)
+            if work < 0:
+                return None, work
+            fresh = candidates.rows[candidates.irreducible(found)]
+            if len(fresh):
+                break
+        new = _Elements(fresh, known)
+        found = _Elements(np.concatenate([found.rows, fresh]), known)
+        work -= len(new) * (len(found) + _EACH)

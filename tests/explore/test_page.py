@@ -1,0 +1,381 @@
+"""The page of ``semidp explore`` without a browser: who may ask, what it says, and what it never says."""
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from attrs import evolve
+from starlette.testclient import TestClient
+
+from semidp import Budget, Feature, Plan, Schema, Table, TableRequest, prepare
+from semidp.cli.explore import _with_data, _without_data
+from semidp.explore import Desk
+from semidp.explore.controls import LADDER, Controls, variants
+from semidp.explore.page import application
+from semidp.release import GroupRequest, ProductRequest, Release, outcome_from
+from semidp.report import forecast
+from tests.cli.conftest import Semidp
+
+TOKEN, PORT = "token-of-the-test", 8765
+OWN = f"http://127.0.0.1:{PORT}"
+HEADERS = {"origin": OWN}
+MU_1 = str(LADDER.index(1))
+TABLE = [("table-0", "sex"), ("table-0", "region")]
+BASE = [("kind", "mu"), ("step", MU_1), ("adjacency", "worst-case"), ("report_delta", "1e-9")]
+
+
+def records() -> str:
+    """41 records: the counts of cells are primes of their own, so that any of them would be seen."""
+    cells = {("f", "n"): 1013, ("f", "s"): 2029, ("m", "n"): 3041, ("m", "s"): 4057}
+    return "sex,region,people\n" + "".join(f"{sex},{region},{count}\n" for (sex, region), count in cells.items())
+
+
+SECRETS = ("1013", "1,013", "2029", "2,029", "3041", "3,041", "4057", "4,057")
+REGIONS = ("4054", "4,054", "6086", "6,086")  # the totals of the regions
+SEXES = ("3042", "3,042", "7098", "7,098")
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_text(records())
+    return tmp_path / "people.csv"
+
+
+def client_of(first: Plan, data: Path) -> TestClient:
+    desk = _with_data(str(data), first, None, False, False, None)
+    return TestClient(application(desk, TOKEN, PORT), base_url=OWN, headers=HEADERS)
+
+
+@pytest.fixture
+def client(people: Path) -> Iterator[TestClient]:
+    with client_of(Plan(count="people"), people) as found:
+        yield found
+
+
+def fields(plan: Plan, *more: tuple[str, str], **changed: str) -> str:
+    known = [(name, changed.get(name, value)) for name, value in BASE]
+    return urlencode([("base", json.dumps(plan.to_json())), *known, *more])
+
+
+def post(client: TestClient, where: str, body: str, **headers: str) -> Any:
+    return client.post(
+        f"/{TOKEN}/{where}", content=body, headers={"content-type": "application/x-www-form-urlencoded", **headers}
+    )
+
+
+PEOPLE_PLAN = Plan(count="people")
+SEX_EXACT = [*TABLE, ("total-0", "sex"), ("levels-region", "n, s")]
+
+
+# --- who may ask -----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_opens_with_its_token(client: TestClient) -> None:
+    answer = client.get(f"/{TOKEN}/")
+    assert answer.status_code == 200
+    assert "See it before you spend it" in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "same-origin"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/wrong/", f"/{TOKEN[:-1]}/", f"/{TOKEN}x/", "/static/htmx.min.js", "/results", "/%00/"]
+)
+def test_without_its_token_nothing_is_answered(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 403
+    assert client.post(path).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", f"127.0.0.1:{PORT + 1}", f"evil.example:{PORT}", ""])
+def test_another_host_is_refused(client: TestClient, host: str) -> None:
+    """A name that an attacker lets point to 127.0.0.1 is another host."""
+    assert client.get(f"/{TOKEN}/", headers={"host": host}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", f"http://127.0.0.1:{PORT + 1}", f"https://127.0.0.1:{PORT}"]
+)
+def test_a_foreign_origin_is_refused(client: TestClient, origin: str) -> None:
+    assert post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT), origin=origin).status_code == 403
+    assert client.get(f"/{TOKEN}/", headers={"origin": origin}).status_code == 403
+
+
+def test_a_post_says_where_it_comes_from(people: Path) -> None:
+    desk = _with_data(str(people), PEOPLE_PLAN, None, False, False, None)
+    with TestClient(application(desk, TOKEN, PORT), base_url=OWN) as client:
+        assert client.post(f"/{TOKEN}/results").status_code == 403
+        assert client.get(f"/{TOKEN}/").status_code == 200
+
+
+def test_other_sites_may_open_it_and_nothing_else(client: TestClient) -> None:
+    crossing = {"sec-fetch-site": "cross-site"}
+    assert client.get(f"/{TOKEN}/", headers={**crossing, "sec-fetch-mode": "navigate"}).status_code == 200
+    assert (
+        client.get(f"/{TOKEN}/static/htmx.min.js", headers={**crossing, "sec-fetch-mode": "no-cors"}).status_code == 403
+    )
+    body = fields(PEOPLE_PLAN, *SEX_EXACT)
+    assert post(client, "results", body, **crossing).status_code == 403
+    assert post(client, "results", body, **{"sec-fetch-site": "same-origin"}).status_code == 200
+
+
+def test_only_its_own_files_are_served(client: TestClient) -> None:
+    assert client.get(f"/{TOKEN}/static/htmx.min.js").status_code == 200
+    assert "Zero-Clause BSD" in client.get(f"/{TOKEN}/static/htmx-LICENSE.txt").text
+    for name in ("page.py", "..%2Fpage.py", "%2e%2e/page.py"):
+        assert client.get(f"/{TOKEN}/static/{name}").status_code == 404
+    assert client.get(f"/{TOKEN}/releases/1/release.json").status_code == 404
+    assert post(client, "save/other.txt", fields(PEOPLE_PLAN)).status_code == 404
+
+
+def test_no_page_asks_for_anything_elsewhere(client: TestClient) -> None:
+    for text in (client.get(f"/{TOKEN}/").text, post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT)).text):
+        assert re.findall(r"""(?:src|href|action|hx-post|hx-get)=["']?(?:\w+:)?//[^"']*""", text) == []
+        assert "<script>" not in text
+        assert "style=" not in text
+
+
+# --- what it says ----------------------------------------------------------------------------------------------------
+
+
+def test_it_shows_what_a_dry_run_prints(client: TestClient, people: Path, here: Semidp) -> None:
+    saved = post(client, "save/plan.toml", fields(PEOPLE_PLAN, *SEX_EXACT))
+    assert saved.headers["content-disposition"] == 'attachment; filename="plan.toml"'
+    Path("plan.toml").write_bytes(saved.content)
+    rehearsed = here("release", people, "--plan", "plan.toml", "--dry-run", "--format", "json").json
+    page = post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT)).text
+    errors = rehearsed["tables"][0]["errors"]
+    assert f'<td class="error">{errors["standard_error"]:.3g}</td>' in page
+    assert f"±{errors['half_width']:.3g}" in page
+    assert "1-GDP" in page
+    assert "a = 2: up to 2 records change together" in page
+    assert Plan.from_toml(saved.text).to_json() == rehearsed["plan"]
+
+
+def test_the_saved_plan_is_the_one_that_is_shown_and_runs(client: TestClient, people: Path, here: Semidp) -> None:
+    shown = post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT)).text
+    saved = post(client, "save/plan.toml", fields(PEOPLE_PLAN, *SEX_EXACT)).text
+    assert html.unescape(re.search(r'<pre id="plan-text">(.*?)</pre>', shown, re.DOTALL)[1]) == saved
+    Path("plan.toml").write_text(saved)
+    assert here("release", people, "--plan", "plan.toml", "--out", "release").code == 0
+    assert Release.load("release").plan == Plan.from_toml(saved)
+    command = post(client, "save/release.sh", fields(PEOPLE_PLAN, *SEX_EXACT)).text
+    assert command.endswith(f"semidp release {people} --plan plan.toml --out release\n")
+
+
+def test_the_saved_notebook_runs(client: TestClient, people: Path) -> None:
+    document = post(client, "save/plan.ipynb", fields(PEOPLE_PLAN, *SEX_EXACT)).json()
+    names: dict[str, Any] = {}
+    for cell in document["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["release"].guarantee == names["prepared"].guarantee
+    assert Path("release/report.html").exists()
+
+
+def test_the_slider_moves_the_numbers(client: TestClient) -> None:
+    def error(step: int) -> float:
+        page = post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT, step=str(step))).text
+        return float(re.search(r'<td class="error">([\d.]+)</td>', page)[1])
+
+    one, two = LADDER.index(1), LADDER.index(2)
+    assert error(two) == pytest.approx(error(one) / 2, rel=0.05)
+
+
+def test_levels_that_are_not_public_are_asked_for_and_reading_them_is_said_to_disclose(client: TestClient) -> None:
+    asked = post(client, "results", fields(PEOPLE_PLAN, *TABLE, ("total-0", "sex"))).text
+    assert "the levels of region are not public" in asked
+    assert 'name="levels-region"' in asked
+    assert "This discloses them" in asked
+    read = fields(PEOPLE_PLAN, *TABLE, ("total-0", "sex"), ("levels_from_data", "yes"))
+    assert "was read from the data and is published without protection" in post(client, "results", read).text
+    opened = client.get(f"/{TOKEN}/").text
+    assert ">n<" not in opened  # no level of a column is on the page before it is asked for
+
+
+def test_what_is_wrong_is_one_sentence(client: TestClient) -> None:
+    for more, said in (
+        ([("step", "999")], "which budget"),
+        ([*SEX_EXACT, ("adjacency", "0")], "the adjacency must be"),
+        ([*SEX_EXACT, ("report_delta", "2")], "must lie between 0 and 1"),
+        ([("base", "[]")], "does not hold a plan"),
+        ([("base", "{")], "does not hold a plan"),
+    ):
+        answer = post(client, "results", fields(PEOPLE_PLAN, *more))
+        assert answer.status_code == 200
+        assert said in answer.text
+    assert "Tick the features" in post(client, "results", fields(PEOPLE_PLAN)).text
+
+
+def test_scenarios_stand_side_by_side(client: TestClient) -> None:
+    body = fields(PEOPLE_PLAN, *SEX_EXACT, ("variant", "half the budget"))
+    kept = post(client, "keep", body).text
+    assert "0.5-GDP" in kept
+    assert "1-GDP" in kept
+    scenario = re.findall(r'name="scenario" value="([^"]*)"', kept)
+    assert len(scenario) == 1
+    refused = post(client, "keep", fields(PEOPLE_PLAN, *TABLE, ("keep", "yes"))).text
+    assert "are not public" in refused
+
+
+def test_further_totals_have_a_price_and_are_not_read(client: TestClient) -> None:
+    text = post(client, "costs", fields(PEOPLE_PLAN, *SEX_EXACT)).text
+    assert "at most 3" in text
+    assert not [number for number in (*SECRETS, *REGIONS) if number in text]
+    added = post(client, "form", fields(PEOPLE_PLAN, *SEX_EXACT, ("add-total", "region"))).text
+    assert 'name="total-1"' in added
+
+
+# --- what it never says ----------------------------------------------------------------------------------------------
+
+
+def test_no_count_is_shown_that_the_plan_does_not_publish(client: TestClient) -> None:
+    """The page, whatever is asked of it, holds no cell of the table and no total that is not exact."""
+    sex = fields(PEOPLE_PLAN, *SEX_EXACT, ("variant", "half the budget"))
+    both = fields(PEOPLE_PLAN, *SEX_EXACT, ("total-1", "region"))
+    for where in ("results", "form", "keep", "costs"):
+        text = post(client, where, sex).text
+        assert not [number for number in (*SECRETS, *REGIONS, *SEXES) if number in text], where
+        text = post(client, where, both).text
+        assert not [number for number in SECRETS if number in text], where
+
+
+def test_two_tables_with_the_same_totals_have_the_same_page(people: Path, tmp_path: Path) -> None:
+    """What is shown is a function of the plan and of what it publishes."""
+    other = tmp_path / "other"
+    other.mkdir()
+    swapped = records().replace("1013", "1010").replace("2029", "2032").replace("3041", "3044").replace("4057", "4054")
+    (other / "people.csv").write_text(swapped)
+    body = fields(PEOPLE_PLAN, *SEX_EXACT, ("total-1", "region"))
+    seen = []
+    for data in (people, other / "people.csv"):
+        with client_of(PEOPLE_PLAN, data) as client:
+            seen.append(
+                [post(client, where, body).text.replace(str(data), "") for where in ("results", "costs", "keep")]
+            )
+    assert seen[0] == seen[1]
+
+
+# --- release ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("typed", ["", "2", "rho = 1", "mu", "mu = 1 2", "1e-1", "x"])
+def test_a_release_wants_its_budget_typed(client: TestClient, typed: str) -> None:
+    answer = post(client, "release", fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", typed), ("folder", "out"))).text
+    assert 'role="alert"' in answer
+    assert "mu = 1" in answer
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("typed", ["1", "mu = 1", "mu 1.0", " 1/1 "])
+def test_a_release_is_made_and_its_report_read(client: TestClient, typed: str) -> None:
+    body = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", typed), ("folder", "out"))
+    assert "Released into out" in post(client, "release", body).text
+    assert Release.load("out").guarantee.tradeoff.mu == 1
+    report = client.get(f"/{TOKEN}/releases/1/report.html")
+    assert "<!doctype html>" in report.text
+    assert "connect-src 'none'" in report.headers["content-security-policy"]
+    assert client.get(f"/{TOKEN}/releases/1/table.csv").status_code == 200
+    assert client.get(f"/{TOKEN}/releases/1/../people.csv").status_code in (403, 404)
+    assert (
+        "something else" in (again := post(client, "release", body).text) or 'role="alert"' in again
+    )  # it is there already
+
+
+def test_nothing_is_released_over_the_data(client: TestClient, people: Path) -> None:
+    body = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", str(people)))
+    assert 'role="alert"' in post(client, "release", body).text
+    assert people.read_text() == records()
+
+
+# --- without data ----------------------------------------------------------------------------------------------------
+
+
+def test_it_works_from_a_schema_and_public_totals(tmp_path: Path) -> None:
+    (tmp_path / "sexes.csv").write_text("sex,count\nf,30\nm,12\n")
+    first = Plan(features=[Feature("region", "nsw")])
+    desk = _without_data(first, [tmp_path / "sexes.csv"])
+    with TestClient(application(desk, TOKEN, PORT), base_url=OWN, headers=HEADERS) as client:
+        assert "without data" in client.get(f"/{TOKEN}/").text
+        more = [("table-0", "sex"), ("table-0", "region"), ("total-0", "sex")]
+        assert "up to 2 records" in post(client, "results", fields(desk.first, *more)).text
+        refused = post(client, "release", fields(desk.first, *more, ("typed", "1"), ("folder", "out"))).text
+        assert "there are no data" in refused
+
+
+def test_starting_options_that_contradict_each_other(here: Semidp, people: Path) -> None:
+    for words, said in (
+        (("--totals", "x.csv", people), "not both"),
+        ((), "give DATA, or what is public without it"),
+        ((people, "--plan", "p.toml", "--count", "people"), "leave the other options out"),
+    ):
+        done = here("explore", *words, "--no-browser")
+        assert done.code == 2
+        assert said in done.err
+
+
+# --- controls --------------------------------------------------------------------------------------------------------
+
+COLUMNS = ("sex", "region", "age")
+PLANS = [
+    Plan(),
+    Plan([TableRequest(["region", "sex"], Budget.gdp("0.77"), mechanism="gaussian", name="own")], ["sex"]),
+    Plan([TableRequest(["sex"], Budget.pure(1)), TableRequest(["age"], Budget.zcdp(1), name="b")], [["sex", "age"]]),
+    Plan(
+        invariants=["sex"],
+        product=ProductRequest([TableRequest(["sex", "age"]), TableRequest(["region"])], Budget.approximate(1, "1e-6")),
+    ),
+    Plan(
+        groups=[GroupRequest("mean", outcome_from("age", [0, 99], 99), [["sex"]], Budget.gdp(1))],
+        invariants=["sex"],
+        adjacency="exchange",
+        report_delta="1e-6",
+    ),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_controls_that_nobody_touched_leave_the_plan_as_it_is(plan: Plan) -> None:
+    assert Controls.of_plan(plan, COLUMNS).plan(plan, COLUMNS) is plan
+
+
+def test_a_budget_between_two_stops_stays_until_the_slider_moves() -> None:
+    plan = PLANS[1]
+    controls = Controls.of_plan(plan, COLUMNS)
+    more = evolve(controls, totals=(*controls.totals, ("region",))).plan(plan, COLUMNS)
+    assert more.tables[0].budget == Budget.gdp("0.77")
+    assert (more.tables[0].name, more.tables[0].mechanism) == ("own", "gaussian")
+    moved = evolve(controls, step=LADDER.index(2)).plan(plan, COLUMNS)
+    assert moved.tables[0].budget == Budget.gdp(2)
+
+
+def test_variants_are_half_the_budget_and_the_other_promise() -> None:
+    for plan in PLANS[1:]:
+        half, other = variants(plan).values()
+        assert str(other.adjacency) != str(plan.adjacency)
+        for before, after in zip(plan.requests, half.requests, strict=True):
+            name = next(iter(before.budget.keys()))
+            assert getattr(after.budget, name) == getattr(before.budget, name) / 2
+
+
+def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept for one plan is never used for another that publishes something else, also where little is kept."""
+    monkeypatch.setattr("semidp.explore.desk.KEPT", 2)
+    features = [Feature("sex", "fm"), Feature("region", "ns")]
+    table = Table(Schema(features), [[3, 5], [7, 11]])
+    desk = Desk(("sex", "region"), lambda plan: prepare(plan, table).scope, Plan())
+    wanted = [TableRequest(["sex", "region"], Budget.gdp(1))]
+    settings = [([], "worst-case"), (["sex"], "worst-case"), (["sex"], "exchange"), (["region"], 5)]
+    for _ in range(2):
+        for invariants, adjacency in settings:
+            plan = Plan(wanted, invariants, features, adjacency=adjacency)
+            assert desk.forecast(plan) == forecast(prepare(plan, table))

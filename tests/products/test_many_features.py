@@ -1,0 +1,81 @@
+"""Schemas with more features than an array has axes: only single tables and margins are held as arrays."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from semidp import Adjacency, Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
+from semidp.noise import SeededRandomness
+from semidp.release import prepare
+from semidp.spaces import Margin, semi_adjacency
+from semidp.tables import Table
+
+NAMES = [f"q{number}" for number in range(100)]
+
+
+def answers(n: int = 200) -> dict[str, list[str]]:
+    rng = np.random.default_rng(3)
+    return {name: [str(level) for level in rng.integers(2 + place % 3, size=n)] for place, name in enumerate(NAMES)}
+
+
+def declared() -> list[Feature]:
+    return [Feature(name, [str(level) for level in range(2 + place % 3)]) for place, name in enumerate(NAMES)]
+
+
+def wanted() -> list[TableRequest]:
+    """A table of each feature with the next one, so that every feature is used."""
+    return [TableRequest([one, other]) for one, other in itertools.pairwise(NAMES)]
+
+
+@pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
+def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_path, adjacency):
+    public = [Margin(NAMES[0]), Margin(NAMES[40], NAMES[41]), Margin(NAMES[99])]
+    plan = Plan(
+        invariants=public,
+        features=declared(),
+        product=ProductRequest(wanted(), Budget.gdp(1)),
+        adjacency=adjacency,
+    )
+    data = answers()
+    release = run(plan, data, randomness=SeededRandomness(1))
+    tables = release.product.tables
+    assert len(tables) == 99
+    for left, right in itertools.pairwise(tables):  # the feature that both have
+        assert np.array_equal(left.counts.sum(axis=0), right.counts.sum(axis=1))
+        np.testing.assert_allclose(left.estimate.sum(axis=0), right.estimate.sum(axis=1), atol=1e-8)
+    first = [data[NAMES[0]].count(level) for level in ("0", "1")]
+    assert tables[0].counts.sum(axis=1).tolist() == first
+    both = Table.from_frame(data, release.scope.dataspace.schema.restrict([NAMES[40], NAMES[41]]))
+    assert np.array_equal(tables[40].counts, both.counts)
+    release.save(tmp_path / "out")
+    again = Release.load(tmp_path / "out")
+    assert np.array_equal(again.product.noisy, release.product.noisy)
+    assert again.scope.dataspace == release.scope.dataspace
+
+
+def test_the_noise_of_a_table_does_not_depend_on_features_that_nobody_asked_for():
+    """A schema of three features and one of a hundred give the same costs and the same noise to the same tables."""
+    few = NAMES[:3]
+    data = answers()
+    tables = [TableRequest(few[:2]), TableRequest(few[1:])]
+    squares = []
+    for request in (tables, [*tables, TableRequest(NAMES[50:52])]):
+        others = () if len(request) == 2 else NAMES[3:]
+        plan = Plan(
+            invariants=[Margin(few[0])],
+            features=[feature for feature in declared() if feature.name in few or feature.name in others],
+            product=ProductRequest(request, Budget.gdp(1)),
+        )
+        mechanism = prepare(plan, data).mechanisms[0]
+        cost = {tuple(mechanism.space.schema.named(view)): k for view, k in mechanism.space.cost.items()}
+        squares.append({names: k for names, k in cost.items() if set(names) <= set(few)})
+    assert squares[0] == squares[1]
+
+
+def test_the_semi_adjacent_parameter_of_seventy_published_features_has_its_bound():
+    data = answers()
+    plan = Plan([TableRequest(NAMES[:2], Budget.zcdp(1))], NAMES[:70], declared())
+    scope = prepare(plan, data).scope
+    assert scope.adjacency == Adjacency(scope.semi_adjacency.bound)
+    assert 2 < semi_adjacency(scope.dataspace).bound <= 71
