@@ -23,8 +23,8 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     Coded,
-    Column,
-    Groups,
+    CodedColumn,
+    CodedGroups,
     Key,
     Measure,
     Outcome,
@@ -307,7 +307,9 @@ class Source:
             keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
         return keys
 
-    def _cells(self, schema: Schema, keys: Sequence[Key], groups: Groups, outcome: Outcome | None) -> NDArray[np.int64]:
+    def _cells(
+        self, schema: Schema, keys: Sequence[Key], groups: CodedGroups, outcome: Outcome | None
+    ) -> NDArray[np.int64]:
         """Put groups into the cells of a schema; refuse what does not fit."""
         read = {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
         codes = tuple(_codes(feature, read) for feature in schema.features)
@@ -323,7 +325,7 @@ class _Levels:
     def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
         self.feature, self.columns = feature, columns
         self._values = {name: coded.values[place] for name, place in columns.items()}
-        every = {name: Column(values, np.arange(len(values))) for name, values in self._values.items()}
+        every = {name: CodedColumn(values, np.arange(len(values))) for name, values in self._values.items()}
         self._level = _codes(feature, every) if len(columns) == 1 else None
         self._leaves: dict[int, int] = {}
 
@@ -337,7 +339,7 @@ class _Levels:
         new = [path for path in paths.tolist() if path not in self._leaves]
         if new:
             rows = dict(zip(self._values, np.unravel_index(new, sizes), strict=True))
-            read = {name: Column(values, rows[name]) for name, values in self._values.items()}
+            read = {name: CodedColumn(values, rows[name]) for name, values in self._values.items()}
             self._leaves |= dict(zip(new, _codes(self.feature, read).tolist(), strict=True))
         return np.array([self._leaves[path] for path in paths.tolist()], dtype=np.intp)[where]
 
@@ -402,7 +404,7 @@ def _no_folders(hive_partitions: bool) -> None:
         raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
 
 
-def _codes(feature: Feature, columns: Mapping[str, Column]) -> NDArray[np.intp]:
+def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
     """Return each group's position among the feature's levels; refuse missing and undeclared values."""
     if len(feature.names) > 1:
         return _located(feature, {name: columns[name] for name in feature.names if name in columns})
@@ -425,7 +427,7 @@ def _codes(feature: Feature, columns: Mapping[str, Column]) -> NDArray[np.intp]:
     return bins[column.codes]
 
 
-def _located(feature: Feature, columns: Mapping[str, Column]) -> NDArray[np.intp]:
+def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
     """Return the leaf of each group; every path is looked up once."""
     numbers = np.zeros(len(columns[feature.name].codes), dtype=np.intp)
     for column in columns.values():  # the distinct paths are numbered depth by depth, so that no product overflows

@@ -105,10 +105,10 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class CodedColumn:
     """A column of few distinct values: those, and for each group the position of its own among them.
 
-    >>> Column.of(["f", None, "f"]).codes
+    >>> CodedColumn.of(["f", None, "f"]).codes
     array([0, 1, 0])
     """
 
@@ -116,7 +116,7 @@ class Column:
     codes: NDArray[np.intp] = field_of(repr=False)
 
     @classmethod
-    def of(cls, column: Sequence[Any]) -> "Column":
+    def of(cls, column: Sequence[Any]) -> "CodedColumn":
         """Return a column that holds a value a group."""
         found: dict[Any, int] = {}
         codes = [found.setdefault(value, len(found)) for value in column]
@@ -124,18 +124,18 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class CodedGroups:
     """What an engine found: each key's column, what the records of each group add up to, and the worst fault."""
 
-    keys: tuple[Column, ...]
+    keys: tuple[CodedColumn, ...]
     totals: NDArray[np.int64] = field_of(repr=False)
     fault: int
 
     @classmethod
-    def of(cls, columns: Sequence[Sequence[Any]]) -> "Groups":
+    def of(cls, columns: Sequence[Sequence[Any]]) -> "CodedGroups":
         """Return groups that are given value by value: the keys, the totals, the fault of each."""
         *keys, totals, faults = columns
-        return cls(tuple(map(Column.of, keys)), whole_totals(totals), max(faults, default=FINE))
+        return cls(tuple(map(CodedColumn.of, keys)), whole_totals(totals), max(faults, default=FINE))
 
 
 def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
@@ -172,14 +172,16 @@ class Records(Protocol):
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> Groups:
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Return at most `limit` groups, columnwise.
 
         The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
         """
         ...
 
-    def grouped_sets(self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]) -> Iterator[Groups]:
+    def grouped_sets(
+        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
+    ) -> Iterator[CodedGroups]:
         """Yield what `grouped` returns for each of several sets of keys, from as few readings as the engine can.
 
         Where there are more groups than the limits allow together, at least one set has more than its own.
@@ -228,7 +230,9 @@ def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
         yield batch
 
 
-def separated(rows: Sequence[Sequence[Any]], sets: Sequence[Sequence[Key]], known: Sequence[Key]) -> Iterator[Groups]:
+def separated(
+    rows: Sequence[Sequence[Any]], sets: Sequence[Sequence[Key]], known: Sequence[Key]
+) -> Iterator[CodedGroups]:
     """Take the answer of grouping sets apart: columns of absent keys as a number in binary, keys, totals, faults."""
     groups: dict[int, list[Sequence[Any]]] = {}
     for row in rows:
@@ -237,7 +241,7 @@ def separated(rows: Sequence[Sequence[Any]], sets: Sequence[Sequence[Key]], know
         absent = sum(1 << place for place, key in enumerate(known) if key not in keys)
         places = [1 + known.index(key) for key in keys]
         mine = groups.get(absent, [])
-        yield Groups.of([[row[place] for row in mine] for place in (*places, len(known) + 1, len(known) + 2)])
+        yield CodedGroups.of([[row[place] for row in mine] for place in (*places, len(known) + 1, len(known) + 2)])
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:

@@ -32,8 +32,8 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     QUERY_THREAD,
-    Column,
-    Groups,
+    CodedColumn,
+    CodedGroups,
     Key,
     Measure,
     Outcome,
@@ -156,7 +156,7 @@ class DuckRecords:
             _filter(connection, where, patience, None)
             return cls(connection, patience=patience)
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> Groups:
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract.
 
         The records are read once. What they give is kept in memory until every key's distinct values are numbered.
@@ -173,7 +173,9 @@ class DuckRecords:
             for name in ("found", *(f"values_{name}" for name in names)):
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
-    def grouped_sets(self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]) -> Iterator[Groups]:
+    def grouped_sets(
+        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
+    ) -> Iterator[CodedGroups]:
         """Group by several sets of keys; see the contract."""
         for batch in batches(sets):
             wanted = [sets[number] for number in batch]
@@ -312,7 +314,7 @@ class DuckRecords:
         return f"{cast}({quoted_name(column)} AS DOUBLE)"
 
 
-def _coded(connection: Any, names: Sequence[str]) -> Groups:
+def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
     """Return the groups of the table `found`, with the values of every key numbered."""
     values = []
     for name in names:
@@ -325,8 +327,8 @@ def _coded(connection: Any, names: Sequence[str]) -> Groups:
     joined = " ".join(f"JOIN values_{name} ON found.{name} IS NOT DISTINCT FROM values_{name}.value" for name in names)
     columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
     ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
-    keys = tuple(Column(known, columns[name]) for known, name in zip(values, names, strict=True))
-    return Groups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
+    keys = tuple(CodedColumn(known, columns[name]) for known, name in zip(values, names, strict=True))
+    return CodedGroups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
 
 
 class DuckCoded:

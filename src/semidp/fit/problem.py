@@ -6,7 +6,9 @@ solved is in the modules beside this one; nothing here knows what a schema or a 
 
 import bisect
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,6 +23,7 @@ Floats = NDArray[np.float64]
 
 FRACTION_BITS = 24  # noisy values are read on multiples of 2^-24, about 6e-8; finer where they are whole numbers
 CELLS_IN_CACHE = 1 << 16  # what is handled at once where all cells are passed through
+SLABS_FOR_ALL = 32  # from so many slabs on, two million cells, all cores work on them
 CELLS_A_TOTAL = 200  # with so many cells for each total, totals are few
 WORD_BITS = 58  # what integer costs may use of a word: five bits are left for sums of a few of them
 
@@ -122,6 +125,33 @@ class Problem:
             for begin in range(0, shape[axis], leaves)
             for end in [min(begin + leaves, shape[axis])]
         ]
+
+    def subtract(
+        self, sums: Sequence[NDArray[Any]], views: Sequence[View], table: "Callable[[Block], NDArray[Any]]"
+    ) -> None:
+        """Take the margins of a table, given slab by slab, off sums: on all cores where it is large.
+
+        The slabs are summed up in their order, so that the result does not depend on the number of cores.
+        """
+
+        def margins(block: Block) -> list[NDArray[Any]]:
+            values = table(block)
+            return [block.grid.sum(values, view) for view in views]
+
+        def take(blocks: Sequence[Block], found: Iterable[list[NDArray[Any]]]) -> None:
+            for block, parts in zip(blocks, found, strict=True):
+                for view, total, part in zip(views, sums, parts, strict=True):
+                    total[block.at(view)] -= part
+
+        if len(self.slabs) < SLABS_FOR_ALL:
+            take(self.slabs, map(margins, self.slabs))
+            return
+        workers = min(os.cpu_count() or 1, 8)
+        assert self.all_allowed in (True, False)  # worked out once, before the threads ask
+        with ThreadPoolExecutor(workers) as pool:
+            for start in range(0, len(self.slabs), 4 * workers):
+                some = self.slabs[start : start + 4 * workers]
+                take(some, pool.map(margins, some))
 
     def lifted(self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0) -> Floats:
         """Return y + Aᵀθ in all cells or in a block: a noisy value, or a share of it, plus the levels of its margins.

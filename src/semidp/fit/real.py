@@ -233,8 +233,9 @@ class Newton:
     def missing(self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False) -> list[Floats]:
         """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
         missing = [total.counts.astype(np.float64) for total in self.totals]
-        for block in self.problem.slabs:
-            block.subtract(self.problem.nearest(levels, block, share, whole), self.problem.views, missing)
+        self.problem.subtract(
+            missing, self.problem.views, lambda block: self.problem.nearest(levels, block, share, whole)
+        )
         return missing
 
     def step(
@@ -276,9 +277,11 @@ class Newton:
         """Return the number of cells above zero in each margin and in the joint margin of each two."""
         views = list(dict.fromkeys(join(one, other) for one in self.problem.views for other in self.problem.views))
         counts = [np.zeros(self.grid.shape_of(view)) for view in views]
-        for block in self.problem.slabs:
-            wet = self.problem.lifted(levels, block, share) > 0
-            block.subtract(np.negative(wet, dtype=np.float64), views, counts)
+        self.problem.subtract(
+            counts,
+            views,
+            lambda block: np.negative(self.problem.lifted(levels, block, share) > 0, dtype=np.float64),
+        )
         return dict(zip(views, counts, strict=True))
 
     def gradients(self, active: dict[View, Floats], missing: list[Floats]) -> tuple[list[Floats], bool]:
