@@ -34,6 +34,7 @@ def _matches(line: str, output: str) -> bool:
         ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
         ("groups.md", {"means"}),
         ("nested.md", {"districts"}),
+        ("scale.md", {"large"}),
     ],
 )
 def test_the_page_runs_and_prints_what_it_says(page: str, made: set[str], tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_a_full_disk_is_found_before_the_charge(here: Semidp, people: Path, smal
 def test_a_failure_after_the_charge_is_said(
     here: Semidp, people: Path, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "refuse_place", lambda *_: None)  # as if the disk had been filled meanwhile
+    monkeypatch.setattr(pipeline, "refuse_files", lambda *_: None)  # as if the disk had been filled meanwhile
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
     assert here("ledger", ledger, "--rho", "1").code == 0

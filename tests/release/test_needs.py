@@ -10,7 +10,7 @@ from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prep
 from semidp.engines import Source, open_source
 from semidp.release import needs, requests
 from semidp.release.cells import Form
-from semidp.release.needs import Needs, declared_needs, memory_from, memory_limit, refuse_place
+from semidp.release.needs import Needs, declared_needs, memory_from, memory_limit
 
 PEOPLE = {"sex": [*"fmmfm"], "region": [*"nsnss"]}
 PLAN = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/10"))], ["sex", "region"])
@@ -137,9 +137,16 @@ def test_a_failure_after_the_charge_is_noted(tmp_path: Path, monkeypatch: pytest
     assert caught.value.__notes__ == ["The ledger was charged for this release all the same."]
 
 
-def test_a_place_with_room_is_taken(tmp_path: Path) -> None:
-    refuse_place(Needs.of([10]), tmp_path, ["table.csv"])
-    assert not list(tmp_path.iterdir())
+def test_columns_that_parquet_cannot_tell_apart_are_found_before_the_charge(tmp_path: Path) -> None:
+    book, people = ledger(tmp_path), {"Count": [*"fmmfm"]}
+    (tmp_path / "out").mkdir()
+    plan = Plan([TableRequest(["Count"], Budget.zcdp("1/10"))], features=[Feature("Count", "fm")])
+    with pytest.raises(InputError, match="two columns of a Parquet file would be called 'count'"):
+        run(plan, people, ledger=book, folder=tmp_path / "out", form=Form.parquet)
+    assert not book.account().charges
+    assert not list((tmp_path / "out").iterdir())
+    run(plan, people, ledger=book, folder=tmp_path / "out")
+    assert len(book.account().charges) == 1
 
 
 def test_opening_for_a_limit_leaves_the_source_open() -> None:

@@ -87,7 +87,7 @@ class Needs:
         if self.memory > usable:
             raise InputError(
                 f"the release needs about {self.memory_text} of memory for {self.cells:,} cells, and "
-                f"{size_text(usable)} may be used: release it in partitions, or a coarser table",
+                f"{size_text(usable)} may be used: release a coarser table, or several",
                 needs="memory",
             )
 
@@ -116,28 +116,33 @@ def needs_of(plan: Plan, schema: Schema, joint: bool, form: Form | None = None) 
     return Needs.of(sizes, schema.size if joint else 0, form)
 
 
-def refuse_place(needs: Needs, folder: Path, names: Iterable[str]) -> None:
-    """Refuse a folder that cannot take the files of a release: their names, or their size.
+def refuse_files(plan: Plan, schema: Schema, folder: Path, form: Form | None = None) -> None:
+    """Refuse a folder that cannot take the files of a release: the names of files and columns, or their size.
 
     Parameters
     ----------
-    needs
-        What the release takes.
+    plan, schema
+        What is released, once the levels are known.
     folder
         A folder that exists and is empty.
-    names
-        What the files will be called.
+    form
+        How tables are to be written.
     """
+    for table in plan.all_tables:
+        part = schema.restrict(table.features)
+        form_of((*part.names, "count", "estimate", "standard_error"), part.size, form)
+    names = [name for request in plan.requests for name in request.files]
     for name in names:
+        longest = f"{name.removesuffix('.csv')}.{Form.parquet}"
         try:
-            (folder / name).touch(exist_ok=False)
-            (folder / name).unlink()
+            (folder / longest).touch(exist_ok=False)
+            (folder / longest).unlink()
         except (OSError, ValueError):
             raise InputError(f"no file can be called {name!r} in that folder: name the table otherwise") from None
-    free = shutil.disk_usage(folder).free
-    if needs.disk > free:
+    needed, free = needs_of(plan, schema, False, form).disk, shutil.disk_usage(folder).free
+    if needed > free:
         raise InputError(
-            f"the release needs about {size_text(needs.disk)} of disk, and {size_text(free)} are free: choose another "
+            f"the release needs about {size_text(needed)} of disk, and {size_text(free)} are free: choose another "
             "place, or a coarser table"
         )
 

@@ -22,7 +22,7 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries import QuerySpace, outcome_exchange
 from semidp.release.cells import Form
-from semidp.release.needs import needs_of, refuse_place
+from semidp.release.needs import refuse_files
 from semidp.release.plan import Plan
 from semidp.release.published import Published
 from semidp.release.release import Release, versions
@@ -211,8 +211,7 @@ def run(
     prepared = prepare(plan, data, memory=memory)
     if folder is not None:
         assert prepared.scope.dataspace.schema is not None
-        sizes = needs_of(plan, prepared.scope.dataspace.schema, False, form)
-        refuse_place(sizes, folder, [name for request in plan.requests for name in request.files])
+        refuse_files(plan, prepared.scope.dataspace.schema, folder, form)
     entry = None
     if ledger is not None:
         records = [mechanism.record() for mechanism in prepared.mechanisms]
