@@ -240,7 +240,7 @@ def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
 DEATHS = {
     "before any noise": "pipeline.survey = die",
     "in the fit": "published.fit_table = die",
-    "in the middle of a file": "Path.write_bytes = half",
+    "in the middle of a file": "cells.Columns.write = lambda own, path, progress: half(path, b''.join(own.csv()))",
     "before the report": "report.html = die",
     "before the folder is moved": "os.rename = die",
 }
@@ -255,7 +255,7 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
         "from pathlib import Path\n"
         "import semidp.cli\n"
         "pipeline, published = (sys.modules[f'semidp.release.{name}'] for name in ('pipeline', 'published'))\n"
-        "report = sys.modules['semidp.report']\n"
+        "report, cells = (sys.modules[f'semidp.{name}'] for name in ('report', 'release.cells'))\n"
         "def die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
         "def half(path, data):\n"
         "    with open(path, 'wb') as file: file.write(data[: len(data) // 2])\n"
