@@ -39,14 +39,15 @@ test: lint      ## everything that needs no server (under ten minutes on two cor
 fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about an hour on two cores)
 	SEMIDP_FUZZ=82 $(BIN)/python -m pytest -n 2 tests/fuzz
 
-test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report in real Chromium
+test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report and the page in real Chromium
 	tests/services/run
 
 $(VENV)/.installed-docs: $(STAMP)
 	$(PIP) -e '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.installed-docs  ## the documentation site, into build/site
+docs: $(VENV)/.installed-docs  ## the documentation site, into build/site; its notebook is executed again
+	mkdir -p build && $(BIN)/jupyter execute --output=../build/notebook docs/notebook.ipynb
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 studies: $(STAMP)  ## every figure of the paper at full size, into build/studies

@@ -22,7 +22,7 @@ ABOVE_ALLOWED = {("release/release.py", "report")}
 """A release draws its own report: imported by the method that does."""
 BELOW_ALL = {"_startup", "_version", "data"}
 ERRORS_AND_HELPERS = ROWS[0]
-PUBLIC = {"accounting", "audit", "grouped", "mechanisms", "noise"}
+PUBLIC = {"accounting", "audit", "bridges", "grouped", "inference", "mechanisms", "noise"}
 
 
 def room(path: Path) -> str:

@@ -36,7 +36,7 @@ from semidp.mechanisms import (
 from semidp.queries import Design, moment_space, sensitivity_space, sum_space
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.spaces.listing import datasets
-from semidp.tables import Feature, Schema, Table
+from semidp.tables import Feature, Schema, StructuralZero, Table
 from semidp.tradeoff import Budget, Order, Tradeoff, approximate, compose, gaussian, laplace, zcdp
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
@@ -280,6 +280,27 @@ def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
     for other in (public("job", totals=(7, 14)), public("region", levels="abc")):
         with pytest.raises(Refused):
             book.charge(Guarantee(other, Adjacency(2), zcdp("1/4")), "another")
+
+
+def test_exchange_guarantees_about_other_features_are_joined(path: Path) -> None:
+    """Proved and listed in tests/laws/test_exchange.py; structural zeros, and any number of records, are refused."""
+
+    def public(name: str, *zeros: StructuralZero) -> Dataspace:
+        schema = Schema((Feature("sex", ("f", "m")), Feature(name, ("a", "b"))), zeros)
+        return Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), (6, 15))})
+
+    book = Ledger.create(path, Budget.zcdp(1))
+    for name in ("region", "age"):
+        book.charge(Guarantee(public(name), Adjacency.exchange(public(name)), zcdp("1/4")), name)
+    total = book.total()
+    assert total is not None
+    assert (total.tradeoff, total.adjacency) == (zcdp("1/2"), Adjacency(2, "exchange"))
+    assert total.adjacency == Adjacency.exchange(total.dataspace)
+    with pytest.raises(Refused, match="two promises"):
+        book.charge(Guarantee(public("job"), Adjacency(2), zcdp("1/4")), "another kind")
+    zero = StructuralZero.of({"sex": "f", "job": "a"})
+    with pytest.raises(Refused, match="use another ledger"):
+        book.charge(Guarantee(public("job", zero), Adjacency(2, "exchange"), zcdp("1/4")), "zeros")
 
 
 def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:

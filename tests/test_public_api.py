@@ -53,18 +53,25 @@ def test_import_touches_nothing_heavy() -> None:
 
 SUBPACKAGES = {
     "accounting": """
-        Account Charge Renyi approximate_group dp_sgd event_guarantee event_tradeoff fits functional_tradeoff gdp_delta
-        gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp pure_to_zcdp tradeoff_from_json zcdp_delta zcdp_epsilon
-        zcdp_epsilon_paper zcdp_group
+        Account Charge Renyi approximate_group dp_sgd event_from_json event_guarantee event_to_json event_tradeoff fits
+        functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp pure_to_zcdp tradeoff_from_json
+        zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
     """,
     "audit": """
-        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_mechanism claims_of_plan claims_of_release
-        noise_energy one_by_one pair_for worst_pair
+        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism audit_samples
+        claims_of_plan claims_of_release draws_of_test noise_energy one_by_one pair_for worst_pair
+    """,
+    "bridges": """
+        Assessment LossMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
         Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
         SumSpace check_binary joint_counts linear_regression logistic_regression means moment_space moments_of
         outcome_adjacency proportions read_moments read_sums sum_space sums
+    """,
+    "inference": """
+        CanonicalNoise Covers Independence Interval IntervalEstimate Normal Recursive Strata TableIntervals Tulap
+        TwoSidedTest independence_test planned_test random_tables sampled_rate simulated_bound
     """,
     "mechanisms": """
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism

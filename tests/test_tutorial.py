@@ -33,6 +33,7 @@ def _matches(line: str, output: str) -> bool:
     [
         ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
         ("groups.md", {"means"}),
+        ("inference.md", {"release"}),
         ("nested.md", {"districts"}),
         ("scale.md", {"large"}),
     ],

@@ -1,11 +1,12 @@
 """Differential privacy with invariants: publish some statistics exactly and the rest with noise.
 
 `run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says what flows where.
-More is in the subpackages `accounting`, `audit`, `grouped`, `mechanisms` and `noise`; `reproduction` has the studies.
+More is in the subpackages `accounting`, `audit`, `bridges`, `grouped`, `inference`, `mechanisms` and `noise`;
+`reproduction` has the studies.
 """
 
 import semidp._startup  # noqa: F401 - before everything else that is imported
-from semidp import accounting, audit, grouped, mechanisms, noise  # noqa: F401  (public subpackages)
+from semidp import accounting, audit, bridges, grouped, inference, mechanisms, noise  # noqa: F401  (public subpackages)
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome, Source, open_source

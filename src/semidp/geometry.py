@@ -8,7 +8,8 @@ the cells. Everything that needs margins of a table uses this module: a(t), norm
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import gt
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def meet(*views: View) -> View:
     >>> meet((2, 0, 1), (1, 1, 1))
     (1, 0, 1)
     """
-    return tuple(map(min, zip(*views, strict=True)))
+    return tuple(map(min, *views)) if len(views) > 1 else views[0]
 
 
 def join(*views: View) -> View:
@@ -43,7 +44,7 @@ def join(*views: View) -> View:
     >>> join((2, 0, 1), (1, 1, 1))
     (2, 1, 1)
     """
-    return tuple(map(max, zip(*views, strict=True)))
+    return tuple(map(max, *views)) if len(views) > 1 else views[0]
 
 
 def within(view: View, other: View) -> bool:
@@ -52,7 +53,7 @@ def within(view: View, other: View) -> bool:
     >>> within((1, 0), (2, 0)), within((1, 1), (2, 0))
     (True, False)
     """
-    return all(mine <= theirs for mine, theirs in zip(view, other, strict=True))
+    return not any(map(gt, view, other))
 
 
 def maximal(views: Iterable[View]) -> list[View]:
@@ -121,6 +122,7 @@ def inclusion_exclusion(views: Sequence[View]) -> dict[View, int]:
     return {view: coefficient for view, coefficient in product.items() if coefficient}
 
 
+@lru_cache(maxsize=2**16)
 def named(view: View) -> tuple[int, ...]:
     """Return the features that a view names.
 
@@ -173,6 +175,13 @@ class Chain:
     def depth(self) -> int:
         """The depth of the leaves."""
         return len(self.starts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.leaves, self.starts))
 
     def size(self, depth: int) -> int:
         """Return the number of nodes at a depth; the whole is the only node at depth 0."""

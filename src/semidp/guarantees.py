@@ -237,14 +237,14 @@ class Guarantee:
         others = (
             "nobody else changes"
             if a == 1
-            else f"at most {a - 1} other record{'s' if a > 2 else ''} do no more than hand over the published values "
-            "that the person takes"
+            else f"at most {a - 1} other record{'s do' if a > 2 else ' does'} no more than hand over the published "
+            "values that the person takes"
         )
         return (
             "What is protected: each person's record, against every alternative that the exact statistics "
             f"({self.dataspace.summary()}) allow. Two datasets are hard to tell apart where one person's record "
             f"differs and {others} (exchange adjacency). This is not a guarantee for any {max(a, 2)} "
-            "records that change at once: such changes are protected less."
+            "records that change at once: such changes may be protected less."
         )
 
     def _unprotected(self) -> str:

@@ -9,10 +9,10 @@ import pytest
 
 from semidp import Adjacency, Feature, Plan, Release, TableRequest
 from semidp.audit import audit_mechanism, worst_pair
-from semidp.mechanisms import RoundedGaussianMechanism
+from semidp.mechanisms import KNormMechanism, LaplaceMechanism, RoundedGaussianMechanism
 from semidp.noise import SeededRandomness
 from semidp.release import implied_guarantee, prepare, run
-from semidp.tradeoff import Budget, gaussian
+from semidp.tradeoff import Budget
 
 from .conftest import Semidp, one_sentence
 
@@ -36,15 +36,29 @@ def options(q: int) -> list[str]:
     return [word for name in EXACT[q] for word in ("--invariant", name)]
 
 
-@pytest.mark.parametrize(("q", "exchange", "ball"), [(0, 2, 2), (1, 4, 8), (2, 8, 18), (3, 14, 32)])
-def test_analyze_shows_both(here: Semidp, people: Path, q: int, exchange: int, ball: int) -> None:
-    words = ["analyze", people, "--table", ",".join([*EXACT[q], "u"]), *options(q), "--levels", "u=y,n", "--mu", "1"]
+@pytest.mark.parametrize(
+    ("q", "table", "exchange", "ball"),
+    [
+        (0, "u", 2, 2),
+        (1, "u", 2, 8),
+        (3, "u", 2, 32),
+        (1, "a,u", 4, 8),
+        (2, "a,b,u", 8, 18),
+        (3, "a,b,c,u", 14, 32),
+        (2, "a,b", 6, 6),
+    ],
+)
+def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exchange: int, ball: int) -> None:
+    """The table of what the two adjacencies cost (docs/exchange.md), line by line."""
+    words = ["analyze", people, "--table", table, *options(q), "--mu", "1"]
+    words += ["--levels", "u=y,n"] if "u" in table else []
     chosen = here(*words, "--adjacency", "exchange", "--format", "json").json
     assert chosen["adjacency"] == {"kind": "exchange", "a": q + 1}
     assert chosen["sensitivity"] == chosen["sensitivities"]["exchange"]
     assert chosen["sensitivities"]["exchange"]["l2"] == pytest.approx(math.sqrt(exchange))
     assert chosen["sensitivities"]["ball"]["l2"] == pytest.approx(math.sqrt(ball))
-    assert chosen["mechanisms"][0]["scale"] == pytest.approx(math.sqrt(exchange))
+    scales = {mechanism["law"]: mechanism["scale"] for mechanism in chosen["mechanisms"]}
+    assert scales["rounded gaussian"] == pytest.approx(math.sqrt(exchange))
     default = here(*words, "--format", "json").json
     assert default["adjacency"] == {"kind": "ball", "a": q + 1}
     assert default["sensitivity"] == default["sensitivities"]["ball"]
@@ -73,14 +87,27 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     done = here(*words, "--adjacency", "exchange", "--out", "out")
     assert done.code == 0
     assert "(not any 3 records)" in done.out
+    assert "1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person" in done.out
     assert "For any 3 records that change at once the same noise gives: 1.5-GDP" in done.out
+    rehearsed = here(*words, "--adjacency", "exchange", "--dry-run").out
+    assert [line for line in rehearsed.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))] == [
+        line for line in done.out.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))
+    ]
     page = (people.parent / "out" / "report.html").read_text()
     assert "not a guarantee for any 3 records" in page
     assert "differ in up to 3 records" not in page
     loaded = Release.load(people.parent / "out")
     assert loaded.guarantee.adjacency == Adjacency(3, "exchange")
     assert implied_guarantee(loaded).adjacency == Adjacency(3)
-    assert here("audit", "out", "--samples", "20000").code == 0
+    audited = here("audit", "out", "--samples", "20000")
+    assert audited.code == 0
+    assert "exchanges of one person: the claim is about these" in audited.out
+    found = here("audit", "out", "--samples", "20000", "--format", "json").json
+    assert found["tables"][0]["adjacency"] == {"kind": "exchange", "a": 3}
+    other = here("audit", "out", "--samples", "20000", "--adjacency", "worst-case")
+    assert other.code == 1, "what the release does not claim of any 3 records does not hold for them"
+    assert "any 3 records, where the claim is about exchange (up to 3 records)" in other.out
+    assert page.count("for exchanges of one person") >= 2, "the guarantee and the details for specialists"
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
     assert "For exchanges of one person alone" in (people.parent / "ball" / "report.html").read_text()
@@ -94,6 +121,7 @@ def test_a_ledger_holds_one_kind(here: Semidp, people: Path) -> None:
     refused = one_sentence(here(*words, "--ledger", "book.json", "--out", "two"))
     assert "two promises" in refused
     assert here("ledger", "book.json", "--format", "json").json["adjacency"] == {"kind": "exchange", "a": 2}
+    assert "exchange (up to 2 records), not for any records" in here("ledger", "book.json").out
     assert here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "three").code == 0
 
 
@@ -126,20 +154,45 @@ def test_an_existing_guarantee_under_exchange(here: Semidp, tmp_path: Path) -> N
     assert "--totals" in one_sentence(here("guarantee", "--rho", "1", "--adjacency", "exchange"))
 
 
-def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball() -> None:
+def test_an_existing_guarantee_under_exchange_for_any_totals(here: Semidp, tmp_path: Path) -> None:
+    words = ["guarantee", "--rho", "1", "--adjacency", "exchange", "--levels", "sex=f,m", "--levels", "region=n,s,w"]
+    found = here(*words, "--invariant", "sex", "--invariant", "region", "--format", "json").json
+    assert found["adjacency"] == {"kind": "exchange", "a": 3}
+    assert (float(found["rho"]), found["also_for"]) == (9, {"kind": "ball", "a": 3})
+    assert "a bound for any published totals" in found["a_from"]
+    (tmp_path / "sexes.csv").write_text("sex,count\nf,50\nm,60\n")
+    partly = here(*words[:5], "--totals", "sexes.csv", "--levels", "region=n,s", "--invariant", "region")
+    assert "a = 3" in partly.out
+    assert "any published totals" in " ".join(partly.out.split())
+    overlapping = here(*words, "--invariant", "sex,region", "--invariant", "region", "--format", "json").json
+    assert overlapping["adjacency"]["a"] == 2, "a nested margin is no block of its own"
+    assert "not declared" in one_sentence(here(*words, "--invariant", "age"))
+
+
+@pytest.mark.parametrize(
+    ("names", "exact", "budget", "kind"),
+    [
+        ("abu", "ab", Budget.gdp(1), RoundedGaussianMechanism),
+        ("au", "a", Budget.pure(1), KNormMechanism),
+        ("u", "ab", Budget.pure(1), LaplaceMechanism),
+    ],
+)
+def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
+    names: str, exact: str, budget: Budget, kind: type
+) -> None:
     rng = random.Random(2)
-    data = {name: [rng.choice("xy") for _ in range(200)] for name in ("a", "b", "u")}
-    features = [Feature("u", "xy")]
-    plan = Plan([TableRequest(["a", "b", "u"], Budget.gdp(1))], ["a", "b"], features, adjacency="exchange")
+    data = {name: [rng.choice("xy" if name == "u" else "xyyyy") for _ in range(200)] for name in "abu"}
+    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm", RoundedGaussianMechanism: "gaussian"}[kind]
+    request = TableRequest(list(names), budget, name)
+    plan = Plan([request], list(exact), [Feature("u", "xy")], adjacency="exchange")
     prepared = prepare(plan, data)
     (mechanism,) = prepared.mechanisms
-    assert isinstance(mechanism, RoundedGaussianMechanism)
+    assert isinstance(mechanism, kind)
+    claim = prepared.guarantee.tradeoff
     convicted = {}
-    for adjacency in (prepared.scope.adjacency, Adjacency(3)):
+    for adjacency in (prepared.scope.adjacency, Adjacency(len(exact) + 1)):
         pair = worst_pair(mechanism.space.under(adjacency))
-        found = audit_mechanism(
-            mechanism.measure_many, pair, gaussian(1), samples=60_000, randomness=SeededRandomness(3)
-        )
+        found = audit_mechanism(mechanism.measure_many, pair, claim, samples=8_000, randomness=SeededRandomness(3))
         convicted[str(adjacency.kind)] = found.convicted
     assert convicted == {"exchange": False, "ball": True}
-    assert run(plan, data).guarantee.tradeoff == gaussian(1)
+    assert run(plan, data).guarantee.tradeoff == claim

@@ -2,11 +2,15 @@
 
 import json
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from dp_accounting import NeighboringRelation, dp_event
 
+from semidp.accounting import dp_sgd, event_from_json, event_to_json, event_tradeoff
+from semidp.bridges import PrivacyFunction
 from semidp.cli import run
 
 
@@ -197,3 +201,75 @@ def test_totals_of_a_nested_feature_name_its_path(tmp_path: Path, capsys: pytest
     (tmp_path / "counties.csv").write_text("state,county,count\nb,x,5\n")
     assert run([*words, files[0]]) == 2
     assert "not declared, or not there" in capsys.readouterr().err
+
+
+# --- events, training runs and privacy functions --------------------------------------------------------------------
+
+
+def test_a_training_run_by_its_settings_and_by_its_event(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ("--a", "2", "--report-delta", "1e-5")
+    by_settings = document(capsys, "--noise-multiplier", "4", "--sampling", "0.1", "--steps", "4", *words)
+    file = tmp_path / "event.json"
+    training = dp_sgd(4.0, 0.1, 4)
+    file.write_text(json.dumps(event_to_json(training)))
+    by_event = document(capsys, "--event", str(file), *words)
+    assert by_settings["epsilon_tight"] == by_event["epsilon_tight"] == event_tradeoff(training, 2).epsilon("1e-5")
+    reported, replaced = (found["stated"]["epsilon_tight"] for found in (by_settings, by_event))  # type: ignore[index]
+    assert reported == event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE).epsilon("1e-5")
+    assert reported < replaced < by_event["epsilon_tight"]  # added or removed; replaced; two replaced
+
+
+def test_a_privacy_function_is_asked_for_the_distance(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "session.json"
+    values = {1: 0.125, 4: 2.0, 8: 8.0, 12: math.inf}
+    file.write_text(json.dumps(PrivacyFunction("zcdp", "symmetric", values, "a tool").to_json()))
+    two = document(capsys, "--event", str(file), "--a", "2")
+    assert (two["rho"], two["stated"]["tradeoff"]) == (2, {"kind": "zcdp", "rho": "0.125"})  # type: ignore[index]
+    assert document(capsys, "--event", str(file), "--a", "2", "--rows", "2")["rho"] == 8
+    nothing = document(capsys, "--event", str(file), "--a", "5")
+    assert nothing["epsilon_tight"] is None
+    assert "100% of cases" in str(nothing["explanation"])
+    (tmp_path / "wards.csv").write_text("ward,count\na,3\nb,5\n")
+    found = document(capsys, "--event", str(file), "--totals", str(tmp_path / "wards.csv"))
+    assert (found["a"], found["rho"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "sentence"),
+    [
+        ("[]", (), "does not hold an event or a privacy function"),
+        ('{"class_name": "os"}', (), "class_name of a dp-accounting event"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": "x"}', (), "numbers, lists and events"),
+        ('{"class_name": "GaussianDpEvent"}', (), "needs the fields noise_multiplier"),
+        ('{"class_name": "NonPrivateDpEvent"}', (), "dp-accounting knows no bound|without any privacy"),
+        ('{"privacy_function": {"measure": "pure"}}', (), "a measure, a metric and values"),
+        ('{"privacy_function": {"measure": "x", "metric": "symmetric", "values": {"1": 1}}}', (), "one of pure"),
+        ('{"privacy_function": {"measure": "pure", "metric": "symmetric", "values": {"1": 1}}}', (), "distance 4"),
+        ('{"privacy_function": {"measure": "pure", "metric": "symmetric", "values": {"4": -1}}}', (), "at least 0"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": 1}', ("--rho", "1"), "one statement"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": 1}', ("--steps", "3"), "together, without --event"),
+    ],
+)
+def test_bad_events_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, words: tuple[str, ...], sentence: str
+) -> None:
+    file = tmp_path / "event.json"
+    file.write_text(content)
+    assert run(["guarantee", "--event", str(file), "--a", "2", *words]) == 2
+    said = capsys.readouterr().err
+    assert re.search(sentence, said)
+    assert said.count("\n") == 1
+
+
+EVENTS = [
+    dp_sgd(1.1, 0.01, 500),
+    dp_event.ComposedDpEvent([dp_event.LaplaceDpEvent(2.0), dp_event.ZCDpEvent(0.5)]),
+    dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5]),
+    dp_event.RandomizedResponseDpEvent(0.5, 2),
+    dp_event.SampledWithoutReplacementDpEvent(100, 10, dp_event.GaussianDpEvent(1.0)),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_events_are_read_back_from_their_files(event: dp_event.DpEvent) -> None:
+    assert event_from_json(json.loads(json.dumps(event_to_json(event)))) == event

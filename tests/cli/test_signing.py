@@ -41,7 +41,16 @@ def test_a_signed_release_is_verified(here: Semidp, signed: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["table.csv", "measurements.csv", "release.json", "report.html", "SHA256SUMS", "SHA256SUMS.minisig"]
+    "name",
+    [
+        "table.csv",
+        "measurements.csv",
+        "csv-metadata.json",
+        "release.json",
+        "report.html",
+        "SHA256SUMS",
+        "SHA256SUMS.minisig",
+    ],
 )
 def test_every_file_is_signed(here: Semidp, signed: Path, name: str) -> None:
     whole = (signed / name).read_bytes()
@@ -59,7 +68,13 @@ def test_the_list_is_what_sha256sum_reads(signed: Path) -> None:
     import hashlib
 
     lines = (signed / "SHA256SUMS").read_text().splitlines()
-    assert [line[66:] for line in lines] == ["measurements.csv", "release.json", "report.html", "table.csv"]
+    assert [line[66:] for line in lines] == [
+        "csv-metadata.json",
+        "measurements.csv",
+        "release.json",
+        "report.html",
+        "table.csv",
+    ]
     for line in lines:
         assert line[:66] == hashlib.sha256((signed / line[66:]).read_bytes()).hexdigest() + "  "
 

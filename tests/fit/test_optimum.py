@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from semidp.fit import fit_table
+from semidp.fit import fit_alike, fit_table, fit_totals
 from semidp.fit.flows import transport
 from semidp.fit.problem import pose
 from semidp.fit.real import RealFit, approach
-from semidp.geometry import Grid
+from semidp.geometry import Chain, Grid, Totals
 from semidp.tables import StructuralZero
 from tests.fit.cases import all_tables, least_loss, margins_exact, space_of, totals_of
 
@@ -128,3 +128,25 @@ def test_no_cycle_of_single_records_improves_a_flow(shape: tuple[int, ...]) -> N
                 settled = np.array_equal(rows, rows_now) and np.array_equal(columns, columns_now)
                 rows, columns = rows_now, columns_now
             assert settled
+
+
+def test_tables_that_are_fitted_together_are_those_that_are_fitted_alone() -> None:
+    """One and two margins, ordinary and nested features: the same counts, losses and bounds."""
+    rng = np.random.default_rng(5)
+    for grid, views in [
+        (Grid.flat((3, 4)), [(1, 0), (0, 1)]),
+        (Grid.flat((3, 4)), [(1, 0)]),
+        (Grid((Chain(5, ((0, 2), (0, 1, 2, 3, 4))), Chain.flat(3))), [(1, 1), (2, 0)]),
+        (Grid.flat((4,)), [(0,)]),
+    ]:
+        tables = rng.integers(0, 4, size=(12, *grid.shape))
+        noisy = list(tables + rng.normal(0, 2, size=tables.shape))
+        totals = [[Totals(view, grid.sum(table, view)) for view in views] for table in tables]
+        together = fit_alike(noisy, grid, totals)
+        for fit, values, margins in zip(together, noisy, totals, strict=True):
+            alone = fit_totals(values, grid, margins)
+            assert fit.counts is not None
+            assert fit.loss == pytest.approx(alone.loss)
+            assert fit.bound == pytest.approx(alone.bound, rel=1e-6, abs=1e-9)
+            assert (fit.method, fit.optimal, fit.note) == (alone.method, True, alone.note)
+            assert all(np.array_equal(grid.sum(fit.counts, total.view), total.counts) for total in margins)

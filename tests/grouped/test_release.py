@@ -84,7 +84,7 @@ def test_a_release_reads_back_as_it_was_written(release, tmp_path):
             assert list(mine.rows()) == list(theirs.rows())
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {
-        *("release.json", "report.html", "table.csv", "measurements.csv", "mean-score.csv"),
+        *("csv-metadata.json", "release.json", "report.html", "table.csv", "measurements.csv", "mean-score.csv"),
         *("proportion-passed-by-school.csv", "proportion-passed-by-sex.csv"),
     }
     (tmp_path / "mean-score.csv").write_text("school,count,mean,standard_error,noisy_steps\n")

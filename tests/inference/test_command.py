@@ -110,7 +110,7 @@ def test_a_ledger_is_charged_and_refuses(tmp_path: Path) -> None:
     ("arguments", "error", "hint"),
     [
         (("--rows", "dept", "--columns", "admit"), SchemaError, "two levels, merge numbers"),
-        (("--rows", "gender", "--columns", "gender"), InputError, "two features"),
+        (("--rows", "gender", "--columns", "gender"), InputError, "twice"),
         (("--rows", "gender", "--columns", "town"), SemidpError, "town"),
         (("--rows", "gender", "--columns", "admit", "--level", "95"), InputError, "between 0 and 1"),
         (("--rows", "gender", "--columns", "admit", "--a", "1"), Refused, "at least 2"),
@@ -136,7 +136,7 @@ def test_a_level_is_checked_before_anything_is_spent(tmp_path: Path) -> None:
 def test_an_empty_interval_is_flagged() -> None:
     # Noise thousands of counts wide: some seed soon puts U far outside the counts that the margins allow.
     for seed in range(60):
-        found = document(*BASE, "--epsilon", "0.0001", "--seed", str(seed), "--alternative", "two-sided")
+        found = document(*BASE, "--epsilon", "0.0001", "--seed", str(seed), "--level", "0.5")
         if found["interval"]["empty"]:
             assert any("far outside" in warning for warning in found["warnings"])
             assert found["interval"]["low"] == found["interval"]["high"]

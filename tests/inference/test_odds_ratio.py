@@ -148,7 +148,7 @@ def test_what_is_not_a_two_by_two_table_is_refused_with_a_hint() -> None:
     wide = Table(Schema([SCHEMA.features[0], Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
     with pytest.raises(SchemaError, match=r"two levels of 'region', not 3.*two bins"):
         odds_ratio_test(wide, Budget.pure(1))
-    with pytest.raises(SchemaError, match="two features, not 3"):
+    with pytest.raises(SchemaError, match="two features besides strata, not 3"):
         odds_ratio_test(three_way(), Budget.pure(1))
 
 

@@ -9,6 +9,7 @@ from semidp.errors import InputError, Refused
 from semidp.inference import Alternative, TwoByTwo, UmpuTest, canonical_noise, power, power_curves, sample_size
 from semidp.noise import SeededRandomness, generator
 from semidp.plots import power_plot
+from semidp.spaces import Adjacency
 from semidp.tradeoff import Budget, approximate
 
 PRIVATE, PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
@@ -47,11 +48,41 @@ def test_without_privacy_it_is_the_randomised_fisher_test() -> None:
 @pytest.mark.parametrize(
     ("odds_ratio", "alternative"), [(2.0, Alternative.GREATER), (0.4, Alternative.LESS), (3.0, Alternative.TWO_SIDED)]
 )
-def test_the_sample_size_suffices_and_one_less_does_not(odds_ratio: float, alternative: Alternative) -> None:
+def test_the_sample_size_suffices_for_every_larger_n_and_one_less_does_not(
+    odds_ratio: float, alternative: Alternative
+) -> None:
     n = sample_size(odds_ratio, Budget.pure("0.5"), alternative=alternative, row_share=0.4)
-    margins = [TwoByTwo(round(0.4 * m), round(0.5 * m), m) for m in (n - 1, n)]
-    before, after = (power(m, Budget.pure("0.5"), odds_ratio, alternative=alternative) for m in margins)
-    assert before < 0.8 <= after
+    sizes = (n - 1, n, *range(n + 1, n + 80), *range(n + 80, 3 * n, 17))
+    margins = [TwoByTwo(round(0.4 * m), round(0.5 * m), m) for m in sizes]
+    before, *after = (power(m, Budget.pure("0.5"), odds_ratio, alternative=alternative) for m in margins)
+    assert before < 0.8 <= min(after)
+
+
+def test_one_n_that_suffices_is_not_enough() -> None:
+    """Where the row is rare the power falls as its rounding falls behind: larger n fail after smaller ones sufficed."""
+
+    def found(n: int) -> float:
+        margins = TwoByTwo(round(0.1 * n), round(0.5 * n), n)
+        return power(margins, Budget.pure(1), 4.0, alternative=Alternative.GREATER)
+
+    reached = [found(n) for n in range(96, 126)]
+    dips = [n for n in range(len(reached) - 1) if reached[n + 1] < reached[n]]
+    assert dips
+    target = (reached[dips[0]] + reached[dips[0] + 1]) / 2  # reached at one n, and missed at the next
+    n = sample_size(4.0, Budget.pure(1), alternative=Alternative.GREATER, row_share=0.1, target=target)
+    assert n > 96 + dips[0] + 1
+    assert found(n - 1) < target <= min(found(m) for m in range(n, n + 60))
+
+
+def test_further_invariants_cost_power() -> None:
+    margins = TwoByTwo(100, 100, 200)
+    powers = [power(margins, Budget.pure(1), 2.5, adjacency=Adjacency(a)) for a in (2, 3, 4, 5, 6)]
+    assert powers[0] == powers[1] > powers[2] == powers[3] > powers[4]
+    sizes = [sample_size(2.5, Budget.pure(1), adjacency=Adjacency(a)) for a in (3, 4)]
+    assert sizes[0] < sizes[1]
+    for unknown in (Adjacency(1), Adjacency(3, "exchange")):
+        with pytest.raises(InputError, match="planned_test"):
+            power(margins, Budget.pure(1), 2.0, adjacency=unknown)
 
 
 def test_impossible_sample_sizes_are_refused() -> None:
@@ -60,7 +91,7 @@ def test_impossible_sample_sizes_are_refused() -> None:
     with pytest.raises(InputError, match="above alpha"):
         sample_size(2.0, Budget.pure(1), target=0.05)
     with pytest.raises(Refused, match="more than"):
-        sample_size(1.00001, Budget.pure(1))
+        sample_size(1.00001, Budget.pure(1), alternative=Alternative.GREATER)
 
 
 @pytest.mark.parametrize("privacy", [Budget.pure("0.5"), Budget.gdp("0.3")])

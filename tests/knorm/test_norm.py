@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError
 from semidp.knorm import Ball, ExchangeBall, ExplicitBall, PairBall, RaggedRowsBall, RowsBall, TableBall, place_ball
-from semidp.knorm.linear import Answer, LinearProgram
+from semidp.knorm.linear import LinearProgram, Optimum
 from semidp.knorm.polar import TablePolar
 from semidp.knorm.table_constants import KINDS, facets
 from semidp.mechanisms import KNormMechanism
@@ -162,11 +162,11 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
     generator = np.random.default_rng(8)
     solve_cold = LinearProgram.solve_cold
 
-    def lie(self: LinearProgram, objective: Floats) -> Answer | None:
+    def lie(self: LinearProgram, objective: Floats) -> Optimum | None:
         found = solve_cold(self, objective)
         assert found is not None
         noise = generator.standard_normal
-        return Answer(
+        return Optimum(
             found.point + 0.1 * noise(found.point.shape), found.multipliers + 0.1 * noise(found.multipliers.shape)
         )
 

@@ -101,6 +101,9 @@ def test_norms_and_a_are_never_below_the_truth_whatever_is_hidden_or_impossible(
         said = (space.l1, space.l2_squared, space.linf)
         assert all(bound >= norm for bound, norm in zip(said, true, strict=True))
         assert not space.exact or said == true
+        listed = [tuple(move.ravel().tolist()) for move in space.moves()]
+        assert len(listed) == len({*listed})
+        assert {*listed} == {tuple(move) for move in moves.tolist() if any(move)}, "S and nothing else"
         form = space.matrix()
         if form is not None:  # noise on the lattice must reach every move
             inside = moves[:, form.cells.ravel()].reshape(-1, *form.cells.shape)

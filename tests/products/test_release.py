@@ -344,6 +344,7 @@ def test_where_no_whole_numbers_are_found_at_all_the_estimate_is_published_and_s
     space = product_space(public, Adjacency(1), [["a"], ["a", "b"]])
     estimates = [np.array([1.0, 1.0]), np.full((2, 2), 0.5)]
     monkeypatch.setattr(products, "fit_totals", never)
+    monkeypatch.setattr(products, "fit_alike", never)
     found = fit_product(space, estimates, [FitKind.integer] * 2, silent)
     for (counts, fitted), estimate in zip(found, estimates, strict=True):
         assert counts is estimate

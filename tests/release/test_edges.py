@@ -164,7 +164,7 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {
         *("hair and eyes.csv", "hair and eyes-measurements.csv", "eyes.csv", "eyes-measurements.csv"),
-        *("fixed.csv", "fixed-measurements.csv", "release.json", "report.html"),
+        *("csv-metadata.json", "fixed.csv", "fixed-measurements.csv", "release.json", "report.html"),
     }
     for table in tables:
         published = whole_counts(folder, f"{table.name}.csv")

@@ -66,7 +66,7 @@ def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str,
     release = run(plan_for(example, invariants, budget=BUDGETS[budget]), example.path)
     folder = saved(release)
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("measurements.csv", "release.json", "report.html", "table.csv")
+        *("csv-metadata.json", "measurements.csv", "release.json", "report.html", "table.csv")
     ]
     assert_same_margins(example, folder, example.features, invariants)
 

@@ -16,6 +16,7 @@ from semidp.noise import SeededRandomness
 from semidp.release import cells
 from semidp.release import release as release_module
 from semidp.release.cells import Columns, Form
+from semidp.release.metadata import METADATA
 from semidp.release.recheck import disagreements
 from semidp.tables import Schema
 
@@ -87,7 +88,8 @@ def test_a_release_reads_back_from_either_form(tmp_path: Path) -> None:
         assert again.form is form
         document = json.loads((tmp_path / form / "release.json").read_text())
         assert disagreements(again, document) == ()
-        assert all(name.endswith(f".{form}") for name in document["files"])
+        assert all(name.endswith(f".{form}") for name in document["files"] if name != METADATA)
+        assert (METADATA in document["files"]) == (form is Form.csv)
         for table, before in zip(again.tables, release.tables, strict=True):
             for column in ("counts", "noisy", "projected", "standard_errors"):
                 assert (getattr(table, column) == getattr(before, column)).all()

@@ -3,8 +3,7 @@
 The pictures of the first report are left in build/, to be looked at.
 """
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from semidp.engines import Outcome
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Statistic
 from semidp.report import html
-from tests.services.chromium import Chromium
+from semidp.report.page import search_script
+from tests.services.conftest import Watched
 
 pytestmark = pytest.mark.services
 DATA = files("semidp") / "data"
@@ -83,29 +83,14 @@ def groups() -> Release:
 REPORTS = [occupations, four_features, hard_names, many_cells, all_exact, groups]
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    binary = os.environ.get("CHROMIUM")
-    if not binary:
-        pytest.fail("no Chromium was found for this test: run tests/services/run")
-    with Chromium(binary, tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
-@pytest.fixture(autouse=True)
-def clean(browser: Chromium) -> None:
-    browser.requests.clear()
-    browser.complaints.clear()
-
-
 @pytest.mark.parametrize("make", REPORTS)
 def test_it_is_silent_alone_and_no_wider_than_the_screen(
-    browser: Chromium, tmp_path: Path, make: Callable[[], Release]
+    browser: Watched, tmp_path: Path, make: Callable[[], Release]
 ) -> None:
     page = tmp_path / "report.html"
     page.write_text(html(make()), encoding="utf-8")
-    for width, phone in ((320, True), (PHONE, True), (768, False), (DESK, False)):
-        browser.open(page.as_uri(), width, phone=phone)
+    for width in (320, PHONE, 768, DESK):
+        browser.open(page.as_uri(), width)
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.evaluate("document.querySelector('main').scrollWidth") <= width
         too_wide = """[...document.querySelectorAll('main *')].filter(
@@ -113,10 +98,12 @@ def test_it_is_silent_alone_and_no_wider_than_the_screen(
         assert browser.evaluate(too_wide) == 0
     assert browser.complaints == []
     assert [url for url in browser.requests if url != page.as_uri() and not url.startswith("data:")] == []
-    assert browser.evaluate("document.scripts.length") == 0
+    scripts = browser.evaluate("[...document.scripts].map(e => e.textContent)")
+    searched = browser.evaluate("document.querySelectorAll('.find').length") > 0
+    assert scripts == ([search_script()] if searched else [])
 
 
-def test_what_it_says_can_be_found_without_seeing_it(browser: Chromium, tmp_path: Path) -> None:
+def test_what_it_says_can_be_found_without_seeing_it(browser: Watched, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(html(four_features()), encoding="utf-8")
     browser.open(page.as_uri(), DESK)
@@ -126,34 +113,48 @@ def test_what_it_says_can_be_found_without_seeing_it(browser: Chromium, tmp_path
     unnamed = "[...document.querySelectorAll('[role=img]')].filter(e => !e.getAttribute('aria-label')).length"
     assert browser.evaluate(unnamed) == 0
     assert browser.evaluate("document.querySelectorAll('.heat').length") == 2
-    assert browser.evaluate("document.querySelectorAll('.heat tbody td').length") == 32 + 4
-    assert browser.evaluate("document.querySelectorAll('.heat tbody tr th[scope]').length") == 8 + 4 + 2 + 2
+    assert browser.evaluate("document.querySelectorAll('.heat tbody td[style]').length") == 32 + 4
+    assert browser.evaluate("document.querySelectorAll('.heat tbody tr:not(.sub) th[scope]').length") == 8 + 4 + 2 + 2
     assert browser.evaluate("document.documentElement.lang") == "en"
 
 
-def test_pictures_of_it_are_small_and_it_prints(browser: Chromium, tmp_path: Path) -> None:
+def test_long_tables_are_searched(browser: Watched, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(html(groups()), encoding="utf-8")
+    browser.open(page.as_uri(), DESK)
+    field = browser.page.locator(".find").first
+    rows = browser.page.locator(".tall").first.locator("tbody tr")
+    assert rows.count() == 30
+    field.fill("weg 17")
+    assert [row.is_visible() for row in rows.all()].count(True) == 1
+    field.fill("")
+    assert all(row.is_visible() for row in rows.all())
+    assert browser.complaints == []
+
+
+def test_pictures_of_it_are_small_and_it_prints(browser: Watched, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(html(occupations()), encoding="utf-8")
     PICTURES.mkdir(parents=True, exist_ok=True)
     for width in (PHONE, DESK):
-        browser.open(page.as_uri(), width, phone=width == PHONE)
+        browser.open(page.as_uri(), width)
         picture = browser.screenshot()
         assert picture.startswith(b"\x89PNG")
         assert len(picture) < LARGEST_PICTURE
         (PICTURES / f"report-{width}.png").write_bytes(picture)
-    printed = browser.pdf()
+    printed = browser.page.pdf(prefer_css_page_size=True)
     assert printed.startswith(b"%PDF")
     assert 2 <= printed.count(b"/Type /Page\n") <= 5
     assert len(printed) < LARGEST_PICTURE
     (PICTURES / "report.pdf").write_bytes(printed)
 
 
-def test_the_checks_would_notice(browser: Chromium, tmp_path: Path) -> None:
+def test_the_checks_would_notice(browser: Watched, tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text(
         "<script>console.error('x')</script><img src='http://127.0.0.1:9/x.png'><main style='width:900px'>x</main>"
     )
-    browser.open(page.as_uri(), PHONE, phone=True)
+    browser.open(page.as_uri(), PHONE)
     assert browser.evaluate("document.documentElement.scrollWidth") > PHONE
-    assert "console.error" in browser.complaints
+    assert "console.error: x" in browser.complaints
     assert "http://127.0.0.1:9/x.png" in browser.requests

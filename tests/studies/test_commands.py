@@ -79,8 +79,13 @@ def test_census_prints_the_papers_numbers(capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     for number in ("17.91528", "40.95057", "10.2400", "2.5562", "0.0749"):
         assert number in text
-    for word in ("block group", "Housing units", "group quarters"):
-        assert word in " ".join(text.split())
+    words = " ".join(text.split())
+    for word in ("block group", "Housing units", "sole occupant of group quarters", "P.L. 94-171", "nominal: if"):
+        assert word in words
+    for number in ("10.24", "5.12", "5.05", "3.52", "2.70", "6.92"):
+        assert f" {number} " in words
+    assert "This is not a guarantee for any 2 records" in words
+    assert words.count("never add") >= 5, "the reason of each cost"
 
 
 def test_census_for_machines_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +96,8 @@ def test_census_for_machines_and_its_picture(tmp_path: Path, capsys: pytest.Capt
     assert document["a"] == 2
     rows = {(row["tables"], row["setting"], row["level"], row["a"]): row for row in document["rows"]}
     assert rows["persons", "rounded", "all", 2]["rho"] == 10.24
+    assert len(document["costs"]) == 65
+    assert document["exchange"]["guarantee"]["adjacency"] == {"kind": "exchange", "a": 2}
     assert rows["persons", "production", "all", 1]["rho_exact"] == "293764/114921"
     assert round(rows["persons", "rounded", "all", 2]["epsilon_paper"], 5) == 40.95057
     assert {file.name for file in out.iterdir()} == {"census.csv", "census.png", "studies.json"}

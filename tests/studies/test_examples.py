@@ -13,11 +13,14 @@ from semidp.reproduction import composition as orders
 from semidp.reproduction import sensitivity_space as moves
 from semidp.reproduction import subspace_dp as subspace
 
+QUICK = [name for name in STUDIES if name not in {"gaussian", "knorm"}]
+
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, Tidy]:
     small = Settings(replicates=20, seed=3)
-    return {name: study(name).compute(small) for name in STUDIES if name not in {"gaussian", "knorm"}}
+    found = {name: study(name).compute(small) for name in QUICK if name != "inference"}
+    return found | {"inference": study("inference").compute(Settings(replicates=2))}
 
 
 def test_the_paper_lists_19_moves_of_31() -> None:
@@ -145,7 +148,19 @@ def test_blocks_without_housing_leave_two_records() -> None:
     assert census.toy_census(empty_blocks=True).worst_case == 2
 
 
-@pytest.mark.parametrize("name", [name for name in STUDIES if name not in {"gaussian", "knorm"}])
+def test_sizes_and_coverages_have_their_twins(tables: dict[str, Tidy]) -> None:
+    table = tables["inference"]
+    assert set(table.distinct("kind")) == {"size", "coverage"}
+    assert set(table.where(kind="size")["nominal"]) == {0.05, 0.01}
+    assert len(table.distinct("experiment")) == 20
+    sizes, coverages = (table.where(kind=kind, nominal=level) for kind, level in (("size", 0.05), ("coverage", 0.95)))
+    assert np.mean(sizes["mean"]) == pytest.approx(0.05, abs=0.02)
+    assert np.mean(sizes["twin"]) > 0.2
+    assert np.mean(coverages["mean"]) == pytest.approx(0.95, abs=0.07)
+    assert np.mean(coverages["twin"]) < 0.85
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_figures_are_labelled(tables: dict[str, Tidy], name: str) -> None:
     figure = study(name).plot(tables[name])
     assert figure.axes

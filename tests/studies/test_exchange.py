@@ -39,6 +39,10 @@ def test_the_shares_add_up_and_each_cost_has_its_reason() -> None:
     assert sum(table["announced"]) == census.PERSONS
     assert {row["factor"] for row in table.where(level="US").records()} == {1}
     assert {row["factor"] for row in table.where(query="total").records()} == {1}
+    for case in ({}, {"fixed": True}, {"fixed": True, "kind": "ball"}):
+        by_level = census.costs_by_level(**case)
+        assert sum(by_level["rho"]) == sum(census.costs(**case)["rho"])
+        assert all(row["rho"] == row["factor"] * row["announced"] for row in by_level.records())
 
 
 def test_the_factors_are_those_of_a_small_nation() -> None:
@@ -69,4 +73,4 @@ def test_exchange_needs_at_least_half_the_variance_less_beside_unpublished_featu
             assert 2 <= ball / other <= 25
     assert table.where(table="the unpublished feature", q=3)["squares"] == [32, 2]
     assert table.where(table="blocks alone", q=2)["squares"] == [6, 6]
-    assert all(row["exact"] for row in table.where(adjacency="exchange").records() if row["q"] < 4)
+    assert all(row["exact"] for row in table.where(adjacency="exchange").records())

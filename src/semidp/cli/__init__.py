@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import analyze, audit, census, compare, explore, guarantee, ledger, release, reproduce
+from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
 from semidp.cli._hints import hinted
 from semidp.cli._output import complain, echo, silence_stdout
 from semidp.cli.test import odds_ratio
@@ -71,8 +71,16 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         ("semidp compare plan1.toml plan2.toml --data people.csv",),
     ),
     odds_ratio: (
-        "a private test of association in a 2x2 table",
-        ("semidp test people.csv --rows sex --columns smoker --epsilon 1",),
+        "a test of association: private in data, free in a release",
+        (
+            "semidp test people.csv --rows sex --columns smoker --epsilon 1",
+            "semidp test people.csv --rows sex --columns smoker --strata region --mu 1",
+            "semidp test release --rows sex --columns region",
+        ),
+    ),
+    intervals.intervals: (
+        "intervals for what a release published",
+        ("semidp intervals release", "semidp intervals release --of sex=f --among region=n --sampling"),
     ),
     guarantee.guarantee: (
         "what an existing release really guarantees",
@@ -80,6 +88,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
             "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
+            "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
             "semidp guarantee release --also-known smoker --levels smoker=y,n",
         ),
     ),

@@ -60,7 +60,7 @@ def under_release(
         return
     for name, one in (("as released", release.guarantee), ("now", found)):
         echo(f"{name:<12} exact: {one.dataspace.summary()}; {one.adjacency}")
-        echo(f"{'':<12} {strength(one.tradeoff, delta)[-1]}")
+        echo(f"{'':<12} {strength(one, delta)[-1]}")
     echo(f"\n{CHANGES[change]}. The noise is the same; the datasets that it has to hide are others.\n")
     echo(str(found.explain()))
 
@@ -73,7 +73,7 @@ def _document(guarantee: Guarantee, delta: Fraction) -> dict[str, Any]:
         "tradeoff": curve.to_json(),
         "rho": curve.implied_rho(),
         "epsilon": curve.epsilon(delta),
-        "strength": strength(curve, delta)[-1],
+        "strength": strength(guarantee, delta)[-1],
     }
 
 

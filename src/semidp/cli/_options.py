@@ -1,7 +1,7 @@
 """Options that several commands share, and what turns them into values of the library."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -182,7 +182,31 @@ _SUCH_AS = {
     "--null-level": "region=unknown",
     "--bounds": "income=0,100000",
     "--grid": "income=1000",
+    "--of": "sex=f",
+    "--minus": "sex=m",
+    "--among": "region=n,s",
 }
+
+
+def only_these(context: typer.Context, names: Collection[str]) -> None:
+    """Refuse options that were given and that a published release has no use for, a budget above all."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in names and source is not None and source.name == "COMMANDLINE":
+            option = parameter.opts[0]
+            budget = option in ("--epsilon", "--rho", "--mu", "--delta", "--report-delta", "--ledger")
+            why = "costs no privacy" if budget else "reads no data"
+            raise InputError(f"a question to a published release {why}: leave {option} out")
+
+
+def cells_of(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str, ...]] | None:
+    """Return the cells that an option means: for each feature its levels.
+
+    >>> cells_of("--of", ["sex=f", "region=n,s"])
+    {'sex': ('f',), 'region': ('n', 's')}
+    """
+    found = {name: names_of(text) for name, text in _assignments(option, entries).items()}
+    return found or None
 
 
 def names_of(text: str) -> tuple[str, ...]:

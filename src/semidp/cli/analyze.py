@@ -169,9 +169,10 @@ def _sensitivity(space: TableSpace) -> dict[str, Any]:
 
 def _ball(space: TableSpace, scope: Scope) -> TableSpace:
     """The space of any a(t) records, where exchanges were asked for."""
-    if not scope.adjacency.is_exchange or scope.semi_adjacency is None:
+    if not scope.adjacency.is_exchange:
         return space
-    return sensitivity_space(space.dataspace, Adjacency(scope.semi_adjacency.bound), space.schema.names)
+    a = scope.adjacency.a if scope.semi_adjacency is None else scope.semi_adjacency.bound
+    return sensitivity_space(space.dataspace, Adjacency(a), space.schema.names)
 
 
 def _exchanged(space: TableSpace) -> dict[str, Any] | None:

@@ -51,11 +51,15 @@ def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -
                 "costs": [_plainly(row) for row in study.costs().records()],
                 "guarantee": effective.to_json(),
                 "explanation": str(effective.explain()),
+                "exchange": {
+                    "guarantee": study.exchange_guarantee().to_json(),
+                    "explanation": str(study.exchange_guarantee().explain()),
+                },
                 "notes": list(study.NOTES),
             }
         )
     else:
-        _print(table, str(effective.explain()), study.NOTES)
+        _print(table, effective)
         if out is not None:
             echo(f"\n{out / 'census.csv'}\n{out / 'census.png'}")
 
@@ -66,31 +70,51 @@ def _plainly(row: dict[str, Any]) -> dict[str, Any]:
     return rest | {"rho_exact": str(row["rho"])}
 
 
-def _moves(rows: list[dict[str, Any]]) -> Any:
-    """The rows of exchange, and of the ball where an exact statistic fixes a query, with their conditions."""
+def _grid(left: tuple[str, ...], right: tuple[str, ...], last: str | None = None) -> Any:
+    """An empty table with columns of words, of numbers, and one of words at the end."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, header_style="")
-    grid.add_column("adjacency")
-    for name in ("rho", "epsilon (paper)", "epsilon (tight)"):
+    for name in left:
+        grid.add_column(name)
+    for name in right:
         grid.add_column(name, justify="right")
-    grid.add_column("if")
-    for row in rows:
-        rho = f"{math.ceil(row['rho'] * 100) / 100:.2f}"
-        epsilons = (f"{row['epsilon_paper']:.5f}", f"{math.ceil(row['epsilon_tight'] * 1e5) / 1e5:.5f}")
-        grid.add_row(row["adjacency"], rho, *epsilons, row["condition"] or "(no condition)")
+    if last is not None:
+        grid.add_column(last)
     return grid
 
 
-def _print(table: Tidy, explanation: str, notes: tuple[str, ...]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _epsilons(row: dict[str, Any]) -> tuple[str, str]:
+    """The paper's epsilon to the nearest digit, as it prints it; the tight one rounded up."""
+    return f"{row['epsilon_paper']:.5f}", f"{math.ceil(row['epsilon_tight'] * 1e5) / 1e5:.5f}"
 
-    grid = Table(box=None, pad_edge=False, header_style="")
-    for name in ("tables", "setting", "level"):
-        grid.add_column(name)
-    for name in ("k", "rho", "epsilon (paper)", "epsilon (tight)"):
-        grid.add_column(name, justify="right")
+
+def _moves(rows: list[dict[str, Any]]) -> Any:
+    """What one move costs under either adjacency, with the condition where there is one."""
+    grid = _grid(("adjacency",), ("rho", "epsilon (paper)", "epsilon (tight)"), "holds")
+    for row in rows:
+        condition = f"nominal: if {row['condition']}" if row["condition"] else "whatever the shares are"
+        grid.add_row(row["adjacency"], f"{math.ceil(row['rho'] * 100) / 100:.2f}", *_epsilons(row), condition)
+    return grid
+
+
+def _queries() -> Any:
+    """What one exchange costs in each level, and why."""
+    from semidp.reproduction import census as study
+
+    grid = _grid(("level", "query"), ("announced", "times", "rho"), "because")
+    for row in study.costs_by_level().records():
+        announced, rho = (f"{math.ceil(row[name] * 10**4) / 10**4:.4f}" for name in ("announced", "rho"))
+        grid.add_row(row["level"].replace("_", " "), row["query"], announced, str(row["factor"]), rho, row["reason"])
+    return grid
+
+
+def _print(table: Tidy, effective: Guarantee) -> None:
+    from rich.console import Console
+
+    from semidp.reproduction import census as study
+
+    grid = _grid(("tables", "setting", "level"), ("k", "rho", "epsilon (paper)", "epsilon (tight)"))
     before: tuple[Any, ...] = ()
     nominal = [row for row in table.records() if row["condition"] or row["adjacency"] == "exchange"]
     for row in table.records():
@@ -98,16 +122,23 @@ def _print(table: Tidy, explanation: str, notes: tuple[str, ...]) -> None:
             continue
         group = (row["tables"], row["setting"], row["level"])
         shown = group if group != before else ("", "", "")
-        # The paper's epsilon to the nearest digit, as it prints it; the tight one rounded up.
-        epsilons = (f"{row['epsilon_paper']:.5f}", f"{math.ceil(row['epsilon_tight'] * 1e5) / 1e5:.5f}")
-        grid.add_row(*shown, str(row["a"]), f"{float(row['rho']):.4f}", *epsilons)
+        grid.add_row(*shown, str(row["a"]), f"{float(row['rho']):.4f}", *_epsilons(row))
         before = group
+    paper = table.where(tables="persons", setting="rounded", level="all", a=2).records()
     console = Console(highlight=False)
-    console.print("k = 1: as announced; k = 2: with exact state populations; k = 3: with one more exact margin.")
+    console.print(
+        "Any k records at once (ball). k = 1: as announced; 2: with exact states; 3: with one more exact margin."
+    )
     console.print("Epsilon at delta = 1e-10.\n")
     console.print(grid)
-    console.print("\nWhat one move costs in the persons tables (rho rounded up):\n")
-    console.print(_moves(nominal))
-    console.print(f"\n{explanation}\n", markup=False)
-    for note in notes:
+    console.print("\nWhat one move costs in the persons file (P.L. 94-171): rho rounded up, epsilon of rho itself.\n")
+    console.print(_moves([*paper, *nominal]))
+    console.print(
+        "\nUnder exchange, by level and query, if the production shares by query hold (each query: --format json):\n"
+    )
+    console.print(_queries())
+    exchange = study.exchange_guarantee()
+    console.print(f"\nBall, rho = 10.24. {effective.explain()}\n", markup=False)
+    console.print(f"Exchange, rho = 5.12. {exchange.explain().protected}\n", markup=False)
+    for note in study.NOTES:
         console.print(f"- {note}", markup=False)

@@ -1,7 +1,7 @@
 """``semidp guarantee``: what an existing release really guarantees once some of its statistics are exact."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from semidp.accounting import approximate_group, zcdp_epsilon_paper
+from semidp.accounting import approximate_group, dp_sgd, event_from_json, event_tradeoff, zcdp_epsilon_paper
+from semidp.bridges import PrivacyFunction
 from semidp.cli import _options as o
 from semidp.cli._also_known import under_release
 from semidp.cli._output import Format, print_json
@@ -17,9 +18,17 @@ from semidp.cli._totals import totals_of
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import exact, plain, rounded_up
 from semidp.files import from_json
-from semidp.guarantees import Guarantee
+from semidp.guarantees import Guarantee, read_document
 from semidp.release import Reading, adjacency_from
-from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
+from semidp.spaces import (
+    Adjacency,
+    AdjacencyKind,
+    Dataspace,
+    Margin,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.tables import Schema
 from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
@@ -53,6 +62,20 @@ Without = Annotated[
         "--without", help="With a release: a margin that it publishes, as though it did not.", metavar="A[,B]"
     ),
 ]
+EventFile = Annotated[
+    Path | None,
+    typer.Option("--event", help="A JSON file of a dp-accounting event or a privacy function.", metavar="FILE"),
+]
+NoiseMultiplier = Annotated[
+    str | None, typer.Option("--noise-multiplier", help="DP-SGD: the noise, in clipping norms.", metavar="NUMBER")
+]
+Sampling = Annotated[
+    str | None, typer.Option("--sampling", help="DP-SGD: how likely a record enters a batch.", metavar="NUMBER")
+]
+Steps = Annotated[int | None, typer.Option("--steps", help="DP-SGD: the number of batches.", metavar="N")]
+Rows = Annotated[
+    int, typer.Option("--rows", help="With a privacy function: the most rows of one person.", metavar="N", min=1)
+]
 InvariantText = Annotated[
     str | None, typer.Option("--invariant-text", help="What is published exactly, in words.", metavar="TEXT")
 ]
@@ -69,6 +92,11 @@ def guarantee(
     mu: MuStated = None,
     epsilon: EpsilonStated = None,
     delta: DeltaStated = None,
+    event: EventFile = None,
+    noise_multiplier: NoiseMultiplier = None,
+    sampling: Sampling = None,
+    steps: Steps = None,
+    rows: Rows = 1,
     report_delta: o.ReportDelta = None,
     a: o.AOption = None,
     adjacency: o.AdjacencyOption = None,
@@ -91,7 +119,8 @@ def guarantee(
     (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
     """
     if release is not None:
-        if any(value is not None for value in (rho, mu, epsilon, invariant, invariant_text)):
+        numbers = (rho, mu, epsilon, event, noise_multiplier, sampling, steps, invariant, invariant_text)
+        if any(value is not None for value in numbers):
             raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
         asked = None if adjacency is None and a is None else o.adjacency_of(adjacency, a)
         declared = o.declared_features(schema, levels, bins, None)
@@ -100,7 +129,12 @@ def guarantee(
         return
     if also_known or without:
         raise InputError("--also-known and --without are about a release: give its folder")
-    stated = _stated(rho, mu, epsilon, delta)
+    claim = _event(event, noise_multiplier, sampling, steps, rows)
+    if claim is None:
+        claim = _Statement.of_curve(stated_curve(rho, mu, epsilon, delta))
+    elif any(value is not None for value in (rho, mu, epsilon)):
+        raise InputError("give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and --epsilon")
+    stated = claim.stated
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
     declared = o.declared_features(schema, levels, bins, None)
     if analysis is None:
@@ -113,7 +147,7 @@ def guarantee(
     alias = delta if epsilon is None else None
     target = o.target_of(alias, report_delta) or _grown(stated, records) or DEFAULT_TARGET
     space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
-    real = Guarantee(space, scope.adjacency, stated.group(records))
+    real = Guarantee(space, scope.adjacency, claim.under(records))
     document: dict[str, Any] = {
         "a": records,
         "a_from": scope.source,
@@ -137,7 +171,8 @@ def guarantee(
         _print(document, stated, real)
 
 
-def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
+def stated_curve(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
+    """Return the curve of what is stated by one of the options."""
     if sum(value is not None for value in (rho, mu, epsilon)) != 1:
         raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
     if rho is not None:
@@ -146,6 +181,46 @@ def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | N
         return gaussian(exact(mu, "--mu"))
     assert epsilon is not None
     return approximate(exact(epsilon, "--epsilon"), exact(delta, "--delta") if delta is not None else 0)
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What a release states for one record, and what that is for several that change together."""
+
+    stated: Tradeoff
+    under: Callable[[int], Tradeoff]
+
+    @classmethod
+    def of_curve(cls, curve: Tradeoff) -> "_Statement":
+        return cls(curve, curve.group)
+
+
+def _event(
+    file: Path | None, noise_multiplier: str | None, sampling: str | None, steps: int | None, rows: int
+) -> _Statement | None:
+    """Return what an event file, or the settings of DP-SGD, state; None where neither is given."""
+    settings = (noise_multiplier, sampling, steps)
+    if all(value is None for value in settings):
+        if file is None:
+            return None
+        document = read_document(file, "an event or a privacy function")
+        if "privacy_function" in document:
+            function = PrivacyFunction.from_json(document)
+            return _Statement(function.at(rows), lambda a: function.tradeoff(a, rows))
+        event = event_from_json(document)
+        return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
+    if file is not None or None in settings:
+        raise InputError("DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without --event")
+
+    from dp_accounting import NeighboringRelation
+
+    assert noise_multiplier is not None
+    assert sampling is not None
+    assert steps is not None
+    training = dp_sgd(float(exact(noise_multiplier, "--noise-multiplier")), float(exact(sampling, "--sampling")), steps)
+    # what Opacus and JAX-privacy report is about a record that is added or removed
+    reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    return _Statement(reported, lambda a: event_tradeoff(training, a))
 
 
 @dataclass(frozen=True)
@@ -222,11 +297,21 @@ def _analysed(path: Path) -> _Together:
 
 def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
     """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
+    if not margins and not totals:
+        raise InputError(
+            "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with --schema "
+            "FILE for a bound over all totals"
+        )
     space = totals_of(totals, declared) if totals else None
-    if space is None or any(not space.publishes(margin) for margin in margins):
-        raise InputError("exchanges are known from the exact totals themselves: give --totals FILE for each margin")
-    records = max(Adjacency.exchange(space).a, 1)
     source = "one person and those who hand over published values"
+    if space is not None and all(space.publishes(margin) for margin in margins):
+        records = max(Adjacency.exchange(space).a, 1)
+    else:
+        every = list(dict.fromkeys([*margins, *(space.margins if space is not None else ())]))
+        schema = space.schema if space is not None else declared.schema() if declared is not None else None
+        records = max(exchange_bound(_all_declared(schema, margins), every).a, 1)
+        source = f"{source}, a bound for any published totals"
+        space = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
     return _Together(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
 
 

@@ -62,7 +62,7 @@ def _print(book: Ledger, format: Format, target: Fraction | None) -> None:
         return
     echo(f"budget     {book.account().budget}")
     pairs = book.account().adjacency
-    kind = f", {pairs}" if pairs is not None and pairs.is_exchange else ""
+    kind = f"; for {pairs}, not for any records" if pairs is not None and pairs.is_exchange else ""
     echo(f"under      {document['invariant'] or 'nothing charged yet'}{kind}")
     for charge in document["charges"]:
         fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""

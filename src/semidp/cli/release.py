@@ -40,7 +40,17 @@ from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, s
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
-from semidp.report import forecast, forecast_text, product_errors, product_lines, strength, summary, together_text
+from semidp.report import (
+    announced_text,
+    forecast,
+    forecast_text,
+    implied,
+    product_errors,
+    product_lines,
+    strength,
+    summary,
+    together_text,
+)
 
 _CHARGED = "the ledger was charged all the same"
 DISAGREES = 1
@@ -352,12 +362,13 @@ def _plan(
 
 def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, quiet: bool) -> None:
     prepared = prepare(plan, source, memory=memory)
-    scope, curve = prepared.scope, prepared.guarantee.tradeoff
+    scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
         print_json(_rehearsal(prepared))
         return
-    expected = {table["name"]: table for table in forecast(prepared)["tables"]}
+    seen = forecast(prepared)
+    expected = {table["name"]: table for table in seen["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):
@@ -373,8 +384,12 @@ def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, qu
             f"{mechanism.claim} claim"
         )
     echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(curve, plan.report_delta):
+    for sentence in strength(prepared.guarantee, plan.report_delta):
         echo(f"strength   {sentence}")
+    if seen["announced"] is not None:
+        echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
+    for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
+        echo(f"otherwise  {sentence}")
     takes = _takes(prepared)
     echo(
         f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "

@@ -63,36 +63,43 @@ class Desk:
         self.columns, self.first, self.source, self.carry_out = columns, first, source, carry_out
         self._survey = survey
         self._scopes: OrderedDict[str, tuple[Scope, dict[str, QuerySpace]]] = OrderedDict()
-        self._forecasts: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._seen: OrderedDict[str, tuple[Prepared, dict[str, Any]]] = OrderedDict()
         self._lock = threading.RLock()
-
-    def prepared(self, plan: Plan) -> Prepared:
-        """Return a plan prepared from public values alone."""
-        with self._lock:
-            key = _budgetless(plan).to_toml()
-            kept: tuple[Scope, dict[str, QuerySpace]] = _kept(self._scopes, key, lambda: (self._survey(plan), {}))
-            scope, spaces = kept
-
-            def space(request: Request, scope: Scope) -> QuerySpace:
-                name = repr({key: value for key, value in request.to_json().items() if key not in _BUDGET_KEYS})
-                if name not in spaces:
-                    spaces[name] = request.space(scope)
-                return spaces[name]
-
-            return calibrate(plan, scope, space)
 
     def forecast(self, plan: Plan) -> dict[str, Any]:
         """Return what a plan would publish."""
+        return self.seen(plan)[1]
+
+    def seen(self, plan: Plan) -> tuple[Prepared, dict[str, Any]]:
+        """Return a plan prepared from public values alone, and what it would publish."""
+
+        def make() -> tuple[Prepared, dict[str, Any]]:
+            prepared = self._prepared(plan)
+            return prepared, forecast(prepared)
+
         with self._lock:
-            found: dict[str, Any] = _kept(self._forecasts, plan.to_toml(), lambda: forecast(self.prepared(plan)))
+            found: tuple[Prepared, dict[str, Any]] = _kept(self._seen, plan.to_toml(), make)
             return found
+
+    def _prepared(self, plan: Plan) -> Prepared:
+        key = _budgetless(plan).to_toml()
+        kept: tuple[Scope, dict[str, QuerySpace]] = _kept(self._scopes, key, lambda: (self._survey(plan), {}))
+        scope, spaces = kept
+
+        def space(request: Request, scope: Scope) -> QuerySpace:
+            name = repr({key: value for key, value in request.to_json().items() if key not in _BUDGET_KEYS})
+            if name not in spaces:
+                spaces[name] = request.space(scope)
+            return spaces[name]
+
+        return calibrate(plan, scope, space)
 
     def further(self, plan: Plan) -> list[dict[str, Any]]:
         """Return what each further exact total would cost, at most: for the worst totals that there may be.
 
         Totals that the plan does not publish are not read for it.
         """
-        scope = self.prepared(plan).scope
+        scope = self.seen(plan)[0].scope
         schema = scope.dataspace.schema
         assert schema is not None
         found: list[dict[str, Any]] = []

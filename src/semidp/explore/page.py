@@ -4,6 +4,8 @@ Every address holds a token, every request must name this host and come from thi
 anything elsewhere. What it shows is a function of the plan and of the totals that the plan publishes exactly.
 """
 
+import base64
+import hashlib
 import hmac
 import json
 import shlex
@@ -34,7 +36,7 @@ from semidp.explore.desk import Desk
 from semidp.files import from_json
 from semidp.release import REPORT, Plan, release_files
 from semidp.report import comparison
-from semidp.report.page import moves
+from semidp.report.page import moves, search_script
 from semidp.tradeoff import tradeoff_from_json
 
 MOST_SCENARIOS = 3
@@ -43,10 +45,6 @@ _STATIC = {"htmx.min.js": "text/javascript", "style.css": "text/css", "htmx-LICE
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-_REPORT_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'none'; "
-    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -233,8 +231,7 @@ class Page:
         if not plan.requests:
             return {**values, "error": _NOTHING}
         try:
-            prepared = self.desk.prepared(plan)
-            seen = self.desk.forecast(plan)
+            prepared, seen = self.desk.seen(plan)
         except SemidpError as error:
             names = error.names if error.needs in ("levels", "nested levels") else ()
             return {**values, "error": str(error), "hidden": names, "can_declare": error.needs == "levels"}
@@ -312,7 +309,7 @@ def application(desk: Desk, token: str, port: int) -> Starlette:
         folder = page.releases[number - 1] if 1 <= number <= len(page.releases) else None
         if folder is None or name not in release_files(folder):
             return PlainTextResponse("There is no such file.", 404, _HEADERS)
-        headers = {**_HEADERS, "Content-Security-Policy": _REPORT_POLICY}
+        headers = {**_HEADERS, "Content-Security-Policy": _report_policy()}
         return FileResponse(folder / name, headers=headers)
 
     routes = [
@@ -438,6 +435,15 @@ async def _fields(request: Request) -> Fields:
         if len(body) > _LONGEST_FORM:
             raise InputError("the form is too long")
     return parse_qsl(bytes(body).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20_000)
+
+
+def _report_policy() -> str:
+    """Allow a report its own styles, its pictures, and the one script that it may have."""
+    digest = base64.b64encode(hashlib.sha256(search_script().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "connect-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    )
 
 
 def _html(text: str) -> Response:

@@ -17,18 +17,19 @@ from semidp.errors import InputError
 from semidp.fit.flows import improve, nested, thresholds, transport
 from semidp.fit.problem import WORD_BITS, Floats, Infeasible, Problem, pose
 from semidp.fit.programs import prove
-from semidp.fit.real import RealFit, approach, lagrangian, project
+from semidp.fit.real import RealFit, approach, lagrangian, lagrangians, project
 from semidp.fit.rounding import roundable, rounded
-from semidp.geometry import Counts, Grid, Mask, Totals
+from semidp.geometry import Chain, Counts, Grid, Mask, Totals
 from semidp.progress import Progress, silent
 from semidp.spaces import Dataspace
 
-__all__ = ["Fit", "Infeasible", "Kind", "fit_table", "fit_totals"]
+__all__ = ["Fit", "Infeasible", "Kind", "fit_alike", "fit_table", "fit_totals"]
 
 Kind = Literal["integer", "real"]
 """Whether a fitted table holds whole numbers or real ones."""
 
 LARGE = 200_000  # from so many cells on three and more margins are fitted in linear time, if they allow it
+_OPTIMAL = "No closer table of whole numbers has the published totals."
 PROVABLE = 2_000  # up to so many cells a table that nested flows found is handed to an integer program for proof
 
 
@@ -187,6 +188,44 @@ def fit_totals(
     return _integer(problem, deadline, progress)
 
 
+def fit_alike(
+    noisy: Sequence[NDArray[np.float64]],
+    grid: Grid,
+    totals: Sequence[Sequence[Totals]],
+    progress: Progress = silent,
+) -> list[Fit]:
+    """Return what `fit_totals` does for many tables of one grid at once, each with totals of the same two margins.
+
+    The tables are the cells of one feature more, which every margin names: what margins share takes a problem apart.
+
+    Raises
+    ------
+    Infeasible
+        Where some table has no such totals.
+
+    Examples
+    --------
+    >>> grid, ones = Grid.flat((2, 2)), [Totals((1, 0), np.array([1, 1])), Totals((0, 1), np.array([1, 1]))]
+    >>> [fit.counts.tolist() for fit in fit_alike([np.eye(2), np.eye(2)[::-1]], grid, [ones, ones])]
+    [[[1, 0], [0, 1]], [[0, 1], [1, 0]]]
+    """
+    tables = Grid((Chain.flat(len(noisy)), *grid.chains))
+    joint = [
+        Totals((1, *parts[0].view), np.stack([part.counts for part in parts])) for parts in zip(*totals, strict=True)
+    ]
+    problem = pose(tables, _numbers(np.stack(noisy), tables, joint), joint)
+    start = approach(problem, progress)
+    counts, proved = transport(problem, start, progress) if len(joint) == 2 else (thresholds(problem), True)
+    bounds = lagrangians(problem, start.levels)
+    note = _OPTIMAL if proved else ""
+    method = "flow" if len(joint) == 2 else "thresholds"
+    found = []
+    for table, values, bound in zip(counts, problem.noisy, bounds.tolist(), strict=True):
+        loss = float(np.square((table - values).astype(np.float64)).sum())
+        found.append(Fit(table, None, loss, min(bound, loss), method, proved, note))
+    return found
+
+
 def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Floats:
     """Return the noisy values, whole numbers as such; refuse what a fit cannot handle."""
     if not isinstance(noisy, np.ndarray) or noisy.dtype.kind not in "iuf":
@@ -239,7 +278,7 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
 def _whole(problem: Problem, counts: Counts, bound: float, method: str, optimal: bool, note: str) -> Fit:
     loss = problem.loss(counts)
     if optimal and not note:
-        note = "No closer table of whole numbers has the published totals."
+        note = _OPTIMAL
     return Fit(counts, None, loss, min(bound, loss), method, optimal, note)
 
 

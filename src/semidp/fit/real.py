@@ -129,6 +129,21 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
     return max(0.0, bound + 2 * _dot(levels, missing))
 
 
+def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
+    """Return the bound of `lagrangian` for each table of a problem whose first feature numbers tables.
+
+    >>> from semidp.fit.problem import pose
+    >>> two = pose(Grid.flat((2, 2)), np.array([[2.0, 0.0], [2.0, 2.0]]), [Totals((1, 0), np.array([4, 4]))])
+    >>> lagrangians(two, [np.array([1.0, 0.0])])
+    array([2., 0.])
+    """
+    table = problem.nearest(levels)
+    bounds = np.square(table - problem.noisy).reshape(len(table), -1).sum(axis=1)
+    for level, missing in zip(levels, problem.missing(table), strict=True):
+        bounds += 2 * (level * missing).reshape(len(table), -1).sum(axis=1)
+    return np.asarray(np.maximum(bounds, 0.0))
+
+
 def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     """Return for each cell of a margin the level θ with Σ max(0, v + θ) = total; 0 where the total is 0.
 

@@ -1,20 +1,23 @@
-"""From a confidential 2×2 table to a published test of its odds ratio.
+"""From a confidential 2×2 table, or one a stratum, to a published test of its (common) odds ratio.
 
 `odds_ratio_test` draws U, the only step that sees the table; an `OddsRatioResult` holds nothing but public numbers and
 can be rebuilt from them. The statistics behind it are in `umpu`, the noise in `canonical`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.guarantees import Guarantee
 from semidp.inference.canonical import CanonicalNoise
-from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.hypergeometric import Strata, TwoByTwo
 from semidp.inference.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.inference.umpu import Alternative, Interval, UmpuTest, check_level
 from semidp.noise import Randomness, SystemRandomness
@@ -34,6 +37,8 @@ _SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step a
 class OddsRatioResult:
     """A published test of the odds ratio ``ω = x11 x22 / (x12 x21)``; level 1 is the first declared of each feature.
 
+    With strata it is the exact test of Cochran, Mantel and Haenszel of an odds ratio that is common to all of them.
+
     Everything follows from U, the margins and the guarantee, all public: a result read back from JSON, or built from
     a U that somebody else published, answers the same questions.
 
@@ -42,7 +47,7 @@ class OddsRatioResult:
     rows, columns
         The two features, of two levels each.
     u
-        The published U = x11 + noise, a multiple of 2^-grid_bits.
+        The published U = x11 + noise, a multiple of 2^-grid_bits; with strata x11 is the sum over them.
     grid_bits
         The grid of U. It depends on public numbers only.
     guarantee
@@ -52,6 +57,8 @@ class OddsRatioResult:
         What the p-value and the default interval look for.
     private
         False where U was drawn from a seed.
+    strata
+        Features within whose combinations both margins are public; none for one 2×2 table.
 
     Examples
     --------
@@ -70,6 +77,7 @@ class OddsRatioResult:
     guarantee: Guarantee
     alternative: Alternative = Alternative.TWO_SIDED
     private: bool = True
+    strata: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alternative", Alternative(self.alternative))
@@ -78,9 +86,9 @@ class OddsRatioResult:
         _ = self.test  # refuses margins and guarantees that no test exists for
 
     @cached_property
-    def margins(self) -> TwoByTwo:
+    def margins(self) -> TwoByTwo | Strata:
         """The margins that the test conditions on."""
-        return _margins(self.guarantee.dataspace, self.rows, self.columns)
+        return _margins(self.guarantee.dataspace, self.rows, self.columns, self.strata)
 
     @cached_property
     def test(self) -> UmpuTest:
@@ -101,9 +109,14 @@ class OddsRatioResult:
         """Whether no unbiased test with this guarantee has more power: one-sided, and x11 moves by at most 1."""
         return self.alternative is not Alternative.TWO_SIDED and self.test.noise.sensitivity == 1
 
+    @property
+    def unbiased(self) -> bool:
+        """Whether the test finds no other odds ratio less often than ω = 1."""
+        return self.alternative is not Alternative.TWO_SIDED or self.test.balanced
+
     @cached_property
     def p_value(self) -> float:
-        """``P(U' >= u)`` under ω = 1 for the published (rounded) U', or the other side, or twice the smaller.
+        """``P(U' >= u)`` under ω = 1 for the published (rounded) U', or the other side, or both: see `UmpuTest`.
 
         Valid exactly: ``P(p <= alpha) <= alpha`` for every alpha, short of it by at most the noise of one grid cell.
         """
@@ -127,14 +140,17 @@ class OddsRatioResult:
             "alternative": str(self.alternative),
             "interval": self.confidence_interval(level).to_json(),
             "margins": {"rows": self._margin(self.rows), "columns": self._margin(self.columns), "n": self.margins.n},
+            **({"strata": list(self.strata)} if self.strata else {}),
             "x11": {self.rows: self.x11[0], self.columns: self.x11[1]},
             "guarantee": self.guarantee.to_json(),
             "private": self.private,
         }
 
     def _margin(self, name: str) -> dict[str, Any]:
-        total = self.guarantee.dataspace.value(Margin(name))
-        return {"feature": name, "levels": list(total.schema.features[0].levels), "counts": total.counts.tolist()}
+        schema = self.guarantee.dataspace.schema
+        assert schema is not None
+        counts = _totals(self.guarantee.dataspace, name, self.strata)
+        return {"feature": name, "levels": list(schema.restrict([name]).features[0].levels), "counts": counts.tolist()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":
@@ -149,6 +165,7 @@ class OddsRatioResult:
                 Guarantee.from_json(value["guarantee"]),
                 Alternative(value["alternative"]),
                 bool(value["private"]),
+                tuple(map(str, value.get("strata", ()))),
             )
         except (KeyError, TypeError):
             raise InputError("this is not the JSON of an odds-ratio test: write one with semidp test") from None
@@ -158,6 +175,7 @@ def odds_ratio_test(
     table: Table,
     privacy: Tradeoff | Budget,
     *,
+    strata: Iterable[str] = (),
     alternative: Alternative = Alternative.TWO_SIDED,
     dataspace: Dataspace | None = None,
     adjacency: Adjacency | None = None,
@@ -166,17 +184,21 @@ def odds_ratio_test(
 ) -> OddsRatioResult:
     """Test the odds ratio of a 2×2 table whose margins are public, with a privacy guarantee for the rest.
 
-    One-sided tests are uniformly most powerful among all unbiased tests with the same guarantee (Cho and Awan, theorem
-    on the semi-private UMPU test). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or noise: no bit
-    of it depends on floating-point arithmetic with x11.
+    With strata both margins are public within each, and U is the sum of x11 over them plus noise: x11 of the table
+    summed over the strata, so that a records change it by at most floor(a/2) as in a 2×2 table. One-sided tests are
+    uniformly most powerful among all unbiased tests with the same guarantee (Cho and Awan, theorem on the semi-private
+    UMPU test; docs/inference.md for strata). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or
+    noise: no bit of it depends on floating-point arithmetic with x11.
 
     Parameters
     ----------
     table
-        The confidential counts: two features of two levels. The first level of each is level 1, so that a large
-        count in the first cell speaks for ω > 1.
+        The confidential counts: two features of two levels, and the strata. The first level of each is level 1, so
+        that a large count in the first cell speaks for ω > 1.
     privacy
         A budget, or any tradeoff function f.
+    strata
+        The features of the table, any number of levels each, whose combinations are the strata.
     alternative
         ``two-sided`` (ω other than 1), ``greater`` (ω > 1) or ``less``.
     dataspace
@@ -196,13 +218,13 @@ def odds_ratio_test(
     >>> result.x11, result.reject(0.05), result.guarantee.adjacency.a
     (('f', 'yes'), True, 3)
     """
-    features = _two_by_two(table)
+    strata = tuple(strata)
+    features = _two_by_two(table, strata)
     if dataspace is None:
-        dataspace = Dataspace.of(table, [Margin(name) for name in features])
-    _check_space(table, dataspace)
-    adjacency = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
-    guarantee = Guarantee(dataspace, adjacency, curve_of(privacy))
-    margins = _margins(dataspace, *features)
+        dataspace = Dataspace.of(table, [Margin(name, *strata) for name in features])
+    _check_space(table, dataspace, features, strata)
+    guarantee = _guarantee(dataspace, adjacency, privacy)
+    margins = _margins(dataspace, *features, strata)
     noise = UmpuTest(margins, _noise(guarantee, margins, features)).noise
     reach = table.n + math.ceil(64 * noise.standard_deviation)
     bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
@@ -217,17 +239,59 @@ def odds_ratio_test(
             },
         }
         ledger.charge(guarantee, f"odds ratio of {features[0]} and {features[1]}", [record])
-    steps = (int(table.counts[0, 0]) << bits) + noise.grid_steps(bits, randomness)
-    return OddsRatioResult(*features, steps / (1 << bits), bits, guarantee, alternative, randomness.secure)
+    x11 = int(table.margin(features).counts[0, 0])
+    steps = (x11 << bits) + noise.grid_steps(bits, randomness)
+    return OddsRatioResult(*features, steps / (1 << bits), bits, guarantee, alternative, randomness.secure, strata)
 
 
-def _two_by_two(table: Table) -> tuple[str, str]:
-    if len(table.schema.features) != 2:
+def planned_test(
+    dataspace: Dataspace,
+    rows: str,
+    columns: str,
+    privacy: Tradeoff | Budget,
+    *,
+    strata: Iterable[str] = (),
+    adjacency: Adjacency | None = None,
+) -> UmpuTest:
+    """Return the test that `odds_ratio_test` would make, from public totals alone: its power before anything is spent.
+
+    All invariants of the dataspace count: those beyond the margins of the test may raise a(t), and the noise with it.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature, Schema
+    >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])
+    >>> people = Table(schema, [[[4, 12], [12, 36]], [[12, 36], [36, 108]]])
+    >>> known = Dataspace.of(people, [Margin("sex"), Margin("vote")])
+    >>> more = Dataspace.of(people, [Margin("sex"), Margin("vote"), Margin("ward")])
+    >>> for public in (known, more):
+    ...     test = planned_test(public, "sex", "vote", Budget.pure(1))
+    ...     print(test.noise.sensitivity, round(test.power(2.0, 0.05, Alternative.GREATER), 3))
+    1 0.639
+    2 0.498
+    """
+    strata = tuple(strata)
+    guarantee = _guarantee(dataspace, adjacency, privacy)
+    margins = _margins(dataspace, rows, columns, strata)
+    return UmpuTest(margins, _noise(guarantee, margins, (rows, columns)))
+
+
+def _guarantee(dataspace: Dataspace, adjacency: Adjacency | None, privacy: Tradeoff | Budget) -> Guarantee:
+    used = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
+    return Guarantee(dataspace, used, curve_of(privacy))
+
+
+def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
+    for name in strata:
+        if name not in table.schema.names:
+            raise SchemaError(f"the table has no feature {name!r} for strata; it has {', '.join(table.schema.names)}")
+    tested = [feature for feature in table.schema.features if feature.name not in strata]
+    if len(tested) != 2:
         raise SchemaError(
-            f"an odds ratio needs a table of two features, not {len(table.schema.features)}: sum it over the others "
+            f"an odds ratio needs a table of two features besides strata, not {len(tested)}: sum it over the others "
             "first, with table.margin([rows, columns])"
         )
-    for feature in table.schema.features:
+    for feature in tested:
         if len(feature.levels) != 2:
             raise SchemaError(
                 f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}: keep the records of "
@@ -236,34 +300,46 @@ def _two_by_two(table: Table) -> tuple[str, str]:
             )
     if table.schema.possible is not None:
         raise Refused("a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test")
-    return table.schema.names[0], table.schema.names[1]
+    return tested[0].name, tested[1].name
 
 
-def _check_space(table: Table, dataspace: Dataspace) -> None:
+def _check_space(table: Table, dataspace: Dataspace, features: tuple[str, str], strata: tuple[str, ...]) -> None:
     """Both margins must be public and the table itself must not; the messages name features only."""
-    for feature in table.schema.features:
-        if dataspace.value(Margin(feature.name)) != table.margin([feature.name]):
-            raise DataError(f"the published values of {feature.name} are not those of the table")
-    if any(set(table.schema.names) <= set(margin.names) for margin in dataspace.margins):
+    for name in features:
+        own = table.margin([name, *strata])
+        if not np.array_equal(_totals(dataspace, name, strata), _ordered(own, (name, *strata))):
+            raise DataError(f"the published values of {name} are not those of the table")
+    if any(set(features) <= set(margin.names) for margin in dataspace.margins):
         raise Refused(
-            f"the table of {' and '.join(table.schema.names)} is itself published exactly: test it without noise, or "
+            f"the table of {' and '.join(features)} is itself published exactly: test it without noise, or "
             "leave that invariant out"
         )
 
 
-def _margins(dataspace: Dataspace, rows: str, columns: str) -> TwoByTwo:
-    row, column = (dataspace.value(Margin(name)).counts for name in (rows, columns))
-    return TwoByTwo(int(row[0]), int(column[0]), int(row.sum()))
+def _ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """The counts of a table with its axes in a given order."""
+    return table.counts.transpose([table.schema.names.index(name) for name in names])
 
 
-def _moves(guarantee: Guarantee, margins: TwoByTwo, names: tuple[str, str]) -> int:
+def _totals(dataspace: Dataspace, name: str, strata: tuple[str, ...]) -> NDArray[np.int64]:
+    """The public margin of a feature within strata, the feature first."""
+    return _ordered(dataspace.value(Margin(name, *strata)), (name, *strata))
+
+
+def _margins(dataspace: Dataspace, rows: str, columns: str, strata: tuple[str, ...]) -> TwoByTwo | Strata:
+    row, column = (_totals(dataspace, name, strata).reshape(2, -1).tolist() for name in (rows, columns))
+    tables = tuple(TwoByTwo(r, c, r + other) for r, other, c in zip(*row, column[0], strict=True))
+    return Strata(tables) if strata else tables[0]
+
+
+def _moves(guarantee: Guarantee, margins: TwoByTwo | Strata, names: tuple[str, str]) -> int:
     """Return by how much x11 can change between adjacent datasets: half of any a records, or what one exchange does."""
     if guarantee.adjacency.is_exchange:
         return sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
     return min(guarantee.adjacency.a // 2, margins.high - margins.low)
 
 
-def _noise(guarantee: Guarantee, margins: TwoByTwo, names: tuple[str, str]) -> CanonicalNoise:
+def _noise(guarantee: Guarantee, margins: TwoByTwo | Strata, names: tuple[str, str]) -> CanonicalNoise:
     moves = _moves(guarantee, margins, names)
     if moves == 0 and not margins.degenerate:
         raise Refused(

@@ -7,6 +7,7 @@ privacy and the group argument, then the classical test. Pictures are in `plots`
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,31 +16,49 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.canonical import Recursive
-from semidp.inference.hypergeometric import TwoByTwo
+from semidp.inference.hypergeometric import Strata, TwoByTwo
 from semidp.inference.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.inference.umpu import Alternative, UmpuTest, check_level
 from semidp.noise import Randomness, SeededRandomness, generator
+from semidp.spaces import Adjacency
 from semidp.tradeoff import Approximate, Budget, Gaussian, Tradeoff
 
 _LARGEST = 10**8
+_LONGEST = 100
+_TWO_MARGINS = Adjacency(3)
 _PRIVATE, _PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
 _NAIVE, _CORRECTED = "naive, classical critical value", "naive, corrected to size alpha"
 
 
 def power(
-    margins: TwoByTwo,
+    margins: TwoByTwo | Strata,
     privacy: Tradeoff | Budget,
     odds_ratio: float,
     *,
     alpha: float = 0.05,
     alternative: Alternative = Alternative.TWO_SIDED,
+    adjacency: Adjacency = _TWO_MARGINS,
 ) -> float:
     """Return the probability that the semi-private test rejects ω = 1 when ω is `odds_ratio`, given the margins.
 
-    >>> round(power(TwoByTwo(200, 200, 400), Budget.pure(1), 2.0), 4)
+    Parameters
+    ----------
+    margins
+        The public margins, of one table or of strata.
+    adjacency
+        How many records move together: a(t) = 3 with no exact statistics but the margins, and more with others. The
+        noise is stretched by floor(a/2).
+
+    Examples
+    --------
+    >>> margins = TwoByTwo(200, 200, 400)
+    >>> for a in (3, 4):
+    ...     print(round(power(margins, Budget.pure(1), 2.0, adjacency=Adjacency(a)), 4))
     0.9138
+    0.8558
     """
-    return UmpuTest(margins, canonical_noise(privacy)).power(odds_ratio, alpha, alternative)
+    noise = canonical_noise(privacy, _moves(adjacency))
+    return UmpuTest(margins, noise).power(odds_ratio, alpha, alternative)
 
 
 def sample_size(
@@ -51,11 +70,14 @@ def sample_size(
     alternative: Alternative = Alternative.TWO_SIDED,
     row_share: float = 0.5,
     column_share: float = 0.5,
+    adjacency: Adjacency = _TWO_MARGINS,
 ) -> int:
-    """Return how many records give the test the power `target` at an odds ratio.
+    """Return from how many records on the test has the power `target` at an odds ratio: that many, and any more.
 
-    The margins are taken at their shares of n. Power grows with n but for the rounding of the margins, so bisection
-    finds an n that suffices while n - 1 does not.
+    The margins are taken at their shares of n, rounded to whole records, and the power would grow with n but for that
+    rounding. Along all n that round alike (n, n + d, n + 2d, …, with d the common denominator of the shares) it does
+    grow, so that bisection finds an n that suffices, and the last n within the next d that does not is the last of all.
+    Where d is above 100, the next 100 are looked at.
 
     Parameters
     ----------
@@ -65,6 +87,8 @@ def sample_size(
         The guarantee, or None for the test without privacy.
     row_share, column_share
         The shares of records in the first row and in the first column.
+    adjacency
+        How many records move together, see `power`.
 
     Examples
     --------
@@ -77,7 +101,7 @@ def sample_size(
     _check_side(odds_ratio, alternative)
     if target <= alpha:
         raise InputError(f"the power must be above alpha, and {target} is not above {alpha}")
-    noise = Recursive.none() if privacy is None else canonical_noise(privacy)
+    noise = Recursive.none() if privacy is None else canonical_noise(privacy, _moves(adjacency))
 
     def enough(n: int) -> bool:
         margins = TwoByTwo(round(row_share * n), round(column_share * n), n)
@@ -92,7 +116,18 @@ def sample_size(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    period = math.lcm(*(Fraction(share).limit_denominator(_LONGEST).denominator for share in (row_share, column_share)))
+    last, n = low, high
+    while n - last <= min(2 * period, _LONGEST):  # python rounds halves to even: twice the period
+        last, n = (last, n + 1) if enough(n) else (n, n + 1)
+    return last + 1
+
+
+def _moves(adjacency: Adjacency) -> int:
+    """By how much x11 can change: half of the records."""
+    if adjacency.is_exchange or adjacency.a < 2:
+        raise InputError("the power before any data needs how many records move together, at least 2: see planned_test")
+    return adjacency.a // 2
 
 
 @dataclass(frozen=True)

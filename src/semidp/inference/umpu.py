@@ -1,25 +1,27 @@
-"""The semi-private test of the odds ratio of a 2×2 table: p-values, thresholds, power and intervals.
+"""The semi-private test of an odds ratio, of a 2×2 table or common to strata: p-values, power and intervals.
 
-Everything here is a function of public numbers: the margins, the noise distribution, and a published U = x11 + noise.
-Drawing U from confidential data lives in `odds_ratio`.
+Everything here is a function of public numbers: the margins, the noise distribution, and a published U = x11 + noise
+(the sum of x11 over strata). Drawing U from confidential data lives in `odds_ratio`.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.canonical import CanonicalNoise, Tulap
-from semidp.inference.hypergeometric import IntegerLaw, TwoByTwo
+from semidp.inference.canonical import CanonicalNoise, Normal, Tulap
+from semidp.inference.hypergeometric import IntegerLaw, Strata, TwoByTwo
 
 _BLOCK = 2_000_000  # entries of one (statistics × counts) array
 _FARTHEST = 1400.0  # |log odds ratio| past which an end of an interval is 0 or infinity
 _SHORTCUT = 32  # from so many statistics on, the knots pay
+_ZOOM = np.linspace(-1.0, 1.0, 33)
 
 
 class Alternative(StrEnum):
@@ -73,14 +75,18 @@ class UmpuTest:
 
     ``U = x11 + N`` with canonical noise N; ``p = E[F(H - U)]`` with H hypergeometric, and given the table the test
     rejects with probability ``F(x11 - m(t))`` (Cho and Awan, theorem on the semi-private UMPU test; the paper's text
-    defines the inverse of ω, its likelihood and test use this one). One-sided tests are UMPU where the noise has
-    sensitivity 1, that is where no further invariant raises a(t) above 3. The two-sided p-value is twice the smaller
-    one: exactly uniform at ω = 1, not claimed to be most powerful.
+    defines the inverse of ω, its likelihood and test use this one). With strata x11 is the sum over them and H the sum
+    of independent hypergeometric numbers. One-sided tests are UMPU where the noise has sensitivity 1, that is where no
+    further invariant raises a(t) above 3 (docs/inference.md has the proof for strata).
+
+    The two-sided test is unbiased: it rejects outside (c1, c2) with ``g(c1) = g(c2)``, ``g(u) = Cov(H, F(H - u))``,
+    where the power has its minimum alpha at ω = 1. `two_sided` is the most powerful one at a single level; it needs
+    another statistic than U. Noise that is stretched and not normal has no such pairs: two equal tails there.
 
     Parameters
     ----------
     margins
-        The public margins.
+        The public margins, of one table or of several strata.
     noise
         The distribution of N.
     grid
@@ -96,7 +102,7 @@ class UmpuTest:
     (0.0781, 0.9219)
     """
 
-    margins: TwoByTwo
+    margins: TwoByTwo | Strata
     noise: CanonicalNoise
     grid: float = 0.0
 
@@ -106,6 +112,11 @@ class UmpuTest:
                 "these margins leave only one 2×2 table (a row or column is empty), so there is no odds ratio to test: "
                 "choose features that both vary"
             )
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the two-sided test is unbiased: not where the noise is stretched and not normal."""
+        return self.noise.sensitivity == 1 or isinstance(self.noise, Normal)
 
     def p_value(
         self, u: ArrayLike, alternative: Alternative = Alternative.GREATER, odds_ratio: float = 1.0
@@ -121,8 +132,14 @@ class UmpuTest:
             return _exceedance(law, self.noise, u - self.grid / 2)
         if alternative is Alternative.LESS:
             return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
+        if self.balanced:
+            balance = self._balance(law)
+            return balance.p_value(np.clip(balance.mode, u - self.grid / 2, u + self.grid / 2))
         greater, less = (self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS))
         return np.asarray(np.minimum(1.0, 2 * np.minimum(greater, less)))
+
+    def _balance(self, law: IntegerLaw) -> "_Balance":
+        return _Balance(law, self.noise, self.margins.high)
 
     def threshold(self, alpha: float, alternative: Alternative = Alternative.GREATER) -> float:
         """Return m(t): the test rejects at level alpha where U before rounding is beyond it.
@@ -132,13 +149,28 @@ class UmpuTest:
         check_level(alpha, "alpha")
         alternative = Alternative(alternative)
         if alternative is Alternative.TWO_SIDED:
-            raise InputError("a two-sided test has two thresholds: ask for greater and less at alpha/2")
+            raise InputError("a two-sided test has two thresholds: ask for thresholds")
         law = self.margins.law()
         sign = 1.0 if alternative is Alternative.GREATER else -1.0
-        m = _threshold(law if sign > 0 else law.mirrored(), self.noise, alpha)
-        if self.grid:
-            m = (math.ceil(m / self.grid + 0.5) - 0.5) * self.grid
-        return sign * m
+        return sign * self._edge(_threshold(law if sign > 0 else law.mirrored(), self.noise, alpha))
+
+    def thresholds(self, alpha: float) -> tuple[float, float]:
+        """Return c1 and c2: the two-sided test rejects at level alpha where U before rounding is outside of them.
+
+        >>> from fractions import Fraction
+        >>> low, high = UmpuTest(TwoByTwo(row=20, column=50, n=100), Tulap(Fraction(1))).thresholds(0.05)
+        >>> round(low, 3), round(high, 3)
+        (5.177, 14.823)
+        """
+        if not self.balanced:
+            return self.threshold(alpha / 2, Alternative.LESS), self.threshold(alpha / 2)
+        check_level(alpha, "alpha")
+        low, high = self._balance(self.margins.law()).thresholds(alpha)
+        return -self._edge(-low), self._edge(high)
+
+    def _edge(self, m: float) -> float:
+        """The next edge between two grid points, upwards."""
+        return (math.ceil(m / self.grid + 0.5) - 0.5) * self.grid if self.grid else m
 
     def rejection(
         self, x11: ArrayLike, alpha: float, alternative: Alternative = Alternative.GREATER
@@ -153,7 +185,8 @@ class UmpuTest:
         alternative = Alternative(alternative)
         x = np.asarray(x11, dtype=np.float64)
         if alternative is Alternative.TWO_SIDED:
-            return self.rejection(x, alpha / 2, Alternative.GREATER) + self.rejection(x, alpha / 2, Alternative.LESS)
+            low, high = self.thresholds(alpha)
+            return self.noise.cdf(x - high) + self.noise.cdf(low - x)
         distance = x - self.threshold(alpha, alternative)
         return self.noise.cdf(distance if alternative is Alternative.GREATER else -distance)
 
@@ -168,35 +201,40 @@ class UmpuTest:
         law = self.margins.law(odds_ratio)
         return min(1.0, float(law.pmf @ self.rejection(law.values, alpha, alternative)))
 
+    def two_sided(self, alpha: float) -> "TwoSidedTest":
+        """Return the most powerful unbiased two-sided test at one level, which needs a statistic of its own."""
+        check_level(alpha, "alpha")
+        return TwoSidedTest.of(self.margins, self.noise, alpha)
+
     def confidence_interval(
         self, u: float, level: float = 0.95, alternative: Alternative = Alternative.TWO_SIDED
     ) -> Interval:
         """Return the odds ratios that the test at level ``1 - level`` does not reject.
 
-        Two-sided: equal tails. Greater (less): a lower (upper) confidence limit. Every odds ratio is covered with
-        probability `level`, empty intervals counted as misses, and at most ``grid · max F'`` more on a grid.
+        Two-sided: of the unbiased test (two equal tails where there is none). Greater (less): a lower (upper)
+        confidence limit. Every odds ratio is covered with probability `level`, empty intervals counted as misses, and
+        at most ``grid · max F'`` more on a grid.
 
         >>> from fractions import Fraction
         >>> test = UmpuTest(TwoByTwo(row=200, column=200, n=400), Tulap(Fraction(1)))
         >>> interval = test.confidence_interval(115.0)
         >>> round(interval.low, 3), round(interval.high, 3)
-        (1.212, 2.765)
+        (1.213, 2.768)
         >>> test.confidence_interval(400.0)
         Interval(low=inf, high=inf, level=0.95, empty=True)
         """
         check_level(level, "the confidence level")
         alternative = Alternative(alternative)
-        alpha = (1 - level) / (2 if alternative is Alternative.TWO_SIDED else 1)
-        low = high = None
-        if alternative is not Alternative.LESS:
-            low = self._limit(u, alpha, Alternative.GREATER)
-        if alternative is not Alternative.GREATER:
-            high = self._limit(u, alpha, Alternative.LESS)
+        if alternative is Alternative.TWO_SIDED and self.balanced:
+            low, high = self._unbiased_ends(u, 1 - level)
+        else:
+            alpha = (1 - level) / (2 if alternative is Alternative.TWO_SIDED else 1)
+            low = -math.inf if alternative is Alternative.LESS else self._limit(u, alpha, Alternative.GREATER)
+            high = math.inf if alternative is Alternative.GREATER else self._limit(u, alpha, Alternative.LESS)
         if low == math.inf or high == -math.inf:
             end = math.inf if low == math.inf else 0.0
             return Interval(end, end, level, empty=True)
-        ends = (-math.inf if low is None else low, math.inf if high is None else high)
-        return Interval(_exponential(ends[0]), _exponential(ends[1]), level)
+        return Interval(_exponential(low), _exponential(high), level)
 
     def _limit(self, u: float, alpha: float, side: Alternative) -> float:
         """The log odds ratio at which the one-sided p-value of u equals alpha; ±infinity where it never does."""
@@ -216,6 +254,166 @@ class UmpuTest:
     def _only(self, x11: int, u: float, side: Alternative) -> float:
         """The p-value where x11 is certain: the limit for an odds ratio of 0 or infinity."""
         return float(self._p_value(np.asarray(u), side, IntegerLaw(x11, np.ones(1))))
+
+    def _unbiased_ends(self, u: float, alpha: float) -> tuple[float, float]:
+        """The log odds ratios between which the unbiased test does not reject u; both the same infinity for none.
+
+        The p-value rises with ω up to where u is the middle of the acceptance region, and falls from there.
+        """
+
+        def excess(log_odds: float) -> float:
+            law = self.margins.law_at(log_odds)
+            return _log(float(self._p_value(np.asarray(u), Alternative.TWO_SIDED, law))) - _log(alpha)
+
+        def beyond(sign: float) -> bool:
+            return self._only(self.margins.high if sign > 0 else self.margins.low, u, Alternative.TWO_SIDED) > alpha
+
+        low, high = self.margins.low + 0.5, self.margins.high - 0.5
+        if (u > high and not beyond(1.0)) or (u < low and not beyond(-1.0)):
+            return (math.inf, math.inf) if u > high else (-math.inf, -math.inf)
+        inside, step = self._centre(min(max(u, low), high)), 1.0 if u > high else -1.0
+        while excess(inside) <= 0:
+            inside += step
+            if abs(inside) > _FARTHEST:
+                return (inside, math.inf) if step > 0 else (-math.inf, inside)
+            step *= 2
+        ends = (math.copysign(math.inf, s) if beyond(s) else _crossing(excess, inside, s) for s in (-1.0, 1.0))
+        return next(ends), next(ends)
+
+    def _centre(self, u: float) -> float:
+        """The log odds ratio under which x11 has the mean u."""
+
+        def excess(log_odds: float) -> float:
+            return self.margins.law_at(log_odds).mean - u
+
+        ends = _bracket(excess)
+        assert ends is not None, "a mean half a count inside of the range belongs to a finite odds ratio"
+        return _root(excess, *ends)
+
+
+@dataclass(frozen=True)
+class _Balance:
+    """The pairs c1 < c2 with ``g(c1) = g(c2)``, ``g(u) = Cov(H, F(H - u))``, which rises up to `mode`, then falls.
+
+    ``g'(u) = -(density of U at u) (E[H | U = u] - E[H])``, and the posterior mean increases in u: neighbouring counts
+    have a likelihood ratio of ``1/f'(F(x + 1 - u))`` for canonical noise, and f is convex. Outside (c1, c2) the test
+    has the rejection probability ``ψ(x) = F(x - c2) + F(c1 - x)`` with ``Cov(H, ψ(H)) = g(c2) - g(c1) = 0``, which is
+    the derivative of its power at the null hypothesis (Lehmann and Romano, section 4.2).
+    """
+
+    law: IntegerLaw
+    noise: CanonicalNoise
+    top: int
+
+    @cached_property
+    def _weights(self) -> IntegerLaw:
+        if len(self.law.pmf) > 1:
+            return self.law.upper_moments
+        return IntegerLaw(self.law.first - (self.law.first == self.top), np.ones(1))  # the limit for ω of 0 or infinity
+
+    def _height(self, u: ArrayLike) -> NDArray[np.float64]:
+        """``log g(u)`` up to a constant: every step of F is taken in its lower tail."""
+        at = np.asarray(u, dtype=np.float64)
+        upper, found = at > self._weights.mean, np.empty(at.shape)
+        for side, law, start in ((upper, self._weights, at - 1), (~upper, self._weights.mirrored(), -at)):
+            if side.any():
+                low, high = _exceedance(law, self.noise, np.stack([start[side], start[side] + 1]))
+                found[side] = low - high
+        return np.log(np.maximum(found, 1e-320))
+
+    @cached_property
+    def mode(self) -> float:
+        """Where g is largest: by ever finer grids around the best point."""
+        centre, noise = self._weights.mean + 0.5, self.noise.standard_deviation
+        reach = 1 + min(len(self._weights.pmf), 4 * math.sqrt(self._weights.variance + noise**2))
+        while reach > 1e-9 * (1 + abs(centre)):
+            points = centre + reach * _ZOOM
+            centre, reach = float(points[self._height(points).argmax()]), reach * (_ZOOM[1] - _ZOOM[0])
+        return centre
+
+    def partner(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The other end of each pair."""
+        wanted = self._height(u)
+        side = np.where(u > self.mode, -1.0, 1.0)
+        far = self.mode + side * (np.abs(u - self.mode) + 1)
+        while np.any(short := self._height(far) > wanted):
+            far = np.where(short, self.mode + 2 * (far - self.mode), far)
+        return _roots(lambda c: self._height(c) - wanted, np.full(u.shape, self.mode), far)
+
+    def p_value(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probability of U at u or beyond, or at its partner or beyond."""
+        flat = np.atleast_1d(u)
+        other = self.partner(flat)
+        high, low = np.maximum(flat, other), np.minimum(flat, other)
+        p = _exceedance(self.law, self.noise, high) + _exceedance(self.law.mirrored(), self.noise, -low)
+        return np.minimum(1.0, p).reshape(u.shape)
+
+    def thresholds(self, alpha: float) -> tuple[float, float]:
+        """The pair outside of which U falls with probability alpha."""
+
+        def excess(u: float) -> float:
+            return _log(float(self.p_value(np.asarray(u)))) - _log(alpha)
+
+        near, step = self.mode, self.noise.standard_deviation + math.sqrt(self.law.variance)
+        while excess(near + step) > 0:
+            near, step = near + step, 2 * step
+        high = _root(excess, near, near + step)
+        return float(self.partner(np.array([high]))[0]), high
+
+
+@dataclass(frozen=True)
+class TwoSidedTest:
+    """The most powerful unbiased two-sided test at one level: reject where ``V = |x11 - k| + N`` is at least m.
+
+    The rejection probability ``F(|x11 - k| - m)`` grows on both sides of k as fast as the guarantee allows; k and m
+    are the solution of ``E φ = alpha`` and ``Cov(H, φ) = 0`` (after Awan and Slavković, 2020, for binomial data). V
+    answers this one question: the sign and an interval need U.
+
+    >>> from fractions import Fraction
+    >>> plain = UmpuTest(TwoByTwo(200, 200, 400), Tulap(Fraction(1)))
+    >>> best = plain.two_sided(0.05)
+    >>> round(best.power(2.0), 4), round(plain.power(2.0, 0.05, Alternative.TWO_SIDED), 4)
+    (0.9138, 0.9138)
+    """
+
+    margins: TwoByTwo | Strata
+    noise: CanonicalNoise
+    k: float
+    m: float
+
+    @classmethod
+    def of(cls, margins: TwoByTwo | Strata, noise: CanonicalNoise, alpha: float) -> "TwoSidedTest":
+        """Return the test of size alpha."""
+        law = margins.law()
+        values, centre = law.values, law.values - law.mean
+
+        def edge(k: float) -> float:
+            def excess(m: float) -> float:
+                return _log(float(law.pmf @ noise.cdf(np.abs(values - k) - m))) - _log(alpha)
+
+            reach = noise.standard_deviation + math.sqrt(law.variance) + 1
+            low, high = -reach, reach
+            while excess(low) <= 0:
+                low *= 2
+            while excess(high) > 0:
+                high *= 2
+            return _root(excess, low, high)
+
+        def slope(k: float) -> float:
+            return float((law.pmf * centre) @ noise.cdf(np.abs(values - k) - edge(k)))
+
+        near, far = law.first - 0.5, law.last + 0.5
+        k = _root(slope, near, far)
+        return cls(margins, noise, k, edge(k))
+
+    def rejection(self, x11: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability that the test rejects, given x11: ``F(|x11 - k| - m)``."""
+        return self.noise.cdf(np.abs(np.asarray(x11, dtype=np.float64) - self.k) - self.m)
+
+    def power(self, odds_ratio: float) -> float:
+        """Return the probability that the test rejects when ω is `odds_ratio`."""
+        law = self.margins.law(odds_ratio)
+        return min(1.0, float(law.pmf @ self.rejection(law.values)))
 
 
 def check_level(value: float, name: str) -> None:
@@ -290,6 +488,37 @@ def _bracket(excess: Callable[[float], float]) -> tuple[float, float] | None:
             return None
         near, far = far, 2 * far
     return (sign * near, sign * far) if sign > 0 else (sign * far, sign * near)
+
+
+def _crossing(excess: Callable[[float], float], inside: float, sign: float) -> float:
+    """Where a function that is positive at `inside` becomes 0, going in one direction."""
+    near, step = inside, 0.5
+    while excess(near + sign * step) > 0:
+        near, step = near + sign * step, 2 * step
+        if abs(near) > _FARTHEST:
+            return sign * _FARTHEST
+    return _root(excess, *sorted((near, near + sign * step)))
+
+
+def _roots(
+    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    inside: NDArray[np.float64],
+    far: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The zero of each function between points where it is not negative and not positive (regula falsi, Illinois)."""
+    one, other = function(inside), function(far)
+    moved = np.zeros(inside.shape)
+    for _ in range(200):
+        gap = one - other
+        new = inside + np.where(gap > 0, np.clip(one / np.where(gap > 0, gap, 1.0), 0.0, 1.0), 0.5) * (far - inside)
+        value = function(new)
+        up = value > 0
+        one = np.where(up, value, np.where(moved == -1, one / 2, one))
+        other = np.where(up, np.where(moved == 1, other / 2, other), value)
+        inside, far, moved = np.where(up, new, inside), np.where(up, far, new), np.where(up, 1, -1)
+        if np.all((np.abs(value) < 1e-13) | (np.abs(far - inside) < 1e-13 * (1 + np.abs(far)))):
+            break
+    return np.asarray(new)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.knorm.closed import Floats, pilot
-from semidp.knorm.linear import Answer, LinearProgram
+from semidp.knorm.linear import LinearProgram, Optimum
 from semidp.knorm.polar import MARGIN
 from semidp.knorm.rational import Rationals, inside
 from semidp.progress import Progress, silent
@@ -164,7 +164,7 @@ class ExplicitBall:
         first = np.abs(self._start_inverse @ point).sum()
         return float(min([first, *(self._high(point, answer) for answer in self._answers(point))]))
 
-    def _answers(self, point: Floats) -> list[Answer]:
+    def _answers(self, point: Floats) -> list[Optimum]:
         """The warm answer, then a cold one if it leaves a gap."""
         answer = self._program.solve(point)
         if answer is not None and self._high(point, answer) - point @ self._scaled(answer) <= MARGIN:
@@ -172,11 +172,11 @@ class ExplicitBall:
         cold = self._program.solve_cold(point)
         return [found for found in (answer, cold) if found is not None]
 
-    def _scaled(self, answer: Answer) -> Floats:
+    def _scaled(self, answer: Optimum) -> Floats:
         """Return w scaled into the polar: a lower bound ``<x, w>`` whatever the solver says."""
         return answer.point / max(float(np.abs(self._vertices @ answer.point).max()), 1e-300)
 
-    def _high(self, point: Floats, answer: Answer) -> float:
+    def _high(self, point: Floats, answer: Optimum) -> float:
         """The cost of the weights of the answer, and of what they leave over in the starting vertices."""
         rest = self._start_inverse @ (point - answer.multipliers @ self._vertices)
         return float(np.abs(answer.multipliers).sum() + np.abs(rest).sum())

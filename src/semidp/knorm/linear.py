@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Answer:
+class Optimum:
     """A point of the polar and the multipliers of its rows: neither is trusted before it was checked."""
 
     point: Floats
@@ -56,7 +56,7 @@ class LinearProgram:
                 rows[at, column],
             )
 
-    def solve(self, objective: Floats) -> Answer | None:
+    def solve(self, objective: Floats) -> Optimum | None:
         """Return an optimal answer, None where the solver does not claim one."""
         if self._warm is None:
             return self.solve_cold(objective)
@@ -67,9 +67,9 @@ class LinearProgram:
             self._warm.clearSolver()
             return self.solve_cold(objective)
         solution = self._warm.getSolution()
-        return Answer(np.array(solution.col_value), -np.array(solution.row_dual))
+        return Optimum(np.array(solution.col_value), -np.array(solution.row_dual))
 
-    def solve_cold(self, objective: Floats) -> Answer | None:
+    def solve_cold(self, objective: Floats) -> Optimum | None:
         """Return the answer of a solver that has no memory of earlier objectives."""
         from scipy.optimize import linprog
 
@@ -87,7 +87,7 @@ class LinearProgram:
         marginals = -found.ineqlin.marginals
         multipliers[high] += marginals[: high.sum()]
         multipliers[low] -= marginals[high.sum() :]
-        return Answer(np.asarray(found.x), multipliers)
+        return Optimum(np.asarray(found.x), multipliers)
 
 
 def _core() -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.knorm.closed import Floats, half_l1
-from semidp.knorm.linear import Answer, LinearProgram
+from semidp.knorm.linear import LinearProgram, Optimum
 from semidp.knorm.rational import Rationals, inside
 
 MARGIN = 1e-11  # far above the rounding error of any sum below, far below what a sample of any size can see
@@ -107,7 +107,7 @@ class TablePolar:
         rows[:, : self._free] = cycles[:, :-1, :-1].reshape(len(cycles), -1)
         self._program.add(rows)
 
-    def _table(self, answer: Answer) -> Floats:
+    def _table(self, answer: Optimum) -> Floats:
         polar = np.zeros(self.shape)
         polar[:-1, :-1] = answer.point[: self._free].reshape(self.shape[0] - 1, -1)
         return polar
@@ -118,7 +118,7 @@ class TablePolar:
         steepest = max(float(widest), cycle_values.max(initial=0.0))
         return float((point * polar)[:-1, :-1].sum()) / steepest if steepest > 0 else 0.0
 
-    def _high(self, point: Floats, answer: Answer) -> float:
+    def _high(self, point: Floats, answer: Optimum) -> float:
         """The cost of the flows and cycles of the answer, and of what they leave over, one free cell at a time."""
         flows = answer.multipliers[: len(self._first) * self.shape[1]].reshape(-1, self.shape[1])
         flows = flows - flows.mean(axis=1, keepdims=True)

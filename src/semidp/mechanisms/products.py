@@ -5,7 +5,7 @@ be enumerated. The measurement is one vector with one guarantee.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -17,20 +17,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, positive, up
-from semidp.geometry import View, within
+from semidp.geometry import View, trimmed_view
 from semidp.guarantees import Guarantee
-from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
+from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
+from semidp.noise.distributions import sample_each
 from semidp.queries import ProductSpace, QuerySpace
 from semidp.queries.costs import BallCosts
+from semidp.queries.residuals import below
 from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+_DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _ROUNDS = 400
 _CLOSE = 1e-3
-_LAWS: dict[str, Callable[[Fraction], Sampler]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
+_Law = DiscreteGaussian | RoundedGaussian
+_LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
 
 class Objective(StrEnum):
@@ -234,11 +238,13 @@ class ResidualMechanism(Mechanism):
         free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
         needed = [view for view in self.space.needed if any(view)]
         costs = [float(free.cost(view)) * a**2 for view in needed]
-        tables = self.space.views
-        gain = self.space.residuals.gain
-        gains = [sum(gain(view, table) for table in tables if within(view, table)) for view in needed]
-        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
-        cells = [math.prod(self.space.residuals.shape(view)) for view in tables]
+        gains = dict.fromkeys(needed, 0.0)
+        for table in self.space.views:
+            for view in below(table):
+                if view in gains:
+                    gains[view] += self.space.residuals.gain(view, table)
+        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains.values(), strict=True))
+        cells = [math.prod(self.space.residuals.shape(view)) for view in self.space.views]
         one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
         return min(together, one_by_one) / math.sqrt(self.precision)
 
@@ -250,7 +256,7 @@ class ResidualMechanism(Mechanism):
         return Fraction(spent, 2**40)
 
     @cached_property
-    def samplers(self) -> list[tuple[Sampler, NDArray[np.intp]]]:
+    def samplers(self) -> list[tuple[_Law, NDArray[np.intp]]]:
         """The distributions of the noise, each with the entries of the vector that it serves."""
         places: dict[Fraction, list[NDArray[np.intp]]] = {}
         for view, part in self.space.parts.items():
@@ -270,8 +276,17 @@ class ResidualMechanism(Mechanism):
         return result
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
-        """Return the variance of each cell of one table's estimate."""
-        return self.space.cell_variances(self.variances, table)
+        """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
+        view = self.space.views[table]
+        noise = tuple((trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table])
+        alike = (self.space.alike(table), noise)
+        if alike not in self._cell_variances:
+            self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
+        return self._cell_variances[alike]
+
+    @cached_property
+    def _cell_variances(self) -> dict[object, NDArray[np.float64]]:
+        return {}
 
     def table_errors(self, table: int) -> NDArray[np.float64]:
         """Return the standard error of each cell of one table's estimate."""
@@ -311,9 +326,25 @@ class ResidualMechanism(Mechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw for many measurements at once."""
-        result = np.zeros((count, *self.space.shape), dtype=np.int64)
+        return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
+
+    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, for many measurements at once."""
+        result = np.zeros((count, len(entries)), dtype=np.int64)
+        place = np.full(math.prod(self.space.shape), -1)
+        place[entries] = np.arange(len(entries))
+        rare = []
         for sampler, where in self.samplers:
-            result[:, where] = sampler.sample((count, len(where)), randomness)
+            mine = place[where]
+            mine = mine[mine >= 0]
+            if sampler.sigma2 >= 1 and (count * len(mine)) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+                rare.append((sampler, mine))
+            else:
+                result[:, mine] = sampler.sample((count, len(mine)), randomness)
+        if rare:
+            which = np.repeat(np.arange(len(rare)), [len(mine) for _, mine in rare])
+            drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
+            result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
         return result
 
 
@@ -326,28 +357,24 @@ def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float
 
 def _noise(space: ProductSpace, precision: float, weights: list[float], objective: Objective) -> dict[View, float]:
     """Return the σ² of every residual, before they are rounded."""
-    tables = list(zip(space.views, weights, strict=True))
     costs = [float(space.cost[view]) for view in space.measured]
     if not costs:
         return {}
     gain = space.residuals.gain
     if objective is Objective.total:
         gains = [
-            sum(weight * gain(view, table) for table, weight in tables if within(view, table))
+            sum(weights[number] * gain(view, space.views[number]) for number in space.holders[view])
             for view in space.measured
         ]
         return dict(zip(space.measured, allocate(costs, gains, precision), strict=True))
-    unit = {view: np.ones(part.stop - part.start) * space.scales[part] ** 2 for view, part in space.parts.items()}
-    rows = []
-    for number, (table, weight) in enumerate(tables):
-        row = []
-        for view, part in space.parts.items():
-            alone = np.zeros(space.shape)
-            alone[part] = unit[view]
-            row.append(weight * float(space.cell_variances(alone, number).max()) if within(view, table) else 0.0)
-        rows.append(row)
-    seen = [row for row in rows if any(row)]
-    return dict(zip(space.measured, allocate_largest(costs, np.array(seen), precision), strict=True))
+    place = {view: number for number, view in enumerate(space.measured)}
+    rows = np.zeros((len(space.views), len(space.measured)))
+    for number, weight in enumerate(weights):
+        for view in space.inside[number]:
+            unit, part = np.zeros(space.shape), space.parts[view]
+            unit[part] = space.scales[part].astype(float) ** 2
+            rows[number, place[view]] = weight * float(space.cell_variances(unit, number).max())
+    return dict(zip(space.measured, allocate_largest(costs, rows[rows.any(axis=1)], precision), strict=True))
 
 
 def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precision: Fraction) -> dict[View, Fraction]:

@@ -137,7 +137,9 @@ def estimates_plot(
     bounds: tuple[float, float] | None = None,
     axes: Any = None,
 ) -> "Figure | None":
-    """Draw one estimate a group with two standard errors to each side, and the declared bounds; None for too many.
+    """Draw one estimate a group with two standard errors to each side, and declared bounds near them.
+
+    The scale is that of the estimates, not of the bounds. None for too many groups.
 
     >>> estimates_plot(["a", "b"], [0.4, 0.6], [0.1, 0.1], "mean of score", (0.0, 1.0)).axes[0].get_xlabel()
     'mean of score'
@@ -148,8 +150,13 @@ def estimates_plot(
         places = range(len(labels))
         reach = [2 * error for error in errors]
         axes.errorbar(values, places, xerr=reach, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
+        low, high = (min(v - r for v, r in zip(values, reach, strict=True)),
+                     max(v + r for v, r in zip(values, reach, strict=True)))  # fmt: skip
+        margin = 0.06 * (high - low) or 0.5
         for bound in bounds or ():
-            axes.axvline(bound, color=GREY, linestyle=":", linewidth=1.2)
+            if low - margin <= bound <= high + margin:
+                axes.axvline(bound, color=GREY, linestyle=":", linewidth=1.2)
+        axes.set_xlim(low - margin, high + margin)
         axes.set(xlabel=axis, yticks=list(places), yticklabels=list(labels), ylim=(len(labels) - 0.5, -0.5))
     return figure
 

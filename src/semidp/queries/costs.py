@@ -300,6 +300,38 @@ class BallCosts:
         """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets differ in."""
         if self.moves is not None and (listed := float(self._squares(view).max(initial=0.0))) > 0:
             return self._upwards(listed, view)
+        alike = self._class(view)
+        if alike not in self._costs:
+            self._costs[alike] = self._found(view)
+        return self._costs[alike]
+
+    def _class(self, view: View) -> object:
+        """Return what the cost of a residual depends on: its features' trees, and what of them margins hold together.
+
+        All pairs of a hundred features with as many levels are one class, or three where some are published.
+        """
+        kinds = [(self._kinds[axis], view[axis], self._depths[axis], axis) for axis in named(view)]
+        kinds.sort()
+        held = [tuple(margin[axis] for *_, axis in kinds) for margin in self.margins]
+        return tuple(kind[:2] for kind in kinds), tuple(sorted(margin for margin in held if any(margin)))
+
+    @cached_property
+    def _kinds(self) -> list[int]:
+        """For each feature a number that those with the same tree share."""
+        known: dict[object, int] = {}
+        return [known.setdefault(chain, len(known)) for chain in self.residuals.grid.chains]
+
+    @cached_property
+    def _depths(self) -> list[list[int]]:
+        """For each feature the depths at which margins hold it."""
+        axes = range(len(self.residuals.grid.chains))
+        return [sorted(margin[axis] for margin in self.margins if margin[axis]) for axis in axes]
+
+    @cached_property
+    def _costs(self) -> dict[object, Fraction]:
+        return {}
+
+    def _found(self, view: View) -> Fraction:
         slots = tuple(self.slot(view, axis) for axis in named(view))
         found = min(self._cost(slots, self._held(view), view), self._certified(view))
         if found == 0:
@@ -363,16 +395,12 @@ class BallCosts:
         return tuple(tuple(self.slot(view, axis, margin) for axis in named(view)) for margin in shared)
 
     def _cost(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...], view: View) -> Fraction:
-        order = sorted(range(len(slots)), key=lambda place: repr((slots[place], [kept[place] for kept in held])))
-        key = (tuple(slots[i] for i in order), tuple(tuple(kept[i] for i in order) for kept in held))
-        if key not in self._known:
-            bounds = [self._closed(slots, held)]
-            families = self._families(slots)
-            values = None if families is None else [family.largest() for family in families]
-            if values is not None and None not in values:
-                bounds.append(self._upwards(max(value for value in values if value is not None), view))
-            self._known[key] = min(bounds)
-        return self._known[key]
+        bounds = [self._closed(slots, held)]
+        families = self._families(slots)
+        values = None if families is None else [family.largest() for family in families]
+        if values is not None and None not in values:
+            bounds.append(self._upwards(max(value for value in values if value is not None), view))
+        return min(bounds)
 
     def _families(self, slots: tuple[Slot, ...]) -> list[Family] | None:
         """All moves as patterns, or None where they are too many."""
@@ -380,10 +408,6 @@ class BallCosts:
         if any(pattern is None for pattern in patterns):
             return None
         return [Family(_signs(self.a), tuple(pattern for pattern in patterns if pattern is not None))]
-
-    @cached_property
-    def _known(self) -> dict[object, Fraction]:
-        return {}
 
     def _closed(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...]) -> Fraction:
         """Return a² times what one record can do.

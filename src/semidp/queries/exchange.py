@@ -8,7 +8,7 @@ cell of the table where all of them say so. So the search runs over agreements, 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice, product
 
 import numpy as np
@@ -355,28 +355,44 @@ class ExchangeTable:
 
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, each once; refuse where they are too many to list."""
-        free = self.unpublished(_MOST_LEVELS + 1)
-        work, seen = 0, set()
-        for servers in _servings(len(self.seen)):
-            carriers = len({server for server in servers if server is not None})
-            if carriers + 1 > self.blocks.structure.n:
-                continue
-            options = [free.assignments(carriers, every=True)]
-            options += [
-                block.assignments(carriers, server, every=True)
-                for block, server in zip(self.seen, servers, strict=True)
-            ]
-            parts = [list(islice(option, _MOST_PATTERNS)) for option in options]
-            work += math.prod(map(len, parts)) * math.prod(self.question.grid.shape)
-            if work > _MOST_MOVES or max(map(len, parts)) == _MOST_PATTERNS or len(free.levels) > _MOST_LEVELS:
-                raise Refused(
-                    "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
-                )
-            for move in self._tables([*parts[1:], parts[0]]):
+        choices = self._choices()
+        if choices is None:
+            raise Refused(
+                "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
+            )
+        seen = set()
+        for parts in choices:
+            for move in self._tables(parts):
                 for signed in (move, -move):
                     if signed.tobytes() not in seen:
                         seen.add(signed.tobytes())
                         yield signed.astype(np.int64).reshape(self.question.grid.shape)
+
+    def _choices(self) -> list[list[list[Values]]] | None:
+        """For each choice of carriers, what the records can have in each block and outside; None where too many."""
+        free, work, found = self.unpublished(_MOST_LEVELS + 1), 0, []
+        if len(free.levels) > _MOST_LEVELS:
+            return None
+
+        @cache
+        def options(number: int, carriers: int, server: Server) -> list[Values]:
+            outside = number == len(self.seen)
+            every = (
+                free.assignments(carriers, every=True)
+                if outside
+                else self.seen[number].assignments(carriers, server, every=True)
+            )
+            return list(islice(every, _MOST_PATTERNS))
+
+        for servers in _servings(len(self.seen)):
+            carriers = len({server for server in servers if server is not None})
+            if carriers + 1 <= self.blocks.structure.n:
+                parts = [options(number, carriers, server) for number, server in enumerate((*servers, None))]
+                work += math.prod(map(len, parts)) * math.prod(self.question.grid.shape)
+                if work > _MOST_MOVES or max(map(len, parts)) == _MOST_PATTERNS:
+                    return None
+                found.append(parts)
+        return found
 
     def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
         """The differences of tables that some choice of values in every part gives, flat, without zero."""

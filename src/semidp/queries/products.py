@@ -109,6 +109,21 @@ class ProductSpace(QuerySpace):
         return tuple(view for view in self.needed if not any(within(view, other) for other in known))
 
     @cached_property
+    def inside(self) -> tuple[tuple[View, ...], ...]:
+        """For each table the measured residuals of which it consists."""
+        measured = {*self.measured}
+        return tuple(tuple(small for small in below(view) if small in measured) for view in self.views)
+
+    @cached_property
+    def holders(self) -> Mapping[View, tuple[int, ...]]:
+        """For each measured residual the tables, by their numbers, that consist of it and others."""
+        found: dict[View, list[int]] = {view: [] for view in self.measured}
+        for number, parts in enumerate(self.inside):
+            for view in parts:
+                found[view].append(number)
+        return {view: tuple(numbers) for view, numbers in found.items()}
+
+    @cached_property
     def costs(self) -> BallCosts:
         """What residuals cost under the adjacency."""
         assert self.dataspace.n is not None
@@ -173,12 +188,8 @@ class ProductSpace(QuerySpace):
                 raise DataError("a table contradicts what is published: build the space from its totals")
             cut.append(self.trim(table.counts, view).astype(np.int64))
         found = [np.zeros(0, np.int64)]
-        for view in self.measured:
-            _, place = min(
-                (part.size, place)
-                for place, (part, table) in enumerate(zip(cut, self.views, strict=True))
-                if within(view, table)
-            )
+        for view, holders in self.holders.items():
+            place = min(holders, key=lambda number: cut[number].size)
             part = self.residuals.table(cut[place], self.views[place], view)
             found.append(self.residuals.scaled(view, part).ravel())
         return np.concatenate(found)
@@ -208,20 +219,32 @@ class ProductSpace(QuerySpace):
         every = {**self.known, **self.parted(vector)}
         return [self.whole(self.residuals.together(every, view), view) for view in self.views]
 
+    def alike(self, table: int) -> tuple[object, ...]:
+        """Return what tables share whose cells have the same variances, if the noise in their residuals has."""
+        view = self.views[table]
+        return tuple((self._kinds[axis], view[axis]) for axis in named(view))
+
+    @cached_property
+    def _kinds(self) -> list[int]:
+        """For each feature a number that those share with the same tree and the same nodes in use."""
+        known: dict[object, int] = {}
+        parts = zip(self.schema.grid.chains, self._kept, strict=True)
+        return [known.setdefault((chain, kept.tobytes()), len(known)) for chain, kept in parts]
+
     def cell_variances(self, variances: Floats, table: int) -> Floats:
         """Return the variance of each cell of one table, for independent noise in the entries of the vector."""
         view = self.views[table]
         result = np.zeros(self.residuals.shape(view))
-        for small, part in self.parts.items():
-            if within(small, view):
-                own = variances[part] / self.scales[part].astype(float) ** 2
-                centred = self.residuals.centred_variance(small, own.reshape(self.residuals.shape(small)))
-                result = result + self.residuals.spread(centred, small, view, power=2)
+        for small in self.inside[table]:
+            part = self.parts[small]
+            own = variances[part] / self.scales[part].astype(float) ** 2
+            centred = self.residuals.centred_variance(small, own.reshape(self.residuals.shape(small)))
+            result = result + self.residuals.spread(centred, small, view, power=2)
         return self.whole(result, view)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return the weights on the entries of the vector that weights on cells of the tables (by number) put there."""
-        gathered = {view: np.zeros(self.residuals.shape(view)) for view in self.parts}
+        gathered: dict[View, Floats] = {}
         for table, given in weights.items():
             view = self.views[table]
             shape = self.schema.grid.shape_of(view)
@@ -229,11 +252,12 @@ class ProductSpace(QuerySpace):
             if array.shape != shape:
                 raise InputError(f"the weights have shape {array.shape}, but the table has shape {shape}")
             cut = self.trim(array, view)
-            for small in self.parts:
-                if within(small, view):
-                    gathered[small] = gathered[small] + self.residuals.gathered(cut, view, small)
-        centred = [self.residuals.centred(view, values).ravel() for view, values in gathered.items()]
-        return np.concatenate([np.zeros(0), *centred]) / self.scales
+            for small in self.inside[table]:
+                gathered[small] = gathered.get(small, 0.0) + self.residuals.gathered(cut, view, small)
+        result = np.zeros(self.shape)
+        for view, values in gathered.items():
+            result[self.parts[view]] = self.residuals.centred(view, values).ravel()
+        return result / self.scales
 
     @property
     def norms(self) -> Norms:

@@ -72,7 +72,7 @@ class Framed:
         header, *rows = csv.reader(io.StringIO(content[:_SHOWN].decode(errors="ignore")))
         whole = rows if len(content) <= _SHOWN else rows[:-1]
         texts = self.level_columns
-        shown = [(*row[:texts], *_numbers(row[texts:])) for row in whole]
+        shown = [(*row[:texts], *(_numbers([cell])[0] for cell in row[texts:])) for row in whole]
         return sheet(self.name, header, shown, max(size, len(shown)))
 
 

@@ -131,8 +131,8 @@ def calibrate(plan: Plan, scope: Scope, space: Callable[[Request, Scope], QueryS
     return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
 
 
-def implied_guarantee(release: Release) -> Guarantee | None:
-    """Return what the noise of a release guarantees under the other adjacency, from public values alone.
+def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
+    """Return what the noise of a release, made or prepared, guarantees under the other adjacency: from public values.
 
     An exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f where the
     noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
@@ -153,7 +153,8 @@ def implied_guarantee(release: Release) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        return release.under(scope.dataspace, other)
+        first, *others = (mechanism.under(other) for mechanism in release.mechanisms)
+        return first.compose(*others)
     except Refused:
         return None
 

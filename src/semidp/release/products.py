@@ -6,7 +6,8 @@ post-processing of public values.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -17,12 +18,13 @@ from attrs.validators import instance_of
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.fit import Infeasible, fit_totals
-from semidp.geometry import Totals, maximal, meet, trimmed_view
+from semidp.fit import Fit, Infeasible, fit_alike, fit_totals
+from semidp.geometry import Grid, Totals, View, maximal, meet, named, trimmed_view, within
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
+from semidp.queries.residuals import below
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.checks import texts
 from semidp.release.frames import Framed
@@ -43,6 +45,9 @@ from semidp.release.requests import TableRequest
 from semidp.release.scope import Reader, Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import Budget
+
+_CELLS_TOGETHER = 100_000  # of tables that are fitted together
+_FEW = 64  # views below a table that are looked up one by one
 
 MEASUREMENTS = "product-measurements"
 
@@ -377,6 +382,45 @@ def fit_product(
         first.insert(0, stuck)
 
 
+class _Settled:
+    """Counts that are settled, exact totals and tables fitted before, by the views that they give."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self._totals: list[Totals] = []
+        self._wide: list[Totals] = []
+        self._given: dict[View, Totals] = {}
+
+    def add(self, total: Totals) -> None:
+        """Settle a margin; those of few features are found by every view below them."""
+        self._totals.append(total)
+        if _views_below(total.view) > _FEW:
+            self._wide.append(total)
+        else:
+            self._given.update((view, total) for view in below(total.view))
+
+    def ready(self, view: View) -> bool:
+        """Whether everything coarser than a table is settled, by two margins of it at most, and itself is not."""
+        axes = named(view)
+        coarser = [tuple(depth - (axis == own) for axis, depth in enumerate(view)) for own in axes]
+        return len(axes) <= 2 and view not in self._given and all(small in self._given for small in coarser)
+
+    def margins(self, view: View) -> list[Totals]:
+        """Return what is settled of a table, in its features alone."""
+        few = _views_below(view) <= max(_FEW, len(self._totals))
+        found = {meet(total.view, view): total for total in (self._wide if few else self._totals)}
+        if few:
+            found |= {small: self._given[small] for small in below(view) if small in self._given}
+        return [
+            Totals(trimmed_view(shared, view), found[shared].down(self.grid, shared).counts)
+            for shared in (maximal(found) or [self.grid.nothing])
+        ]
+
+
+def _views_below(view: View) -> int:
+    return math.prod(depth + 1 for depth in view)
+
+
 def _fit_in_order(
     space: ProductSpace,
     estimates: list[NDArray[np.float64]],
@@ -386,24 +430,50 @@ def _fit_in_order(
     found: dict[int, tuple[NDArray[Any], Fitted]],
     progress: Progress,
 ) -> int | None:
-    """Fit one table after the other; return the first after the early ones that has no whole numbers, if any."""
-    grid, schema = space.schema.grid, space.schema
-    known = [Totals(grid.nothing, np.array(space.dataspace.n, dtype=np.int64))]
-    known += space.dataspace.published
+    """Fit one table after the other; return the first after the early ones that has no whole numbers, if any.
+
+    A table of which the sums over every feature are settled waits for no other, and others wait for it only if they
+    contain it: such tables are fitted together.
+    """
+    grid, waiting = space.schema.grid, list[int]()
+    settled = _Settled(grid)
+    for total in (Totals(grid.nothing, np.array(space.dataspace.n, dtype=np.int64)), *space.dataspace.published):
+        settled.add(total)
+
+    def keep(number: int, fit: Fit, early: bool = False) -> None:
+        assert fit.counts is not None
+        how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+        if early:
+            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which it now gives."
+            how = replace(how, optimal=False, note=note)
+        found[number] = (fit.counts, how)
+        settled.add(Totals(space.views[number], fit.counts))
+
+    def fit_waiting() -> int | None:
+        for some, part, margins in _alike(space, waiting, settled):
+            progress("fitting whole numbers", len(found), len(order))
+            try:
+                fits = fit_alike([estimates[number] for number in some], part, margins)
+            except Infeasible:
+                return some[0]
+            for each, fit in zip(some, fits, strict=True):
+                keep(each, fit)
+        waiting.clear()
+        return None
+
     for place, number in enumerate(order):
         view, estimate = space.views[number], estimates[number]
         if kinds[number] is not FitKind.integer:
             note = "The estimate itself is published."
             found[number] = (estimate, Fitted(str(kinds[number]), "none", 0.0, 0.0, True, note))
             continue
-        part = schema.restrict(schema.named(view))
-        fixed = {meet(total.view, view): total for total in known}
-        margins = [
-            Totals(trimmed_view(shared, view), fixed[shared].down(grid, shared).counts)
-            for shared in (maximal(fixed) or [grid.nothing])
-        ]
+        if place >= early and settled.ready(view):
+            waiting.append(number)
+            continue
+        if any(within(space.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
+            return stuck
         try:
-            fit = fit_totals(estimate, part.grid, margins, progress=progress)
+            fit = fit_totals(estimate, grid.coarsened(view), settled.margins(view), progress=progress)
         except Infeasible:
             if place >= early:
                 return number
@@ -411,11 +481,22 @@ def _fit_in_order(
         if fit is None or fit.counts is None:
             note = "No whole numbers that agree with the other tables were found, so that the estimate is published."
             found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
-            continue
-        how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
-        if place < early:
-            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which it now gives."
-            how = replace(how, optimal=False, note=note)
-        found[number] = (fit.counts, how)
-        known.append(Totals(view, fit.counts))
-    return None
+        else:
+            keep(number, fit, place < early)
+    return fit_waiting()
+
+
+def _alike(
+    space: ProductSpace, numbers: Sequence[int], settled: _Settled
+) -> Iterator[tuple[list[int], Grid, list[list[Totals]]]]:
+    """Yield tables of one shape with the same settled margins together, as many as a fit takes at once."""
+    kinds: dict[tuple[Grid, tuple[View, ...]], list[tuple[int, list[Totals]]]] = {}
+    for number in numbers:
+        margins = settled.margins(space.views[number])
+        kind = (space.schema.grid.coarsened(space.views[number]), tuple(total.view for total in margins))
+        kinds.setdefault(kind, []).append((number, margins))
+    for (part, _), tables in kinds.items():
+        size = max(1, _CELLS_TOGETHER // part.size_of(part.full))
+        for start in range(0, len(tables), size):
+            some = tables[start : start + size]
+            yield [number for number, _ in some], part, [margins for _, margins in some]

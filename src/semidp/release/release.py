@@ -22,12 +22,16 @@ from semidp.errors import AdjacencyUnknown, InputError
 from semidp.exact import number
 from semidp.files import digest, document_at, from_json, new_folder, read_plain, recover
 from semidp.guarantees import Guarantee
+from semidp.inference import Independence, IntervalEstimate, TableIntervals
 from semidp.mechanisms import Mechanism
+from semidp.noise import Randomness
 from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
 from semidp.progress import Progress, silent
 from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
+from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
+from semidp.release.metadata import METADATA, csvw
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
@@ -131,6 +135,103 @@ class Release:
         noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
         return error * table.noise.scale / mechanism.scale if error > noticeable else 0.0
 
+    def test(
+        self,
+        rows: str,
+        columns: str,
+        strata: Iterable[str] = (),
+        *,
+        table: str | None = None,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> Independence:
+        """Test whether two features are independent (given strata), from what is published: at no cost in privacy.
+
+        Exact given the totals of rows and of columns (within strata), which the release must publish exactly: tables
+        are simulated from the multivariate hypergeometric law, and noise from the law that the release states.
+
+        Parameters
+        ----------
+        rows, columns, strata
+            Features of a published table, of any number of levels; a table of more features is summed.
+        table
+            Which table, where several have the features; the smallest unless given.
+        draws
+            How many tables are simulated: 9999, or 999 where the noise is drawn slowly.
+        randomness
+            For the simulation; the operating system unless given.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> semidp.run(plan, people).test("sex", "vote").p_value
+        0.0001
+        """
+        return independence_of(self, rows, columns, strata, table, draws, randomness)
+
+    def interval(
+        self,
+        of: Cells,
+        *,
+        minus: Cells | None = None,
+        among: Cells | None = None,
+        level: float = 0.95,
+        sampling: bool = False,
+        table: str | None = None,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> IntervalEstimate:
+        """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
+
+        Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
+        count; with ``minus``, the difference of two counts; with ``among``, the rate of ``of`` among those; with both,
+        the rate among the one less the rate among the other.
+
+        Parameters
+        ----------
+        of, minus, among
+            Cells of one published table, or of one that is summed over its other features.
+        level
+            The confidence level.
+        sampling
+            False: the interval is for these records, and allows for the noise alone. True: it is for the population
+            that they are a sample of (for counts: the share of it, times n), and allows for both.
+        table, draws, randomness
+            As in `test`.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> release = semidp.run(plan, people)
+        >>> rate = release.interval({"vote": "y"}, among={"sex": "f"})
+        >>> rate.exact, str(rate.covers), 0.7 < rate.low <= rate.high <= 1
+        (True, 'noise', True)
+        """
+        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness)
+
+    def intervals(
+        self,
+        table: str | None = None,
+        *,
+        level: float = 0.95,
+        sampling: bool = False,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> TableIntervals:
+        """Return intervals for all cells of a table (the smallest unless named) that hold at once; see `interval`.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> found = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}).intervals()
+        >>> found.rows[0][:2], found.level
+        (('f', 'n'), 0.95)
+        """
+        return intervals_of(self, table, level, sampling, draws, randomness)
+
     @property
     def groups(self) -> tuple[PublishedGroups, ...]:
         """The published statistics by group."""
@@ -181,10 +282,11 @@ class Release:
         check_about(about, self.scope.dataspace)
         if adjacency is None:
             adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
-        return guarantee_under(self._mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
     @cached_property
-    def _mechanisms(self) -> tuple[Mechanism, ...]:
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         return mechanisms_used(self.plan, self.scope, self.results)
 
     def save(
@@ -215,7 +317,7 @@ class Release:
         >>> with tempfile.TemporaryDirectory() as root:
         ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
-        ['measurements.csv', 'release.json', 'report.html', 'table.csv']
+        ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         written = self if form is None else replace(self, form=form_named(form))
         with new_folder(folder, force=force, ours=release_files) as new:
@@ -223,14 +325,15 @@ class Release:
 
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
-        names = []
-        for result in self.results:
-            for name, content in result.files(self.form).items():
-                names.append(name)
-                if isinstance(content, bytes):
-                    (folder / name).write_bytes(content)
-                else:
-                    content.write(folder / name, progress)
+        files = {name: content for result in self.results for name, content in result.files(self.form).items()}
+        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
+        described = csvw(title, self.created, self.results, files)
+        for name, content in (*files.items(), *([] if described is None else [(METADATA, described)])):
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+            else:
+                content.write(folder / name, progress)
+        names = [*files, *([] if described is None else [METADATA])]
         document = self.to_json()
         for key, file in _DOCUMENTS.items() if self._many_levels else ():
             (folder / file).write_text(_text(document[key]), encoding="utf-8")
@@ -295,8 +398,8 @@ class Release:
         return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
 
     def _repr_html_(self) -> str:
-        lines = (line.split(maxsplit=1) for line in str(_report().summary(self)).splitlines() if line)
-        return facts("Release", [(words[0], words[1] if len(words) > 1 else "") for words in lines])
+        lines = [line for line in str(_report().summary(self)).splitlines() if line]
+        return facts("Release", [(line[:11].strip(" :"), line[11:].lstrip(" :")) for line in lines])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:

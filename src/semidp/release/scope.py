@@ -181,9 +181,14 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     if semi is not None and a < semi.bound:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
     refuse_large(schema)
-    counts = np.full(schema.shape, a, dtype=np.int64)
-    table = Table(schema, counts if schema.possible is None else counts * schema.possible)
-    return Scope(Dataspace.of(table, plan.invariants), semi, Adjacency(a), (), (*warnings, *formulas(schema)))
+    if schema.structural_zeros:
+        space = Dataspace.of(Table(schema, a * np.asarray(schema.possible, dtype=np.int64)), plan.invariants)
+    else:  # without the table itself, which may be large where its margins are not
+        margins = {margin: schema.restrict(margin.names) for margin in normalised(schema, plan.invariants)}
+        below = {margin: schema.grid.below(schema.view(margin.names)) for margin in margins}
+        values = {margin: Table(part, np.full(part.shape, a) * below[margin]) for margin, part in margins.items()}
+        space = Dataspace.known(schema, values, a * schema.size)
+    return Scope(space, semi, Adjacency(a), (), (*warnings, *formulas(schema)))
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:

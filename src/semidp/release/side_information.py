@@ -66,14 +66,14 @@ def guarantee_under(
         Whether records carry an unpublished outcome besides.
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
-    pairs = _Pairs.of(margins, known, reading, outcomes)
+    pairs = _ExactPairs.of(margins, known, reading, outcomes)
     first, *others = (pairs.guarantee(mechanism) for mechanism in mechanisms)
     together = first.compose(*others)
     return Guarantee(pairs.about, together.adjacency, together.tradeoff)
 
 
 @frozen
-class _Pairs:
+class _ExactPairs:
     """The datasets that exact statistics leave, and which of them are adjacent.
 
     `dataspace` is what norms are computed from; `about` is what the claim is about, which is the same where all values
@@ -87,7 +87,7 @@ class _Pairs:
     @classmethod
     def of(
         cls, margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading | int, outcomes: bool
-    ) -> "_Pairs":
+    ) -> "_ExactPairs":
         schema, n = known.schema, known.n
         assert schema is not None
         assert n is not None

@@ -3,11 +3,12 @@
 Everything said here is computed from a `Release`, which holds nothing confidential.
 """
 
-from semidp.report.outlook import comparison, expected_counts, forecast, forecast_text
+from semidp.report.outlook import announced_text, comparison, expected_counts, forecast, forecast_text
 from semidp.report.page import html
 from semidp.report.sentences import (
     cell_errors,
     errors_text,
+    implied,
     name_of,
     product_errors,
     product_lines,
@@ -17,6 +18,7 @@ from semidp.report.sentences import (
 )
 
 __all__ = [
+    "announced_text",
     "cell_errors",
     "comparison",
     "errors_text",
@@ -24,6 +26,7 @@ __all__ = [
     "forecast",
     "forecast_text",
     "html",
+    "implied",
     "name_of",
     "product_errors",
     "product_lines",

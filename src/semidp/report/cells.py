@@ -4,12 +4,13 @@ A table with a nested feature is cut into one table for each of its coarsest nod
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
+from semidp.mechanisms import interval_factor
 from semidp.release import PublishedTable
 from semidp.tables import Feature
 
@@ -21,24 +22,36 @@ _ACROSS = 12  # columns that a page holds side by side
 
 @dataclass(frozen=True)
 class Cell:
-    """One published count with the standard error of its measurement, as text; `shade` runs from 0 to 1."""
+    """One published count with the standard error of its measurement, as text; `shade` runs from 0 to 1.
+
+    It is `faint` where the count is smaller than the half-width of its 95% interval: mostly noise.
+    """
 
     count: str
     error: str
     shade: float
+    faint: bool
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: the levels that start here, each with the number of lines it spans, and the cells."""
+    """One line of the table: the levels that start here, each with the number of lines it spans, the cells, their sum.
+
+    A block of lines ends with the sums of its columns as `subtotals`, none where a block is a line.
+    """
 
     heads: tuple[tuple[str, int], ...]
     cells: tuple[Cell, ...]
+    total: str
+    subtotals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class CellGrid:
-    """A table of published counts: the features down the side, one feature across (or none), the lines, their sums."""
+    """A table of published counts: the features down the side, one feature across (or none), the lines, their sums.
+
+    The last of `totals` is that of the whole table where a feature runs across.
+    """
 
     side: tuple[str, ...]
     across: str | None
@@ -64,7 +77,7 @@ def grid(table: PublishedTable) -> CellGrid | None:
     """
     if table.schema.size > SHOWN_CELLS:
         return None
-    return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors)
+    return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors, reach_of(table))
 
 
 def branches(table: PublishedTable) -> tuple[Branch, ...]:
@@ -83,7 +96,7 @@ def branches(table: PublishedTable) -> tuple[Branch, ...]:
         if table.schema.size <= FOLDED_CELLS:
             below = Feature(" · ".join(feature.names[1:]), tuple(" · ".join(path[1:]) for path in paths[start:end]))
             others = [below if i == axis else _flat(part) for i, part in enumerate(table.schema.features)]
-            grid = _laid_out(tuple(others), counts, errors, down=axis)
+            grid = _laid_out(tuple(others), counts, errors, reach_of(table), down=axis)
         found.append(Branch(name, _text(counts.sum().item()), grid, table.schema.size <= _UNFOLDED_CELLS))
     return tuple(found)
 
@@ -95,7 +108,14 @@ def _flat(feature: Feature) -> Feature:
     return Feature(" · ".join(feature.names), tuple(" · ".join(path) for path in feature.paths()))
 
 
-def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any, down: int | None = None) -> CellGrid:
+def reach_of(table: PublishedTable) -> float:
+    """Return how many standard errors to each side the 95% interval of a table's counts has."""
+    return interval_factor(table.noise.mechanism)
+
+
+def _laid_out(
+    features: tuple[Feature, ...], all_counts: Any, all_errors: Any, reach: float, down: int | None = None
+) -> CellGrid:
     """Lay out counts with one feature across, never the one that is to run down."""
     chosen = _across(features, down)
     side = [feature for position, feature in enumerate(features) if position != chosen]
@@ -108,14 +128,31 @@ def _laid_out(features: tuple[Feature, ...], all_counts: Any, all_errors: Any, d
         strict=True,
     )
     rows = tuple(
-        Row(heads, tuple(_cell(n, e, largest) for n, e in zip(ns.tolist(), es.tolist(), strict=True)))
+        Row(
+            heads,
+            tuple(_cell(n, e, largest, reach) for n, e in zip(ns.tolist(), es.tolist(), strict=True)),
+            _text(ns.sum().item()),
+        )
         for heads, ns, es in lines
     )
-    totals = tuple(map(_text, counts.reshape(-1, counts.shape[-1]).sum(axis=0).tolist()))
+    block = math.prod(len(feature.levels) for feature in side[1:])
+    if len(side) > 1 and 1 < block < len(rows):
+        sums = counts.reshape(-1, block, counts.shape[-1]).sum(axis=1)
+        rows = tuple(
+            replace(row, subtotals=_sums(sums[line // block], chosen)) if line % block == block - 1 else row
+            for line, row in enumerate(rows)
+        )
+    totals = _sums(counts.reshape(-1, counts.shape[-1]).sum(axis=0), chosen)
     names = tuple(feature.name for feature in side)
     if chosen is None:
         return CellGrid(names, None, ("count",), rows, totals)
     return CellGrid(names, features[chosen].name, features[chosen].levels, rows, totals)
+
+
+def _sums(columns: Any, chosen: int | None) -> tuple[str, ...]:
+    """Write the sums of columns, and their sum where a feature runs across."""
+    whole = () if chosen is None else (_text(columns.sum().item()),)
+    return (*map(_text, columns.tolist()), *whole)
 
 
 def _across(features: tuple[Feature, ...], down: int | None) -> int | None:
@@ -142,9 +179,9 @@ def _heads(side: list[Feature]) -> list[tuple[tuple[str, int], ...]]:
     ]
 
 
-def _cell(count: float, error: float, largest: float) -> Cell:
+def _cell(count: float, error: float, largest: float, reach: float) -> Cell:
     # The root keeps small counts apart beside a few large ones.
-    return Cell(_text(count), error_text(error), round(math.sqrt(max(count, 0) / largest), 3))
+    return Cell(_text(count), error_text(error), round(math.sqrt(max(count, 0) / largest), 3), count < reach * error)
 
 
 def _text(count: float) -> str:

@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: no script, no request, pictures inline."""
+"""The report as one self-contained HTML page: pictures inline, no request, a script only to search long tables."""
 
 from importlib.resources import files
 from itertools import islice
@@ -11,6 +11,7 @@ from semidp.exact import plain
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import (
     Form,
+    Published,
     PublishedGroups,
     PublishedProduct,
     PublishedRegression,
@@ -23,7 +24,9 @@ from semidp.report.cells import branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
-_SHOWN_TOTALS = 40
+_SHOWN_TOTALS = 1000
+_LONG = 25  # rows from which on a table is searched
+_SEARCHED = 'class="find"'
 _NAMED_TABLES = 4
 _SHOWN_MOVES = 12
 
@@ -44,14 +47,14 @@ def html(release: Release, title: str | None = None) -> str:
     template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
     scope, advertised, moved = release.scope, _advertised(release), moves(release.scope)
     explanation = release.guarantee.explain()
-    return template.render(
+    page = template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
         private=release.private,
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
-        strength=sentences.strength(release.guarantee.tradeoff, release.plan.report_delta),
+        strength=sentences.strength(release.guarantee, release.plan.report_delta),
         warnings=(*scope.warnings, *scope.disclosures),
         explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
@@ -71,8 +74,17 @@ def html(release: Release, title: str | None = None) -> str:
         limits=sentences.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
+        long=_LONG,
         files=[(name, quote(name), what) for name, what in sentences.files(release)],
     ).lstrip()
+    if _SEARCHED not in page:
+        return page
+    return page.replace("</body>", f"<script>{search_script()}</script>\n</body>")
+
+
+def search_script() -> str:
+    """Return what searches long tables: the only script of a report, and only where there is something to search."""
+    return files("semidp.report").joinpath("search.js").read_text(encoding="utf-8")
 
 
 def _picture(figure: Any) -> Any:
@@ -158,11 +170,12 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         drawn = [label for label, kept in zip(labels, held, strict=True) if kept]
         bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
         picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
+        filled = [row for row in zip(labels, part.rows(), strict=True) if row[1][1]]
         rows = [
             (label, f"{count:,}", sentences.number(value), sentences.number(error))
-            for label, (_, count, value, error) in zip(labels, islice(part.rows(), _SHOWN_TOTALS), strict=False)
+            for label, (_, count, value, error) in filled[:_SHOWN_TOTALS]
         ]
-        more = len(labels) - len(rows)
+        more = len(filled) - len(rows)
         sections.append(
             {
                 "heading": f"Published {what} by {' and '.join(by.names)}",
@@ -171,9 +184,11 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
                     *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
                 ],
                 "figure": picture and _picture(picture),
-                "caption": "Estimates with two standard errors of the noise to each side; dotted lines are the bounds.",
+                "caption": "Estimates with two standard errors of the noise to each side. A declared bound that lies "
+                "in the picture is a dotted line.",
                 "columns": (" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"),
                 "rows": rows,
+                "empty": [label for label, count in zip(labels, part.counts, strict=True) if not count],
             }
         )
     return sections
@@ -243,7 +258,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += [
             (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {table.noise.scale:.6g}"),
             ("Kind of claim", sentences.claim(table)),
-            ("Guarantee", sentences.strength(table.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, table),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
         ]
     if release.product is not None:
@@ -251,7 +266,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += [
             ("Mechanism of the tables that share a budget", f"{product.noise.mechanism}, exact noise on each residual"),
             ("Kind of claim", sentences.CLAIMS[product.noise.claim]),
-            ("Guarantee", sentences.strength(product.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, product),
         ]
     for group in release.groups:
         rows += [
@@ -260,14 +275,14 @@ def _details(release: Release) -> list[tuple[str, str]]:
                 f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps",
             ),
             ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
-            ("Guarantee", sentences.strength(group.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, group),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
         ]
     for regression in release.regressions:
         rows += [
             (f"Mechanism of the {sentences.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
             ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
-            ("Guarantee", sentences.strength(regression.guarantee.tradeoff, release.plan.report_delta)[-1]),
+            *_own_guarantee(release, regression),
         ]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
@@ -275,6 +290,13 @@ def _details(release: Release) -> list[tuple[str, str]]:
         ("Versions", ", ".join(f"{name} {number}" for name, number in release.versions.items())),
     ]
     return rows
+
+
+def _own_guarantee(release: Release, result: Published) -> list[tuple[str, str]]:
+    """Return the guarantee of one of several results; that of the only one stands at the top of the page."""
+    if len(release.results) == 1:
+        return []
+    return [("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])]
 
 
 def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.grouped import Comparison
-from semidp.guarantees import detection
+from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Prepared,
     ProductRequest,
     PublishedGroups,
     PublishedProduct,
@@ -23,10 +24,12 @@ from semidp.release import (
     Scope,
     implied_guarantee,
 )
+from semidp.release.metadata import METADATA
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Order, Tradeoff
 
 _SHOWN_MARGINS = 8
+_SHOWN_TABLES = 40
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -54,33 +57,39 @@ def noisy_part(release: Release) -> list[str]:
         for table in release.tables
     ]
     if release.product is not None:
+        several = release.product.tables
         tables += [
             f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells, together with the other tables"
-            for table in release.product.tables
+            for table in several[:_SHOWN_TABLES]
         ]
+        if len(several) > _SHOWN_TABLES:
+            left = several[_SHOWN_TABLES:]
+            tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
     return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
 
 
-def strength(tradeoff: Tradeoff, report_delta: Fraction) -> list[str]:
+def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
+    >>> from semidp.spaces import Adjacency
     >>> from semidp.tradeoff import gaussian
-    >>> for sentence in strength(gaussian(1), Fraction(1, 10**9)):
-    ...     print(sentence)
-    The best attacker who accepts 5% false alarms finds out in at most 26% of cases.
-    1-GDP, which is (6.17394, 1e-9)-DP
+    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
+    The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
+    The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
-    if tradeoff.is_trivial:
+    if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
+    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+
+
+def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
     name = name_of(tradeoff)
-    epsilon = tradeoff.epsilon(report_delta)
-    restated = f"({rounded_up(epsilon)}, {plain(report_delta)})-DP"
-    return [
-        detection(tradeoff),
-        f"{name}, which is {restated}" if name else restated,
-    ]
+    restated = f"({rounded_up(tradeoff.epsilon(report_delta))}, {plain(report_delta)})-DP"
+    return f"{name}, which is {restated}" if name else restated
 
 
 def name_of(tradeoff: Tradeoff) -> str | None:
@@ -101,8 +110,9 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
-    if scope.adjacency.is_exchange:
-        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
+    if scope.adjacency.is_exchange and a > 1:
+        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
+        return f"exchange: one person changes and {others} over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -146,22 +156,22 @@ def why_together(scope: Scope) -> list[str]:
 
 def _exchanged(scope: Scope) -> list[str]:
     a = scope.adjacency.a
-    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
     return [
-        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
-        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
-        "have been everybody that the published totals allow.",
-        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
-        "stated apart.",
+        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
+        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
+        "everybody that the published totals allow.",
+        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
+        "those is stated apart.",
     ]
 
 
-def implied(release: Release) -> list[str]:
+def implied(release: Release | Prepared) -> list[str]:
     """Say what the same noise guarantees under the other adjacency, where that is known."""
     other = implied_guarantee(release)
-    if other is None:
+    if other is None or other.tradeoff.is_trivial:
         return []
-    numbers = strength(other.tradeoff, release.plan.report_delta)[-1]
+    numbers = _numbers(other.tradeoff, release.plan.report_delta)
     if other.adjacency.is_exchange:
         return [
             f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
@@ -191,7 +201,7 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
         except SemidpError:
             continue
         change = found.tradeoff.compare(release.guarantee.tradeoff)
-        numbers = strength(found.tradeoff, release.plan.report_delta)[-1]
+        numbers = strength(found, release.plan.report_delta)[-1]
         rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
     return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
 
@@ -220,9 +230,17 @@ def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
     if table.noise.absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its measurement" if shown else ""
+    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    mark = " (marked ≈)" if shown else ""
+    faint = (
+        f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
+        "their 95% interval."
+        if low.any()
+        else ""
+    )
     return (
         f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
-        f"count; the largest is {largest}."
+        f"count; the largest is {largest}.{faint}"
     )
 
 
@@ -243,16 +261,24 @@ def files(release: Release) -> list[tuple[str, str]]:
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
         *names, measurements = release.product.files(release.form)
-        for name, part in zip(names, release.product.tables, strict=True):
+        for name, part in zip(names[:_SHOWN_TABLES], release.product.tables, strict=False):
             what = " by ".join(part.schema.names)
             found.append((name, f"the counts of {what}, with estimates and their standard errors"))
+        left = len(names) - _SHOWN_TABLES
+        if left > 0:
+            found.append((names[_SHOWN_TABLES], f"the same of the next table, and so on: {left:,} files"))
         found.append((measurements, "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         for file, by in zip(group.request.files, group.request.by, strict=True):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
     found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
+    if any(name.endswith(".csv") for name, _ in found):
+        found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
+
+
+_MOST_CELLS = 2**24
 
 
 def cell_errors(mechanism: Mechanism) -> dict[str, float]:
@@ -264,7 +290,13 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    return _spread(mechanism.standard_errors() * float(mechanism.space.unit), interval_factor(mechanism.name))
+    if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
+        return table_errors(mechanism, 0)
+    unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
+    if size > _MOST_CELLS:  # the mean needs no array of all cells
+        root = mechanism.expected_l2 * unit / math.sqrt(size)
+        return {"standard_error": root, "smallest": root, "largest": root, "half_width": wide * root}
+    return _spread(mechanism.standard_errors() * unit, wide)
 
 
 def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
@@ -526,7 +558,7 @@ def summary(release: Release, where: str | None = None) -> str:
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
-    lines += [f"strength   {item}" for item in strength(release.guarantee.tradeoff, release.plan.report_delta)]
+    lines += [f"strength   {item}" for item in strength(release.guarantee, release.plan.report_delta)]
     if scope.adjacency.is_exchange:
         lines += [f"otherwise  {item}" for item in implied(release)]
     if where:

@@ -42,6 +42,7 @@ STUDIES: dict[str, str] = {
     "exchange": "semidp.reproduction.exchange",
     "subspace-dp": "semidp.reproduction.subspace_dp",
     "census": "semidp.reproduction.census",
+    "inference": "semidp.reproduction.inference",
     "grouped-means": "semidp.reproduction.grouped_means",
     "grouped-regression": "semidp.reproduction.grouped_regression",
 }

@@ -169,6 +169,23 @@ def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
     return Tidy.of(rows)
 
 
+def costs_by_level(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
+    """Return `costs` added up for each level: its total query, and all other queries together.
+
+    >>> table = costs_by_level().where(level="Block")
+    >>> table["query"], table["factor"]
+    (['total', 'all others'], [1, 2])
+    """
+    every = costs(kind, fixed=fixed).records()
+    rows = []
+    for level in dict.fromkeys(row["level"] for row in every):
+        for query, is_total in (("total", True), ("all others", False)):
+            part = [row for row in every if row["level"] == level and (row["query"] == "total") is is_total]
+            sums = {name: sum((row[name] for row in part), Fraction(0)) for name in ("announced", "rho")}
+            rows += [part[0] | sums | {"query": query}] if part else []
+    return Tidy.of(rows)
+
+
 def _factor(level: str, query: str, kind: str, fixed: bool) -> tuple[int, str]:
     if fixed and (level, query) == ("State", "total"):
         return 0, "it is published exactly"
@@ -188,6 +205,16 @@ def guarantee(a: int = 2, rho: Fraction = ROUNDED["persons"]) -> Guarantee:
     Fraction(256, 25)
     """
     return Guarantee(Dataspace.described(STATE_TOTALS), Adjacency(a), zcdp(rho).group(a))
+
+
+def exchange_guarantee() -> Guarantee:
+    """Return what holds for exchanges without any condition on the shares of the budget: twice rho.
+
+    >>> exchange_guarantee().tradeoff.rho
+    Fraction(128, 25)
+    """
+    exchange = Adjacency.from_json({"kind": "exchange", "a": 2})
+    return Guarantee(Dataspace.described(STATE_TOTALS), exchange, zcdp(2 * ROUNDED["persons"]))
 
 
 def toy_census(empty_blocks: bool) -> SemiAdjacency:

@@ -54,22 +54,34 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.of(rows)
 
 
+TITLES = {
+    "blocks and an unpublished feature": "table of q exact features\nand one that nobody publishes",
+    "the unpublished feature": "table of the unpublished\nfeature alone",
+    "blocks alone": "table of the q exact\nfeatures alone",
+}
+
+
 def plot(table: Tidy) -> "Figure":
-    """Draw the loss against q, a panel a table."""
-    names = list(dict.fromkeys(table["table"]))
-    with drawing(11, 4.4, columns=len(names)) as (figure, panels):
-        for axes, name in zip(panels, names, strict=True):
+    """Draw the loss against q, a panel a table, with Δ2² at each point."""
+    with drawing(11, 4.9, columns=len(TITLES)) as (figure, panels):
+        for axes, (name, title) in zip(panels, TITLES.items(), strict=True):
             part = table.where(table=name)
-            for kind, colour, marker, label in (
-                ("ball", ORANGE, "s", "ball: any q + 1 records"),
-                ("exchange", BLUE, "o", "exchange: one person, others hand over"),
+            for kind, colour, marker, size, shift, label in (
+                ("ball", ORANGE, "s", 10, (-6, 8), "ball: any q + 1 records change at once"),
+                ("exchange", BLUE, "o", 5, (6, -15), "exchange: one person changes, others hand over"),
             ):
                 rows = part.where(adjacency=kind)
-                axes.plot(rows["q"], rows["loss"], color=colour, marker=marker, linewidth=2, label=label)
-            axes.set(title=name, xticks=range(1, MOST + 1), xlabel="q: features with exact totals")
-            axes.set_ylim(bottom=0)
-        panels[0].set_ylabel("expected loss of Gaussian noise, mu = 1")
+                axes.plot(rows["q"], rows["loss"], color=colour, marker=marker, markersize=size, label=label)
+                for q, loss, squares in zip(rows["q"], rows["loss"], rows["squares"], strict=True):
+                    side = "right" if kind == "ball" else "left"
+                    axes.annotate(
+                        f"{squares}", (q, loss), shift, textcoords="offset points", color=colour, fontsize=9, ha=side
+                    )
+            axes.set_title(title, fontsize=11)
+            axes.set(xticks=range(1, MOST + 1), xlabel="q, features with exact totals", xlim=(0.6, MOST + 0.5))
+            axes.set_ylim(-0.09 * max(part["loss"]), 1.12 * max(part["loss"]))
+        panels[0].set_ylabel("expected loss at mu = 1")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        figure.suptitle("Two promises and what they cost")
+        figure.suptitle("Gaussian noise under the two adjacencies (numbers: Δ2², the squared sensitivity)")
     return figure

@@ -5,7 +5,14 @@ and a(t), `exchange` the second kind of adjacency; `cover`, `listing` and `witne
 for statistics that are known by name alone. Norms of differences are in `queries`.
 """
 
-from semidp.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency, semi_adjacency, semi_adjacency_bound
+from semidp.spaces.adjacency import (
+    Adjacency,
+    AdjacencyKind,
+    SemiAdjacency,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.spaces.dataspace import Dataspace, Margin, normalised
 from semidp.spaces.unknown_totals import widest_space
 from semidp.spaces.witness import Witness
@@ -17,6 +24,7 @@ __all__ = [
     "Margin",
     "SemiAdjacency",
     "Witness",
+    "exchange_bound",
     "normalised",
     "semi_adjacency",
     "semi_adjacency_bound",

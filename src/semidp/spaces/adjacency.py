@@ -5,7 +5,7 @@ exact where a closed form or a listing exists, with a worked witness; a function
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -22,7 +22,7 @@ from semidp.spaces.graver import MOST_CELLS, graver_basis
 from semidp.spaces.listing import cells, datasets, fiber
 from semidp.spaces.structure import Slices, Structure
 from semidp.spaces.witness import Witness, free_witness, slice_witness
-from semidp.tables import Schema
+from semidp.tables import Schema, Table
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
@@ -172,7 +172,7 @@ class SemiAdjacency:
     definition: int | None
     bound: int
     method: str
-    witness: Witness | None = None
+    witness: Witness | None = field(default=None, repr=False)
 
     def _repr_html_(self) -> str:
         worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
@@ -272,6 +272,25 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
             needs="adjacency",
         )
     return SemiAdjacency(None, None, len(everything.essential) + 1, "bound over all totals")
+
+
+def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Adjacency:
+    """Return exchange adjacency with the most records that one exchange changes, over all published values t.
+
+    q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not occur under some t
+    leave fewer such margins. Margins that share a feature, and structural zeros that tie one to anything else, are
+    refused as by `Adjacency.exchange`: what a product of possible cells is, it is under every t.
+
+    Examples
+    --------
+    >>> from semidp.spaces import Margin
+    >>> from semidp.tables import Feature
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("ill", "yn")])
+    >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
+    Adjacency(a=3, kind='exchange')
+    """
+    everywhere = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
+    return Adjacency.exchange(Dataspace.of(Table(schema, everywhere), margins))
 
 
 def graver_degree(structure: Structure) -> int | None:

@@ -1,0 +1,403 @@
+"""Questions to a release that cost no privacy: tests and intervals from unbiased estimates and the law of the noise.
+
+Everything here is a function of what was published. Fitted whole numbers are not used: what their fit did to the noise
+has no simple law.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.inference.answers import (
+    Covers,
+    IntervalEstimate,
+    TableIntervals,
+    cut,
+    linear_interval,
+    normal_interval,
+    ratio_interval,
+    sampled_rate,
+)
+from semidp.inference.independence import Independence, blocks, independence_test, simulated_bound
+from semidp.inference.umpu import check_level
+from semidp.mechanisms import KNormMechanism, Mechanism, NoNoise, ResidualMechanism
+from semidp.noise import Randomness, SystemRandomness
+from semidp.release.products import ProductTable, PublishedProduct
+from semidp.release.published import PublishedTable
+from semidp.release.requests import Request, mechanism_again
+from semidp.release.scope import Scope
+from semidp.spaces import Margin
+from semidp.tables import Schema
+
+if TYPE_CHECKING:
+    from semidp.release.release import Release
+
+Floats = NDArray[np.float64]
+Cells = Mapping[str, str | Iterable[str]]
+"""Cells of a table: for some of its features the levels that are meant; all levels of the others."""
+
+DRAWS = 9999
+"""How many tables are simulated, unless said otherwise."""
+
+_FEWER = 999  # where noise is drawn slowly, or the table is large
+_MANY_CELLS = 2048
+_LARGEST = 50_000_000  # entries of the matrix from the cells of a table to the sums that are asked for
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A published table as it was measured: an unbiased estimate, and noise of a known law.
+
+    Parameters
+    ----------
+    name, schema
+        What the table is called, its features and levels.
+    estimate
+        The unbiased estimate: the projected measurement, or the estimate of a product.
+    mechanism
+        The noise.
+    number
+        Which table of a product it is; None for a table with a budget of its own.
+    """
+
+    name: str
+    schema: Schema
+    estimate: Floats = field(repr=False)
+    mechanism: Mechanism = field(repr=False)
+    number: int | None = None
+
+    @property
+    def draws(self) -> int:
+        """How many tables are simulated by default."""
+        slow = isinstance(self.mechanism, KNormMechanism) and self.mechanism.placed.ball.dimension > 3
+        return _FEWER if slow or self.estimate.size > _MANY_CELLS else DRAWS
+
+    def of(self, weights: Floats) -> Floats:
+        """Return weighted sums of the estimate; the first axis of the weights counts them."""
+        return np.asarray(weights.reshape(len(weights), -1) @ self.estimate.ravel())
+
+    def errors(self, weights: Floats) -> Floats:
+        """Return the standard errors of weighted sums, from the noise alone."""
+        if isinstance(self.mechanism, ResidualMechanism):
+            assert self.number is not None
+            return np.array([self.mechanism.combination_error({self.number: each}) for each in weights])
+        return np.array([self.mechanism.standard_error(each) for each in weights])
+
+    def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
+        """Return how the errors of weighted sums are drawn: by the mechanism's own noise."""
+        mechanism = self.mechanism
+        if isinstance(mechanism, NoNoise):
+            return lambda count, randomness: np.zeros((count, len(weights)))
+        if isinstance(mechanism, ResidualMechanism):
+            assert self.number is not None
+            pulled = np.stack([mechanism.space.combination({self.number: each}) for each in weights])
+            used = np.flatnonzero(np.abs(pulled).max(axis=0) > 1e-15)
+            return lambda count, randomness: mechanism.drawn(used, count, randomness) @ pulled[:, used].T
+        pulled = np.stack([mechanism.space.project(each).ravel() for each in weights])
+        zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
+        return lambda count, randomness: (
+            mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64) @ pulled.T
+        )
+
+    def simulated(self, weights: Floats, draws: int | None, randomness: Randomness | None) -> Floats:
+        """Return draws of the errors of weighted sums, one row a draw."""
+        source = SystemRandomness() if randomness is None else randomness
+        law, count = self.law(weights), self.draws if draws is None else draws
+        return np.concatenate([law(part, source) for part in blocks(count, max(self.estimate.size, len(weights)))])
+
+    def mask(self, cells: Cells) -> Floats:
+        """Return 1 for the cells that are meant and 0 for the others.
+
+        >>> from semidp.mechanisms.examples import two_way
+        >>> space, table = two_way()
+        >>> Measured("table", table.schema, table.counts, NoNoise(space)).mask({"sex": "f"}).tolist()
+        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+        """
+        found = np.ones(self.schema.shape)
+        for name, wanted in cells.items():
+            axis = self.schema.axis(name)
+            feature = self.schema.features[axis]
+            below = feature.leaves_below(name)
+            kept = np.zeros(len(feature.levels))
+            for level in [wanted] if isinstance(wanted, str) else wanted:
+                if level not in below:
+                    raise InputError(f"{name} has no level {level!r}; it has {', '.join(below)}")
+                kept[below[level]] = 1
+            found = found * kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
+        return found
+
+    def codes(self, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+        """Return for each cell the number of its levels of some features, and how many levels those have."""
+        return level_codes(self.schema, names)
+
+
+def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+    """Return for each cell of a schema the number of its levels of some features, and how many levels those have.
+
+    >>> from semidp.tables import Feature
+    >>> level_codes(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), ["region"])[0].tolist()
+    [0, 1, 2, 0, 1, 2]
+    """
+    found, sizes = np.zeros(schema.shape, dtype=np.intp), []
+    for name in names:
+        axis = schema.axis(name)
+        feature = schema.features[axis]
+        starts = feature.depths[feature.names.index(name)].starts
+        own = np.searchsorted(starts, np.arange(len(feature.levels)), side="right") - 1
+        found = found * len(starts) + own.reshape([-1 if place == axis else 1 for place in range(len(schema.shape))])
+        sizes.append(len(starts))
+    return found.ravel(), tuple(sizes)
+
+
+def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
+    """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
+    wanted = set(names)
+    every: list[tuple[Request, PublishedTable | PublishedProduct, PublishedTable | ProductTable, int | None]] = []
+    for request, result in zip(release.plan.requests, release.results, strict=True):
+        if isinstance(result, PublishedTable):
+            every.append((request, result, result, None))
+        if isinstance(result, PublishedProduct):
+            every += [(request, result, part, number) for number, part in enumerate(result.tables)]
+    fitting = [
+        entry for entry in every if (table is None or entry[2].name == table) and wanted <= set(entry[2].schema.names)
+    ]
+    if not fitting:
+        there = "; ".join(f"{entry[2].name}: {', '.join(entry[2].schema.names)}" for entry in every) or "none"
+        called = f"no table {table!r} with" if table else "no table with"
+        raise InputError(f"this release has {called} {', '.join(sorted(wanted)) or 'any feature'}; its tables: {there}")
+    request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
+    if isinstance(result, PublishedProduct):
+        assert isinstance(part, ProductTable)
+        return Measured(part.name, part.schema, part.estimate, result.mechanism, number)
+    if result.residuals is not None:
+        return Measured(result.name, result.schema, result.projected, result.residuals, 0)
+    mechanism = mechanism_again(request, result.noise.mechanism, release.scope)
+    if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
+        raise Refused(
+            f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
+            "semidp that wrote the release"
+        )
+    return Measured(result.name, result.schema, result.projected, mechanism)
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+
+def independence_of(
+    release: "Release",
+    rows: str,
+    columns: str,
+    strata: Iterable[str],
+    table: str | None,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> Independence:
+    """Test whether two features are independent, given strata, from the counts of a release; see `Release.test`."""
+    strata = tuple(strata)
+    names = (rows, columns, *strata)
+    measured, public = measured_table(release, names, table), release.scope.dataspace
+    if len({measured.schema.axis(name) for name in names}) < len(names):
+        raise InputError("rows, columns and strata must be different features, each named once")
+    for side in (rows, columns):
+        if not public.publishes(Margin(side, *strata)):
+            raise Refused(
+                f"the test is exact given the totals of {' by '.join((side, *strata))}, which this release does not "
+                f"publish exactly; it publishes {public.summary()}"
+            )
+    if measured.schema.possible is not None:
+        raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
+    codes, sizes = measured.codes(names)
+    shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
+    if math.prod(shape) * codes.size > _LARGEST:
+        raise Refused("this table has too many cells for a simulation: test a coarser one")
+    weights = (codes == np.arange(math.prod(shape))[:, None]).astype(np.float64).reshape(-1, *measured.schema.shape)
+    law, count = measured.law(weights), measured.draws if draws is None else draws
+    statistic, expected, p_value = independence_test(
+        measured.of(weights).reshape(shape),
+        _margin(release.scope, (rows, *strata)).reshape(sizes[0], -1),
+        _margin(release.scope, (columns, *strata)).reshape(sizes[1], -1),
+        (measured.errors(weights) ** 2).reshape(shape),
+        lambda part, source: law(part, source).reshape(-1, *shape),
+        count,
+        SystemRandomness() if randomness is None else randomness,
+    )
+    needed = [{rows, *strata}, {columns, *strata}]
+    further = [m for m in public.margins if {*m.names} & {rows, columns} and not any({*m.names} <= n for n in needed)]
+    notes = [f"The test does not condition on further exact totals: {', '.join(map(str, further))}."] if further else []
+    noise = measured.mechanism.name
+    return Independence(rows, columns, strata, measured.name, noise, statistic, expected, p_value, count, tuple(notes))
+
+
+def _margin(scope: Scope, names: Sequence[str]) -> NDArray[np.int64]:
+    """The exact totals of some features, in their order."""
+    total = scope.dataspace.value(Margin(*names))
+    codes, sizes = level_codes(total.schema, names)
+    found = np.zeros(math.prod(sizes), dtype=np.int64)
+    np.add.at(found, codes, total.counts.ravel())
+    return found
+
+
+# --- intervals ------------------------------------------------------------------------------------------------------
+
+
+def interval_of(
+    release: "Release",
+    of: Cells,
+    minus: Cells | None,
+    among: Cells | None,
+    level: float,
+    sampling: bool,
+    table: str | None,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> IntervalEstimate:
+    """Return a count, a rate, or a difference of two, with its interval; see `Release.interval`."""
+    check_level(level, "the confidence level")
+    names = {name for cells in (of, minus, among) if cells is not None for name in cells}
+    measured = measured_table(release, names, table)
+    return answered(measured, (of, minus, among), release.scope.dataspace.n or 0, level, sampling, draws, randomness)
+
+
+def answered(
+    measured: Measured,
+    asked: tuple[Cells, Cells | None, Cells | None],
+    n: float,
+    level: float,
+    sampling: bool,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> IntervalEstimate:
+    """Return the answer of a measured table of n records to a question: of, minus, among."""
+    of, minus, among = asked
+    chosen = measured.mask(of)
+
+    def simulated(*weights: Floats) -> list[Floats]:
+        return list(measured.simulated(np.stack(weights), draws, randomness).T)
+
+    if among is None:
+        if minus is None:
+            return _count(measured, chosen, n, level, sampling, simulated)
+        return _difference(measured, chosen, measured.mask(minus), n, level, sampling, simulated)
+    groups = [measured.mask(cells) for cells in (among, minus) if cells is not None]
+    parts = [(chosen * group, group) for group in groups]
+    if len(parts) == 1:
+        return _rate(measured, *parts[0], level, sampling, simulated)
+    return _difference_of_rates(measured, parts, level, sampling, simulated)
+
+
+Simulate = Callable[..., list[Floats]]
+
+
+def _count(
+    measured: Measured, chosen: Floats, n: float, level: float, sampling: bool, simulated: Simulate
+) -> IntervalEstimate:
+    value, error = float(measured.of(chosen[None])[0]), float(measured.errors(chosen[None])[0])
+    if not sampling:
+        return linear_interval(value, error, simulated(chosen)[0], (0.0, n), level)
+    rate = sampled_rate((value, n), (error**2, 0.0, 0.0), level)
+    return replace(rate, value=value, standard_error=n * rate.standard_error, low=n * rate.low, high=n * rate.high)
+
+
+def _difference(
+    measured: Measured, one: Floats, other: Floats, n: float, level: float, sampling: bool, simulated: Simulate
+) -> IntervalEstimate:
+    weights = one - other
+    value, total = measured.of(np.stack([weights, weights**2]))
+    error = float(measured.errors(weights[None])[0])
+    if not sampling:
+        return linear_interval(float(value), error, simulated(weights)[0], (-n, n), level, difference=True)
+    spread = max(float(total), 0.0)
+    null = math.sqrt(error**2 + spread)
+    full = math.sqrt(error**2 + max(spread - float(value) ** 2 / max(n, 1.0), 0.0))
+    return normal_interval(float(value), full, null, (-n, n), level, Covers.both)
+
+
+def _rate(
+    measured: Measured, top: Floats, bottom: Floats, level: float, sampling: bool, simulated: Simulate
+) -> IntervalEstimate:
+    cases, records = measured.of(np.stack([top, bottom])).tolist()
+    v1, v2, v = (measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
+    if sampling:
+        return sampled_rate((cases, records), (v1, (v1 + v2 - v) / 2, v2), level)
+    if v2 == 0 and records > 0:
+        found = linear_interval(
+            cases / records, math.sqrt(v1) / records, simulated(top)[0] / records, (0.0, 1.0), level
+        )
+        return found
+    rate = cases / records if records else math.nan
+    error = measured.errors((top - rate * bottom)[None])[0] / abs(records) if records else math.inf
+    first, second = simulated(top, bottom)
+    return ratio_interval((cases, records), (first, second), float(error), level)
+
+
+def _difference_of_rates(
+    measured: Measured, parts: list[tuple[Floats, Floats]], level: float, sampling: bool, simulated: Simulate
+) -> IntervalEstimate:
+    sums = [measured.of(np.stack(part)).tolist() for part in parts]
+    fixed = all(float(measured.errors(bottom[None])[0]) == 0 for _, bottom in parts)
+    if any(records <= 0 for _, records in sums):
+        covers = Covers.both if sampling else Covers.noise
+        return IntervalEstimate(math.nan, math.inf, -1.0, 1.0, level, covers, False, 1.0)
+    rates = [cases / records for cases, records in sums]
+    value = rates[0] - rates[1]
+    lines = [
+        (top - (0.0 if fixed else rate) * bottom) / records
+        for (top, bottom), (_, records), rate in zip(parts, sums, rates, strict=True)
+    ]
+    weights = lines[0] - lines[1]
+    noise = float(measured.errors(weights[None])[0])
+    if not sampling and fixed:
+        return linear_interval(value, noise, simulated(weights)[0], (-1.0, 1.0), level, difference=True)
+    if not sampling:
+        return normal_interval(value, noise, noise, (-1.0, 1.0), level, Covers.noise)
+    inside = [min(max(rate, 0.0), 1.0) for rate in rates]
+    pooled = min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
+    own = sum(rate * (1 - rate) / records for rate, (_, records) in zip(inside, sums, strict=True))
+    null = sum(pooled * (1 - pooled) / records for _, records in sums)
+    return normal_interval(
+        value, math.sqrt(noise**2 + own), math.sqrt(noise**2 + null), (-1.0, 1.0), level, Covers.both
+    )
+
+
+def intervals_of(
+    release: "Release",
+    table: str | None,
+    level: float,
+    sampling: bool,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> TableIntervals:
+    """Return intervals for all cells of a table that hold at once; see `Release.intervals`."""
+    check_level(level, "the confidence level")
+    measured = measured_table(release, (), table)
+    shape, n = measured.schema.shape, float(release.scope.dataspace.n or 0)
+    if measured.estimate.size > _MANY_CELLS:
+        raise Refused(
+            f"simultaneous intervals are simulated for at most {_MANY_CELLS:,} cells, and {measured.name!r} has "
+            f"{measured.estimate.size:,}: ask for a coarser table"
+        )
+    weights = np.eye(measured.estimate.size).reshape(-1, *shape)
+    errors = measured.errors(weights)
+    estimate = measured.estimate.ravel()
+    if sampling:
+        each = 1 - (1 - level) / errors.size  # Bonferroni: cells without noise are sampled too
+        found = [
+            sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
+            for y, e in zip(estimate, errors, strict=True)
+        ]
+        low, high = (n * np.array([getattr(answer, end) for answer in found]) for end in ("low", "high"))
+    else:
+        drawn = np.abs(measured.simulated(weights, draws, randomness))
+        noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
+        scaled = drawn[:, noisy] / errors[noisy]
+        reach = simulated_bound(scaled.max(axis=1), level) if noisy.any() else 0.0
+        half = np.where(noisy, reach * errors, 0.0)
+        low, high = np.array([cut(float(y - h), float(y + h), (0.0, n)) for y, h in zip(estimate, half, strict=True)]).T
+    low, high = low.reshape(shape), high.reshape(shape)
+    covers = Covers.both if sampling else Covers.noise
+    return TableIntervals(measured.name, measured.schema, measured.estimate, low, high, level, covers, not sampling)

@@ -1,0 +1,151 @@
+"""``semidp test`` with strata and on a release, ``semidp intervals``: what they print, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Done, Semidp, one_sentence
+from tests.release.conftest import Example, strict_json
+
+UCB = Example.named("ucb_admissions")
+ADMIT = ("--rows", "gender", "--columns", "admit")
+GIVEN = (*ADMIT, "--strata", "dept")
+
+
+def good(done: Done) -> Done:
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.fixture
+def released(here: Semidp) -> str:
+    """A three-way table with gender and admission exact in every department."""
+    words = ("--table", "gender,admit,dept", "--invariant", "gender,dept", "--invariant", "admit,dept")
+    good(here("release", UCB.path, *words, "--count", "count", "--mu", "1", "--out", "release", "--seed", "1"))
+    return "release"
+
+
+def test_data_with_strata_spend_a_budget(here: Semidp) -> None:
+    done = good(here("test", UCB.path, *GIVEN, "--count", "count", "--epsilon", "1", "--seed", "1"))
+    for expected in ("summed over the strata of dept", "6 strata with 4,526 records", "common odds ratio", "a = 3"):
+        assert expected in done.out
+    document = strict_json(
+        good(here("test", UCB.path, *GIVEN, "--count", "count", "--mu", "1", "--seed", "1", "--format", "json")).out
+    )
+    assert document["strata"] == ["dept"]
+    assert document["unbiased"] is True
+    assert document["p_value"] > 0.05
+    assert document["interval"]["low"] < 1 < document["interval"]["high"]
+    alone = good(here("test", UCB.path, *ADMIT, "--count", "count", "--mu", "1", "--seed", "1", "--format", "json"))
+    assert alone.json["p_value"] < 1e-9
+    assert "strata" not in alone.json
+
+
+def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
+    done = good(here("test", released, *GIVEN, "--seed", "2"))
+    assert "are gender and admit independent given dept?" in done.out
+    assert "none: everything here was published already" in done.out
+    document = strict_json(good(here("test", released, *GIVEN, "--seed", "2", "--format", "json")).out)
+    assert document["schema_version"] == 1
+    assert document["strata"] == ["dept"]
+    assert document["p_value"] < 0.01  # department A: the associations differ in sign, and are there
+    assert document["draws"] == 9999
+    fewer = good(here("test", released, *ADMIT, "--draws", "99", "--name", "table", "--format", "json")).json
+    assert fewer["draws"] == 99
+    assert fewer["p_value"] == 0.01
+    assert any("further exact totals" in note for note in fewer["notes"])
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        (("--epsilon", "1"), "costs no privacy: leave --epsilon out"),
+        (("--mu", "1"), "costs no privacy: leave --mu out"),
+        (("--rho", "1"), "costs no privacy: leave --rho out"),
+        (("--ledger", "book.json"), "costs no privacy: leave --ledger out"),
+        (("--where", "1 = 1"), "reads no data: leave --where out"),
+        (("--alternative", "greater"), "reads no data: leave --alternative out"),
+        (("--draws", "5"), "at least 19"),
+        (("--name", "other"), "no table 'other'"),
+    ],
+)
+def test_what_a_release_has_no_use_for_is_refused(
+    here: Semidp, released: str, option: tuple[str, ...], why: str
+) -> None:
+    done = here("test", released, *GIVEN, *option)
+    assert done.code == 2
+    assert why in one_sentence(done)
+
+
+def test_what_data_have_no_use_for_is_refused(here: Semidp) -> None:
+    for option in (("--draws", "99"), ("--name", "table")):
+        done = here("test", UCB.path, *ADMIT, "--count", "count", "--mu", "1", *option)
+        assert done.code == 2
+        assert "for the test of a release" in one_sentence(done)
+    twice = here("test", UCB.path, *ADMIT, "--strata", "admit", "--count", "count", "--mu", "1")
+    assert (twice.code, "twice" in one_sentence(twice)) == (2, True)
+
+
+def test_exchange_is_refused_where_both_margins_hold_the_strata(here: Semidp) -> None:
+    done = here("test", UCB.path, *GIVEN, "--count", "count", "--mu", "1", "--adjacency", "exchange")
+    assert done.code == 2
+    assert "dept" in one_sentence(done)
+
+
+def test_margins_that_are_not_exact_are_refused(here: Semidp) -> None:
+    words = ("--table", "gender,admit", "--invariant", "gender", "--levels", "admit=Admitted,Rejected")
+    good(here("release", UCB.path, *words, "--count", "count", "--mu", "1", "--out", "half"))
+    done = here("test", "half", *ADMIT)
+    assert done.code == 2
+    assert "totals of admit" in one_sentence(done)
+
+
+def test_intervals_hold_at_once_for_a_table(here: Semidp, released: str) -> None:
+    done = good(here("intervals", released, "--level", "0.9"))
+    assert done.out.splitlines()[0].split() == ["gender", "admit", "dept", "estimate", "low", "high"]
+    assert "All intervals hold at once, at level 0.9; they cover noise, exact by simulation." in done.out
+    document = strict_json(good(here("intervals", released, "--format", "json", "--seed", "1")).out)
+    assert len(document["cells"]) == 24
+    assert document["covers"] == "noise"
+    assert all(cell["low"] <= cell["estimate"] + 1e-9 for cell in document["cells"] if cell["estimate"] > 0)
+
+
+def test_intervals_for_counts_rates_and_differences(here: Semidp, released: str) -> None:
+    words = ("--of", "admit=Admitted", "--among", "gender=Female", "--among", "dept=A,B")
+    rate = strict_json(good(here("intervals", released, *words, "--format", "json")).out)
+    assert rate["of"] == {"admit": ["Admitted"]}
+    assert rate["among"] == {"gender": ["Female"], "dept": ["A", "B"]}
+    assert 0.7 < rate["low"] < 0.796 < rate["high"] < 0.9
+    assert rate["p_value"] is None
+    wide = good(here("intervals", released, *words, "--sampling", "--format", "json")).json
+    assert wide["covers"] == "noise and sampling"
+    assert wide["high"] - wide["low"] > rate["high"] - rate["low"]
+    done = good(here("intervals", released, "--of", "gender=Female", "--minus", "gender=Male"))
+    assert "estimate   -856" in done.out  # both are exact: 1835 and 2691
+    assert "is there a difference?" in done.out
+
+
+def test_intervals_refuse_what_they_cannot_mean(here: Semidp, released: str) -> None:
+    for words, why in (
+        (("--minus", "gender=Male"), "need --of"),
+        (("--of", "gender"), "--of takes NAME="),
+        (("--of", "gender=Other"), "no level 'Other'"),
+        (("--of", "town=x"), "no table with town"),
+        (("--level", "95"), "between 0 and 1"),
+    ):
+        done = here("intervals", released, *words)
+        assert done.code == 2
+        assert why in one_sentence(done)
+    nowhere = here("intervals", "nowhere")
+    assert (nowhere.code, "not a release" in one_sentence(nowhere)) == (2, True)
+
+
+def test_a_changed_release_is_not_tested(here: Semidp, released: str) -> None:
+    folder = Path(released)
+    document = json.loads((folder / "release.json").read_text())
+    document["tables"][0]["noise"]["scale"] *= 2
+    (folder / "release.json").write_text(json.dumps(document))
+    done = here("test", released, *GIVEN)
+    assert done.code == 2
+    assert "not what this version would draw" in one_sentence(done)

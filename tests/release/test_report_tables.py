@@ -1,0 +1,176 @@
+"""Tables of the report: sums that add up, marks where noise dominates, scales of the estimates, what machines read."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from semidp import Budget, Feature, Outcome, Plan, ProductRequest, Release, TableRequest, run
+from semidp.mechanisms import interval_factor
+from semidp.noise import SeededRandomness
+from semidp.plots import estimates_plot
+from semidp.release import GroupRequest, RegressionRequest
+from semidp.report import html, strength
+from semidp.report.cells import CellGrid, grid
+
+RANDOM = np.random.default_rng(5)
+PEOPLE = {
+    "sex": RANDOM.choice([*"fm"], 300),
+    "age": RANDOM.choice([*"yo"], 300),
+    "region": RANDOM.choice(["north", "south", "west"], 300, p=[0.7, 0.28, 0.02]),
+    "score": RANDOM.integers(40, 60, 300),
+}
+SCORE = Outcome("score", 0, 110, 110)
+
+
+def released(plan: Plan) -> Release:
+    return run(plan, PEOPLE, randomness=SeededRandomness(3))
+
+
+@pytest.fixture(scope="module")
+def three() -> Release:
+    exact = [["sex", "age"], ["region"]]
+    return released(Plan([TableRequest(["sex", "age", "region"], Budget.gdp("1/3"))], exact))
+
+
+@pytest.fixture(scope="module")
+def everything() -> Release:
+    product = ProductRequest([TableRequest(["sex", "age"]), TableRequest(["region, old"])], Budget.gdp(1))
+    means = GroupRequest("mean", SCORE, [["sex"], ["region, old"]], Budget.gdp(1))
+    slopes = RegressionRequest(SCORE, ["sex"], Budget.gdp(1))
+    data = {**PEOPLE, "region, old": PEOPLE["region"]}
+    alone = [
+        TableRequest(["sex"], Budget.gdp(1), name="alone"),
+        TableRequest(["age"], Budget.gdp(1), fit="real", name="r"),
+    ]
+    closed = Feature("region, old", ["north", "south", "west", "gone"])
+    plan = Plan(
+        alone,
+        ["sex", "region, old"],
+        [closed, Feature("age", "yo")],
+        product=product,
+        groups=[means],
+        regressions=[slopes],
+    )
+    return run(plan, data, randomness=SeededRandomness(3))
+
+
+def laid_out(release: Release) -> CellGrid:
+    found = grid(release.tables[0])
+    assert found is not None
+    return found
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def test_lines_blocks_and_columns_add_up(three: Release) -> None:
+    cells = laid_out(three)
+    assert (cells.side, cells.across) == (("sex", "age"), "region")
+    counts = three.tables[0].counts
+    for row, line in zip(cells.rows, counts.reshape(-1, 3), strict=True):
+        assert number(row.total) == sum(number(cell.count) for cell in row.cells) == line.sum()
+    blocks = [row.subtotals for row in cells.rows if row.subtotals]
+    assert [[number(text) for text in block] for block in blocks] == [
+        [*part.sum(axis=0).tolist(), part.sum()] for part in counts
+    ]
+    assert [number(text) for text in cells.totals] == [*counts.sum(axis=(0, 1)).tolist(), counts.sum()]
+
+
+def test_a_table_of_one_feature_has_one_sum_and_no_subtotal() -> None:
+    cells = laid_out(
+        released(Plan([TableRequest(["region"], Budget.gdp(1))], [], [Feature("region", ["north", "south", "west"])]))
+    )
+    assert [number(text) for text in cells.totals] == [300]
+    assert not any(row.subtotals for row in cells.rows)
+
+
+def test_counts_are_marked_where_noise_dominates(three: Release) -> None:
+    table = three.tables[0]
+    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    assert 0 < low.sum() < low.size
+    marked = [cell.faint for row in laid_out(three).rows for cell in row.cells]
+    assert marked == low.ravel().tolist()
+    page = html(three)
+    assert page.count('title="mostly noise"') == low.sum()
+    assert f"Noise dominates {low.sum()} of 12 counts (marked ≈)" in page
+
+
+def test_nothing_is_marked_in_an_exact_table() -> None:
+    page = html(released(Plan([TableRequest(["sex", "age"], Budget.gdp(1))], [["sex", "age"]])))
+    assert "mostly noise" not in page
+    assert "Noise dominates" not in page
+
+
+def test_estimates_are_drawn_on_their_own_scale() -> None:
+    axes = estimates_plot(["a", "b"], [48.0, 52.0], [1.0, 1.0], "mean of score", (0.0, 110.0)).axes[0]
+    low, high = axes.get_xlim()
+    assert 44 < low < 46 < 54 < high < 56
+    assert len(axes.get_lines()) == 1 + 2  # the points and the ends of their bars, no bound
+    near = estimates_plot(["a"], [1.0], [1.0], "mean", (0.0, 110.0)).axes[0]
+    assert len(near.get_lines()) == 1 + 2 + 1  # a bound that lies in the picture is drawn
+
+
+def test_groups_without_a_record_are_folded(everything: Release) -> None:
+    page = html(everything)
+    assert re.search(r"<summary>1 group without a record</summary><p[^>]*>gone</p>", page)
+    assert "none</td>" not in page
+
+
+def test_the_guarantee_of_the_only_result_stands_once(three: Release, everything: Release) -> None:
+    stated = strength(three.guarantee, three.plan.report_delta)[-1]
+    page = html(three)
+    at_the_top, _, details = page.partition("Details for specialists")
+    assert stated in at_the_top
+    assert stated not in details
+    assert "<dt>Guarantee</dt>" not in page
+    assert html(everything).count("<dt>Guarantee</dt>") == len(everything.results)
+
+
+def test_only_a_long_table_is_searched(three: Release) -> None:
+    assert "<script" not in html(three)
+    schools = {"school": [f"school {number % 40}" for number in range(400)]}
+    page = html(run(Plan([TableRequest(["school"], Budget.gdp(1))], ["school"]), schools))
+    assert page.count('class="find"') == 1
+    assert page.count("<script>") == 1
+    assert "http" not in page[page.index("<script>") :]
+
+
+def test_machines_are_told_what_every_column_is(everything: Release, tmp_path: Path) -> None:
+    folder = tmp_path / "release"
+    everything.save(folder)
+    document = json.loads((folder / "csv-metadata.json").read_text())
+    assert document["@context"][0] == "http://www.w3.org/ns/csvw"
+    described = {unquote(table["url"]): table["tableSchema"] for table in document["tables"]}
+    assert set(described) == {path.name for path in folder.glob("*.csv")}
+    for name, schema in described.items():
+        header, *rows = csv.reader(io.StringIO((folder / name).read_text()))
+        assert [column["titles"] for column in schema["columns"]] == header
+        assert all(re.fullmatch(r"(?:[\w.~-]|%[0-9A-F]{2})+", column["name"]) for column in schema["columns"])
+        assert all("dc:description" in column for column in schema["columns"]), name
+        for place, column in enumerate(schema["columns"]):
+            values = [row[place] for row in rows if row[place]]
+            if column["datatype"] == "integer":
+                assert all(re.fullmatch(r"-?\d+", value) for value in values), (name, column)
+            elif column["datatype"] == "number":
+                assert all(np.isfinite(float(value)) for value in values), (name, column)
+        keys = [[column["name"] for column in schema["columns"]].index(key) for key in schema.get("primaryKey", ())]
+        if keys:
+            assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
+    assert {column["titles"]: column["datatype"] for column in described["alone.csv"]["columns"]}["count"] == "integer"
+    assert {column["titles"]: column["datatype"] for column in described["r.csv"]["columns"]}["count"] == "number"
+    assert Release.load(folder).plan == everything.plan
+
+
+def test_a_changed_description_is_noticed(everything: Release, tmp_path: Path) -> None:
+    folder = tmp_path / "release"
+    everything.save(folder)
+    (folder / "csv-metadata.json").write_text("{}")
+    with pytest.raises(Exception, match="was changed after the release was written"):
+        Release.load(folder)

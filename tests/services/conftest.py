@@ -1,0 +1,65 @@
+"""A real Chromium, driven by Playwright: what a page asks for and complains about is kept."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+)
+
+
+@dataclass
+class Watched:
+    """A page, its requests, and whatever it logged or threw."""
+
+    page: Any
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def watch(self, page: Any) -> None:
+        """Keep what this page asks for and complains about too."""
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.complaints.append(f"console.{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
+
+    def open(self, address: str, width: int, height: int = 800) -> None:
+        """Load a page in a window of this size and wait until everything in it has loaded."""
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.goto(address)
+
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression in the page."""
+        return self.page.evaluate(expression)
+
+    def screenshot(self) -> bytes:
+        """Return the whole page as PNG; nothing is injected into it for that."""
+        found: bytes = self.page.screenshot(full_page=True, caret="initial")
+        return found
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright  # here, since `make test` has no browser
+
+    binary = os.environ.get("CHROMIUM")
+    if not binary:
+        pytest.fail("no Chromium was found for this test: run tests/services/run")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=binary, args=list(FLAGS))
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def browser(chromium: Any) -> Iterator[Watched]:
+    context = chromium.new_context()
+    watched = Watched(context.new_page())
+    context.on("page", watched.watch)
+    watched.watch(watched.page)
+    yield watched
+    context.close()

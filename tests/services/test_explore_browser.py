@@ -1,0 +1,160 @@
+"""The page of ``semidp explore`` in a real Chromium: from the data of the schools to the report of their release.
+
+Its pictures are left in build/, to be looked at; docs/ keeps them.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from semidp import Plan, Release
+from tests.services.conftest import Watched
+
+pytestmark = pytest.mark.services
+SCHOOLS = files("semidp") / "data" / "california_schools.csv"
+PICTURES = Path("build").absolute() / "explore"
+PHONE, DESK = 390, 1280
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """The address of a page that is served while the test runs, from a folder of its own."""
+    (tmp_path / "california_schools.csv").write_bytes(SCHOOLS.read_bytes())
+    words = [sys.executable, "-m", "semidp", "explore", "california_schools.csv", "--count", "count", "--no-browser"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def picture(browser: Watched, name: str) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    (PICTURES / f"{name}.png").write_bytes(browser.screenshot())
+
+
+def choose(browser: Watched) -> None:
+    """Nest district in county, ask for a table of meals, publish enrolment exactly."""
+    page = browser.page
+    page.fill("#nest", "county, district")
+    page.locator("input[name=table-0][value=district]").check()
+    page.locator("input[name=table-0][value=meals]").check()
+    page.locator("input[name=total-0][value=district]").check()
+    page.get_by_text("the levels of meals are not public").wait_for()
+    page.fill("#levels-meals", "no, yes")
+    page.keyboard.press("Tab")
+    page.locator("td.error").wait_for()
+
+
+def narrow(browser: Watched, width: int) -> None:
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    outside = """[...document.querySelectorAll('body *')].filter(
+        e => !e.closest('.scroll, pre, .skip, .hide') && e.getBoundingClientRect().right > innerWidth + 1).length"""
+    assert browser.evaluate(outside) == 0
+
+
+def test_from_the_data_to_the_report(browser: Watched, address: str, tmp_path: Path) -> None:
+    page = browser.page
+    browser.open(address, DESK, 900)
+    choose(browser)
+    before = page.locator("td.error").inner_text(), page.locator("#guarantee").inner_text()
+    page.locator("#step").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.locator("#amount", has_text="mu = 2").wait_for()
+    page.locator("#guarantee", has_text="2-GDP").wait_for()
+    after = page.locator("td.error").inner_text(), page.locator("#guarantee").inner_text()
+    assert float(after[0]) < float(before[0])
+    assert before[1] != after[1]
+    assert browser.evaluate("document.activeElement.id") == "step"  # the numbers change, the keyboard stays
+    picture(browser, "explore-1280")
+    page.get_by_role("button", name="Beside: half the budget").click()
+    page.get_by_role("columnheader", name="half the budget").wait_for()
+    page.locator("#costs-button").click()
+    page.get_by_text("For the worst totals that there may be").wait_for()
+    picture(browser, "explore-compared")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="The plan", exact=True).click()
+    plan = Plan.from_toml(Path(saved.value.path()).read_text())
+    assert page.locator("#plan-text").text_content() == plan.to_toml()
+    page.fill("#typed", "mu = 1")
+    page.get_by_role("button", name="Release", exact=True).click()
+    page.get_by_text("that is not what was typed").wait_for()
+    assert not (tmp_path / "release").exists()
+    page.fill("#typed", "mu = 2")
+    page.get_by_role("button", name="Release", exact=True).click()
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Read its report").click(timeout=60_000)
+    report = opened.value
+    report.wait_for_load_state()
+    assert "what is exact, what is protected" in report.title()
+    assert Release.load(tmp_path / "release").plan == plan
+    report.close()
+    assert browser.complaints == []
+    assert {url for url in browser.requests if not url.startswith((address, "data:"))} == set()
+    saved_plan = tmp_path / "plan.toml"
+    saved_plan.write_text(plan.to_toml())
+    words = ["release", "california_schools.csv", "--plan", "plan.toml", "--out", "again", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "semidp", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    again = Release.load(tmp_path / "again")
+    assert again.plan == plan
+    assert again.guarantee.tradeoff.to_json() == Release.load(tmp_path / "release").guarantee.tradeoff.to_json()
+
+
+def test_it_fits_a_phone_and_the_dark(browser: Watched, address: str) -> None:
+    browser.open(address, PHONE)
+    narrow(browser, PHONE)
+    choose(browser)
+    browser.page.get_by_role("button", name="Beside: exchange adjacency").click()
+    browser.page.get_by_role("columnheader", name="exchange adjacency").wait_for()
+    narrow(browser, PHONE)
+    picture(browser, "explore-390")
+    browser.page.emulate_media(color_scheme="dark")
+    browser.page.set_viewport_size({"width": DESK, "height": 900})
+    dark = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 150
+    narrow(browser, DESK)
+    picture(browser, "explore-dark")
+    assert browser.complaints == []
+
+
+def test_it_can_be_used_without_seeing_it_or_a_mouse(browser: Watched, address: str) -> None:
+    browser.open(address, DESK)
+    choose(browser)
+    page = browser.page
+    controls = "'input:not([type=hidden]), select, textarea, button:not([hidden])'"
+    unnamed = f"""[...document.querySelectorAll({controls})].filter(
+        e => !e.labels?.length && !e.getAttribute('aria-label') && !e.textContent.trim()).map(e => e.outerHTML)"""
+    assert browser.evaluate(unnamed) == []
+    assert (
+        browser.evaluate(
+            "[...document.querySelectorAll('section')].filter(e => !e.hasAttribute('aria-labelledby')).length"
+        )
+        == 0
+    )
+    ids = "[...document.querySelectorAll('[id]')].map(e => e.id)"
+    found = browser.evaluate(ids)
+    assert len(found) == len(set(found))
+    assert browser.evaluate("document.querySelectorAll('svg[role=img] > title').length") == 1
+    page.locator("#adjacency-worst-case").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.locator("#guarantee", has_text="exchange: one person changes").wait_for()
+    page.locator("#kind").focus()
+    page.keyboard.press("ArrowDown")
+    page.locator("#amount", has_text="rho = 1").wait_for()
+    seen = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        seen.add(browser.evaluate("document.activeElement.id"))
+    assert {"step", "nest", "typed", "folder", "release-button", "costs-button"} <= seen
+    assert browser.complaints == []
