@@ -36,6 +36,7 @@ def _matches(line: str, output: str) -> bool:
         ("inference.md", {"release"}),
         ("nested.md", {"districts"}),
         ("scale.md", {"large"}),
+        ("products.md", {"product", "people.csv", "people.about.json", "pairs"}),
     ],
 )
 def test_the_page_runs_and_prints_what_it_says(page: str, made: set[str], tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
         return Measured(part.name, part.schema, part.estimate, result.mechanism, number)
     if result.residuals is not None:
         return Measured(result.name, result.schema, result.projected, result.residuals, 0)
-    mechanism = mechanism_again(request, result.noise.mechanism, release.scope)
+    mechanism = mechanism_again(request, result, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
             f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "

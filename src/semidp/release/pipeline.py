@@ -21,6 +21,7 @@ from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries import QuerySpace, outcome_exchange
+from semidp.release.budgets import one_by_one, with_targets_met
 from semidp.release.cells import Form
 from semidp.release.needs import refuse_files
 from semidp.release.plan import Plan
@@ -40,7 +41,7 @@ class Prepared:
     Parameters
     ----------
     plan
-        What was asked for.
+        What was asked for; where errors were, with the budget that meets them.
     scope
         What is public: the totals, a(t), the adjacency.
     mechanisms
@@ -100,6 +101,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
         )
     _check(plan)
     scope, reader = survey(plan, data, memory)
+    plan, scope = one_by_one(with_targets_met(plan, scope), scope)
     prepared = calibrate(plan, scope)
     values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
     for request, numbers in zip(plan.requests, values, strict=True):
@@ -138,8 +140,8 @@ def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
     noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
 
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1))], ["sex"], adjacency="exchange",
-    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
+    >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
     >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
     >>> found = implied_guarantee(release)
     >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
@@ -212,11 +214,11 @@ def run(
     prepared = prepare(plan, data, memory=memory)
     if folder is not None:
         assert prepared.scope.dataspace.schema is not None
-        refuse_files(plan, prepared.scope.dataspace.schema, folder, form)
+        refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
     entry = None
     if ledger is not None:
         records = [mechanism.record() for mechanism in prepared.mechanisms]
-        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, plan.requests)), records)
+        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, prepared.plan.requests)), records)
     try:
         results = _measured(prepared, randomness, progress)
     except BaseException as error:
@@ -224,7 +226,7 @@ def run(
             error.add_note("The ledger was charged for this release all the same.")
         raise
     return Release(
-        plan=plan,
+        plan=prepared.plan,
         scope=prepared.scope,
         results=results,
         guarantee=prepared.guarantee,

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
-from semidp.errors import AdjacencyUnknown, InputError
+from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import number
 from semidp.files import digest, document_at, from_json, new_folder, read_plain, recover
+from semidp.geometry import Totals
 from semidp.guarantees import Guarantee
 from semidp.inference import Independence, IntervalEstimate, TableIntervals
 from semidp.mechanisms import Mechanism
-from semidp.noise import Randomness
+from semidp.noise import Randomness, SystemRandomness
 from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
 from semidp.progress import Progress, silent
@@ -34,11 +35,18 @@ from semidp.release.measured import Cells, independence_of, interval_of, interva
 from semidp.release.metadata import METADATA, csvw
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.published import (
+    Published,
+    PublishedGroups,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+)
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
+from semidp.release.synthesis import SyntheticRecords, check_records, joined, save_records
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import tradeoff_from_json
 
@@ -86,6 +94,12 @@ class Release:
         """The published tables that share a budget, or None."""
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
 
+    @property
+    def all_tables(self) -> tuple[PublishedTable | ProductTable, ...]:
+        """Every published table, with a budget of its own or a shared one."""
+        together: tuple[PublishedTable | ProductTable, ...] = self.product.tables if self.product else ()
+        return self.tables + together
+
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
 
@@ -128,7 +142,7 @@ class Release:
         if table.residuals is not None:
             return table.residuals.combination_error({0: weight})
         request = next(request for request in self.plan.tables if request.name == table.name)
-        mechanism = mechanism_again(request, table.noise.mechanism, self.scope)
+        mechanism = mechanism_again(request, table, self.scope)
         if not mechanism.scale:
             return 0.0
         error = mechanism.standard_error(weight)
@@ -241,6 +255,82 @@ class Release:
     def regressions(self) -> tuple[PublishedRegression, ...]:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
+
+    @property
+    def quantiles(self) -> tuple[PublishedQuantiles, ...]:
+        """The published quantiles by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
+
+    def records(self, randomness: Randomness | None = None) -> SyntheticRecords:
+        """Return synthetic records that have every published table and every exact total, to the person.
+
+        They follow from the published numbers alone, so that they cost no budget. They are refused where the tables
+        are not whole numbers, do not agree, or hang together in a circle (are not decomposable).
+
+        Parameters
+        ----------
+        randomness
+            How records are matched within what tables share; the operating system's unless given.
+        """
+        schema = self.scope.dataspace.schema
+        assert schema is not None
+        tables: list[tuple[str, Totals]] = []
+        for table in self.all_tables:
+            if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
+                raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
+            view = schema.view(table.schema.names)
+            tables.append((table.name, Totals(view, table.counts.reshape(schema.grid.shape_of(view)))))
+        if not tables:
+            raise Refused("this release holds no table: records are put together from tables")
+        return joined(self.scope.dataspace, tables, SystemRandomness() if randomness is None else randomness)
+
+    def save_records(
+        self, path: Path | str, *, force: bool = False, randomness: Randomness | None = None
+    ) -> dict[str, Any]:
+        """Write synthetic records to a CSV file, and beside it what they are, which is returned; see `records`.
+
+        Parameters
+        ----------
+        path
+            The file to write. The one beside it is called after it: ``people.about.json``.
+        force
+            Also replace records that were written by this function.
+        randomness
+            As for `records`.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     about = semidp.run(plan, {"sex": ["f", "m", "f"]}).save_records(f"{root}/people.csv")
+        ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
+        (['sex', 'f', 'f', 'm'], 3)
+        """
+        check_records(Path(path), force=force)
+        records = self.records(randomness)
+        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
+        about = {
+            "records": len(records),
+            "columns": list(records.columns),
+            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.all_tables],
+            "exact": [list(margin.names) for margin in self.scope.dataspace.margins],
+            "private": self.private,
+            "guarantee": self.guarantee.tradeoff.to_json(),
+            "adjacency": self.scope.adjacency_json(),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "report_delta": number(self.plan.report_delta),
+            "release_created": self.created,
+            "statement": [
+                "These records are synthetic: no line is a person. They were put together from the published numbers "
+                "of a release alone, so that they have its guarantee and cost no further budget.",
+                "Counted, they give every published table of the release and every exact total, to the person.",
+                "They say nothing more: features that no table has together were matched at random within what their "
+                "tables share.",
+                *([] if self.private else ["The release is not private: its noise can be replayed or read off."]),
+            ],
+        }
+        return save_records(records, path, about, force=force)
 
     def under(
         self,
@@ -382,6 +472,7 @@ class Release:
         tables += self.product.tables if self.product else ()
         found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
         found |= {part.name: part for group in self.groups for part in group.sheets()}
+        found |= {part.name: part for quantile in self.quantiles for part in quantile.sheets()}
         found |= {part.name: part for part in (*self.regressions, *tables)}
         if name not in found:
             raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
@@ -434,9 +525,7 @@ class Release:
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
             release = replace(release, form=Form.csv)  # written before there was another
-        every: list[PublishedTable | ProductTable] = [*release.tables]
-        every += release.product.tables if release.product else ()
-        for table in every:
+        for table in release.all_tables:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
@@ -465,8 +554,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "products", "groups", "regressions")
-                if key != "products" or self.product
+                for key in ("tables", "products", "groups", "regressions", "quantiles")
+                if key in ("tables", "groups", "regressions") or getattr(self, {"products": "product"}.get(key, key))
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -510,6 +599,10 @@ class Release:
                 *(
                     PublishedRegression.from_json(entry, request, scope, files)
                     for entry, request in zip(document.get("regressions", ()), plan.regressions, strict=True)
+                ),
+                *(
+                    PublishedQuantiles.from_json(entry, request, scope, files)
+                    for entry, request in zip(document.get("quantiles", ()), plan.quantiles, strict=True)
                 ),
             ),
             guarantee=Guarantee(dataspace, adjacency, tradeoff),

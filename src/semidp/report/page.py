@@ -1,5 +1,7 @@
 """The report as one self-contained HTML page: pictures inline, no request, a script only to search long tables."""
 
+import math
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import islice
 from typing import Any
@@ -8,19 +10,23 @@ from urllib.parse import quote
 import numpy as np
 
 from semidp.exact import plain
+from semidp.grouped import Intervals
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import (
     Form,
+    ProductTable,
     Published,
     PublishedGroups,
     PublishedProduct,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     Release,
     Scope,
 )
+from semidp.release.confidence import columns_of
 from semidp.report import sentences
-from semidp.report.cells import branches, error_text, grid
+from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -29,6 +35,7 @@ _LONG = 25  # rows from which on a table is searched
 _SEARCHED = 'class="find"'
 _NAMED_TABLES = 4
 _SHOWN_MOVES = 12
+_SHOWN_TABLES = 6  # of those that share a budget, with all their counts
 
 
 def html(release: Release, title: str | None = None) -> str:
@@ -55,7 +62,7 @@ def html(release: Release, title: str | None = None) -> str:
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
         strength=sentences.strength(release.guarantee, release.plan.report_delta),
-        warnings=(*scope.warnings, *scope.disclosures),
+        warnings=(*scope.warnings, *scope.disclosures, *sentences.apart(release)),
         explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
         advertised=advertised is not None,
@@ -67,9 +74,10 @@ def html(release: Release, title: str | None = None) -> str:
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
         tables=[_table(table, release.form) for table in release.tables],
         sections=[
-            *([] if release.product is None else [_product(release.product)]),
+            *([] if release.product is None else _product(release.product, release)),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
+            *(section for quantile in release.quantiles for section in _quantiles(quantile)),
         ],
         limits=sentences.limits(release),
         details=_details(release),
@@ -99,7 +107,8 @@ def _listed(release: Release) -> str:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
     regressions = [sentences.regressed(regression) for regression in release.regressions]
-    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions])
+    quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
+    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
 
 
@@ -134,20 +143,10 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
 
 
 def _table(table: PublishedTable, form: Form | None) -> dict[str, Any]:
-    parts, file = branches(table), next(iter(table.files(form)))
-    cells = None if parts else grid(table)
-    picture = None if cells or parts else heatmap(table.schema, table.counts)
     return {
+        **_cells(table, table.noise.absent, form),
         "heading": f"Published counts: {' by '.join(table.schema.names)}",
         "summary": sentences.table_summary(table),
-        "grid": cells,
-        "branches": parts,
-        "top": table.schema.features[nested[0]].names[0] if (nested := _nested(table)) else "",
-        "heatmap": picture and _picture(picture),
-        "caption": sentences.errors_caption(table, error_text(_largest(table)), bool(cells or parts)),
-        "cells": f"{table.schema.size:,}",
-        "file": file,
-        "link": quote(file),
         "loss": _loss(table),
         "loss_caption": (
             "Root mean squared distance between the measurement and the true table, known before any noise was drawn, "
@@ -156,7 +155,24 @@ def _table(table: PublishedTable, form: Form | None) -> dict[str, Any]:
     }
 
 
-def _nested(table: PublishedTable) -> list[int]:
+def _cells(table: PublishedTable | ProductTable, absent: bool, form: Form | None) -> dict[str, Any]:
+    """Return the counts of a table as a page shows them: as numbers, folded by parent, as shades, or only the file."""
+    parts, file = branches(table), f"{table.name}.{table.columns().form(form)}"
+    cells = None if parts else grid(table)
+    picture = None if cells or parts else heatmap(table.schema, table.counts)
+    return {
+        "grid": cells,
+        "branches": parts,
+        "top": table.schema.features[nested[0]].names[0] if (nested := _nested(table)) else "",
+        "heatmap": picture and _picture(picture),
+        "caption": sentences.errors_caption(table, absent, bool(cells or parts)),
+        "cells": f"{table.schema.size:,}",
+        "file": file,
+        "link": quote(file),
+    }
+
+
+def _nested(table: PublishedTable | ProductTable) -> list[int]:
     return [axis for axis, feature in enumerate(table.schema.features) if feature.above]
 
 
@@ -170,10 +186,11 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         drawn = [label for label, kept in zip(labels, held, strict=True) if kept]
         bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
         picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
-        filled = [row for row in zip(labels, part.rows(), strict=True) if row[1][1]]
+        ends = columns_of(group.intervals[number] if group.intervals else ())
+        filled = [row for row in zip(labels, part.rows(), *ends.values(), strict=True) if row[1][1]]
         rows = [
-            (label, f"{count:,}", sentences.number(value), sentences.number(error))
-            for label, (_, count, value, error) in filled[:_SHOWN_TOTALS]
+            (label, f"{count:,}", *map(sentences.number, (value, error)), *map(_end, limits))
+            for label, (_, count, value, error), *limits in filled[:_SHOWN_TOTALS]
         ]
         more = len(filled) - len(rows)
         sections.append(
@@ -186,50 +203,138 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
                 "figure": picture and _picture(picture),
                 "caption": "Estimates with two standard errors of the noise to each side. A declared bound that lies "
                 "in the picture is a dotted line.",
-                "columns": (" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"),
+                "columns": (
+                    " · ".join(by.names),
+                    "count (exact)",
+                    str(group.request.statistic),
+                    "standard error",
+                    *map(_heading, ends),
+                ),
                 "rows": rows,
                 "empty": [label for label, count in zip(labels, part.counts, strict=True) if not count],
             }
         )
+        if group.differences:
+            sections.append(_differences(f"{what} by {' and '.join(by.names)}", group.differences[number]))
     return sections
 
 
-def _product(product: PublishedProduct) -> dict[str, Any]:
+def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]]:
+    """Return the sections of tables that share a budget: their errors, how they fit together, their counts."""
     errors = sentences.product_errors(product.request, product.mechanism)
-    return {
+    losses = sentences.product_losses(product)
+    said, rows = sentences.fits_together(product)
+    shown = [table for table in product.tables[:_SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
+    first = {
         "heading": "Published tables from one budget",
         "paragraphs": sentences.product_paragraphs(product),
-        "figure": None,
-        "caption": "",
-        "columns": ("table", "cells", "standard error", "largest", "whole numbers by"),
+        "figure": _picture(loss_plot(losses)) if len(losses) > 1 and product.mechanism.sigma2 else None,
+        "caption": sentences.losses_caption(product, release.scope),
+        "columns": ("table", "cells", "standard error", "largest", "fit"),
         "rows": [
             (
                 part["name"],
                 f"{part['cells']:,}",
-                sentences.number(part["rms_standard_error"]),
-                sentences.number(part["largest_standard_error"]),
+                error_text(part["rms_standard_error"]),
+                error_text(part["largest_standard_error"]),
                 table.fitted.method,
             )
             for part, table in zip(errors[:_SHOWN_TOTALS], product.tables, strict=False)
         ],
     }
+    second = {
+        "heading": "How the tables fit together",
+        "paragraphs": [said],
+        "columns": ("table", "has the same numbers as other tables in", "exact in it"),
+        "rows": rows[:_SHOWN_TOTALS],
+        "names": 3,
+        "tables": [
+            {
+                **_cells(table, product.noise.absent, release.form),
+                "heading": f"Published counts: {' by '.join(table.schema.names)}",
+            }
+            for table in shown
+        ],
+    }
+    more = len(product.tables) - _SHOWN_TOTALS
+    if more > 0:
+        second["paragraphs"] = [said, f"The first {_SHOWN_TOTALS} tables are listed; {more:,} more are in the files."]
+    return [first, second]
 
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     terms, values, errors = zip(*regression.rows(), strict=True)
+    ends = columns_of(regression.intervals)
     picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
     return {
         "heading": f"Published {sentences.regressed(regression)}",
         "paragraphs": sentences.regression_paragraphs(regression),
         "figure": picture and _picture(picture),
         "caption": "Coefficients with two standard errors of the noise to each side.",
-        "columns": ("term", "coefficient", "standard error"),
-        "rows": [(term, sentences.number(value), sentences.number(error)) for term, value, error in regression.rows()],
+        "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
+        "rows": [
+            (term, *map(sentences.number, numbers), *map(_end, limits))
+            for (term, *numbers), *limits in zip(regression.rows(), *ends.values(), strict=True)
+        ],
     }
 
 
-def _largest(table: PublishedTable) -> float:
-    return float(np.max(table.standard_errors, initial=0))
+def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
+    """Return a section for each set of groups, the first with what is said of the choices."""
+    sections = []
+    for position, by in enumerate(quantile.request.by):
+        rows = [
+            (" · ".join(levels), f"{count:,}", *map(sentences.number, numbers))
+            for levels, count, numbers in islice(quantile.rows(position), _SHOWN_TOTALS)
+        ]
+        more = len(quantile.groups[position]) - len(rows)
+        sections.append(
+            {
+                "heading": f"Published {sentences.quantiled(quantile)}"
+                if position == 0
+                else f"The same by {' and '.join(by.names)}",
+                "paragraphs": [
+                    *(sentences.quantile_paragraphs(quantile) if position == 0 else ()),
+                    *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
+                ],
+                "figure": None,
+                "caption": "",
+                "columns": (" · ".join(by.names), "count (exact)", *map(_heading, quantile.headings)),
+                "rows": rows,
+            }
+        )
+    return sections
+
+
+def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
+    """Return a section with the differences of groups, the first few."""
+    first, ends = intervals[0], columns_of(intervals)
+    half = len(first.names[0]) // 2 if first.names else 0
+    rows = [
+        (" · ".join(name[:half]), " · ".join(name[half:]), sentences.number(value), *map(_end, limits))
+        for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN_TOTALS)
+    ]
+    more = len(first.names) - len(rows)
+    return {
+        "heading": f"Differences of the {what}",
+        "paragraphs": [
+            "The first group less the second.",
+            *sentences.interval_paragraphs(intervals),
+            *([f"The first {len(rows)} pairs are shown; {more:,} more are in the file."] if more else ()),
+        ],
+        "figure": None,
+        "caption": "",
+        "columns": ("group", "other group", "difference", *map(_heading, ends)),
+        "rows": rows,
+    }
+
+
+def _heading(column: str) -> str:
+    return column.replace("_", ", ")
+
+
+def _end(value: float) -> str:
+    return "open" if math.isinf(value) else sentences.number(value)
 
 
 def _loss(table: PublishedTable) -> Any:
@@ -278,12 +383,19 @@ def _details(release: Release) -> list[tuple[str, str]]:
             *_own_guarantee(release, group),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
         ]
+    for quantile in release.quantiles:
+        rows += [
+            (f"Mechanism of the {sentences.quantiled(quantile)}", f"{quantile.noise.mechanism}, exact choices"),
+            ("Kind of claim", sentences.CLAIMS[quantile.noise.claim]),
+            ("Guarantee", sentences.strength(quantile.guarantee, release.plan.report_delta)[-1]),
+        ]
     for regression in release.regressions:
         rows += [
             (f"Mechanism of the {sentences.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
             ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
             *_own_guarantee(release, regression),
         ]
+    rows += [("Budget", part) for part in sentences.budget_parts(release.plan)]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
         ("Ledger", "charged" if release.ledger else "none"),

@@ -1,6 +1,7 @@
 """What a release says about itself, in plain words. The page and the terminal share every sentence."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -9,14 +10,18 @@ from numpy.typing import NDArray
 
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
-from semidp.grouped import Comparison
+from semidp.geometry import View, maximal, meet
+from semidp.grouped import About, Comparison, Intervals
 from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Plan,
     Prepared,
     ProductRequest,
+    ProductTable,
     PublishedGroups,
     PublishedProduct,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     Release,
@@ -25,8 +30,9 @@ from semidp.release import (
     implied_guarantee,
 )
 from semidp.release.metadata import METADATA
+from semidp.report.cells import error_text, reach_of
 from semidp.spaces import Dataspace, Margin
-from semidp.tradeoff import Order, Tradeoff
+from semidp.tradeoff import Budget, Order, Tradeoff
 
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
@@ -67,7 +73,9 @@ def noisy_part(release: Release) -> list[str]:
             tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
-    return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
+    regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
+    quantiles = [f"{quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
+    return [*tables, *groups, *regressions, *quantiles]
 
 
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
@@ -225,12 +233,13 @@ def table_summary(table: PublishedTable) -> str:
     return f"{how} and fitted to the exact totals. {made} {table.fitted.note}".strip()
 
 
-def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
-    """Say how far the measurements may be off; `shown` says that each error stands below its count."""
-    if table.noise.absent:
+def errors_caption(table: PublishedTable | ProductTable, absent: bool, shown: bool) -> str:
+    """Say how far the estimates may be off; `shown` says that each error stands below its count."""
+    if absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
-    below = ", and below each the standard error of its measurement" if shown else ""
-    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    below = ", and below each the standard error of its estimate" if shown else ""
+    largest = float(table.standard_errors.max(initial=0.0))
+    low = table.counts < reach_of(table) * table.standard_errors
     mark = " (marked ≈)" if shown else ""
     faint = (
         f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
@@ -239,8 +248,8 @@ def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
         else ""
     )
     return (
-        f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
-        f"count; the largest is {largest}.{faint}"
+        f"Published counts{below}. A standard error belongs to the estimate, which the file has beside the count, and "
+        f"not to the fitted count; the largest is {error_text(largest)}.{faint}"
     )
 
 
@@ -269,10 +278,19 @@ def files(release: Release) -> list[tuple[str, str]]:
             found.append((names[_SHOWN_TABLES], f"the same of the next table, and so on: {left:,} files"))
         found.append((measurements, "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
-        for file, by in zip(group.request.files, group.request.by, strict=True):
+        several = group.request.files[len(group.request.by) :]
+        for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
-    found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
+            found += [(other, f"differences of {what}, one row a pair") for other in several[number : number + 1]]
+    for regression in release.regressions:
+        found.append((regression.request.files[0], f"the {regressed(regression)}"))
+        if regression.query is not None:
+            found.append((regression.request.files[1], f"what was measured for the {regressed(regression)}"))
+    for quantile in release.quantiles:
+        for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
+            what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
+            found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
     if any(name.endswith(".csv") for name, _ in found):
         found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
@@ -375,19 +393,104 @@ def product_paragraphs(product: PublishedProduct) -> list[str]:
         "alone. The counts are whole numbers fitted to the estimates, from the coarsest table to the finest, and may "
         "lie outside the intervals, which belong to the estimates.",
     ]
-    if noise.naive_l2:
-        paragraphs.append(
-            f"Over all cells the expected distance from the truth is {number(noise.expected_l2)}; ordinary "
-            "differential privacy, with the same tables at the same guarantee by group privacy, needs "
-            f"{number(noise.naive_l2)}."
-        )
     if mechanism.saved:
         paragraphs.append(
             f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the noise's variance against "
             "adding up their costs one by one."
         )
+    whole = [table for table in product.tables if table.fitted.kind == "integer"]
+    if whole:
+        away = math.sqrt(sum(table.fitted.loss for table in whole))
+        least = math.sqrt(sum(table.fitted.bound for table in whole))
+        paragraphs.append(
+            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real numbers that are not "
+            f"negative and have the same totals would lie at least {error_text(least)} away."
+        )
     missed = [f"{table.name}: {table.fitted.note}" for table in product.tables if not table.fitted.optimal]
     return [*paragraphs, *missed]
+
+
+def product_losses(product: PublishedProduct) -> dict[str, float]:
+    """Return the expected distance from the truth beside tables one by one and ordinary differential privacy."""
+    others = {"one by one,\nsame promise": product.one_by_one_l2, "ordinary DP,\ngroup privacy": product.noise.naive_l2}
+    return {"this release": product.noise.expected_l2, **{name: loss for name, loss in others.items() if loss}}
+
+
+def losses_caption(product: PublishedProduct, scope: Scope) -> str:
+    """Name the promise of each number in the picture of losses."""
+    a = scope.adjacency.a
+    records = f"{a} record{'s' if a != 1 else ''}"
+    promise = (
+        "exchanges of one person (not any records that change at once)"
+        if scope.adjacency.is_exchange
+        else f"any {records} that keep the exact totals"
+    )
+    alone = "" if product.one_by_one_l2 is None else "so do the tables measured one by one, with the best split; "
+    return (
+        "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
+        f"release promises {name_of(product.guarantee.tradeoff)} for {promise}; {alone}ordinary differential privacy "
+        f"promises it for any {records}, whether they keep the totals or not, by group privacy from one."
+    )
+
+
+def fits_together(product: PublishedProduct) -> tuple[str, list[tuple[str, str, str]]]:
+    """Say how the tables hang together: for each, what it shares with which others, and what of it is exact."""
+    space = product.mechanism.space
+    named, margins = space.schema.named, [total.view for total in space.dataspace.published]
+    views = dict(zip((table.name for table in product.tables), space.views, strict=True))
+    rows = []
+    for name, view in views.items():
+        shared: dict[View, list[str]] = {}
+        for other, theirs in views.items():
+            if other != name and any(met := meet(view, theirs)):
+                shared.setdefault(met, []).append(other)
+        agrees = [f"{' by '.join(named(met))} ({_some(others)})" for met, others in shared.items()]
+        exact = [" by ".join(named(met)) for met in maximal(meet(view, margin) for margin in margins) if any(met)]
+        rows.append((name, "; ".join(agrees) or "only n", "; ".join(exact) or "only n"))
+    if product.decomposable:
+        said = "The tables and the exact totals are decomposable: there are records that have all of them."
+    else:
+        said = (
+            "The tables agree wherever they overlap. They hang together in a circle (they are not decomposable), so "
+            "that nothing promises that one set of records has all of them."
+        )
+    return said, rows
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+
+
+def budget_parts(plan: Plan) -> list[str]:
+    """Say how a budget is divided; nothing where there is one part.
+
+    >>> from semidp import Budget, TableRequest
+    >>> wanted = [TableRequest(["sex"], Budget.zcdp(1), name="a"), TableRequest(["age"], Budget.zcdp(3), name="b")]
+    >>> budget_parts(Plan(wanted))
+    ['1-zCDP for a', '3-zCDP for b']
+    """
+    if len(plan.requests) < 2:
+        return []
+    parts = [(request.budget, _part(request)) for request in plan.requests]
+    return [f"{_stated(budget)} for {what}" for budget, what in parts if budget is not None]
+
+
+def _part(request: Request) -> str:
+    return f"{len(request.tables)} tables together" if isinstance(request, ProductRequest) else request.name
+
+
+def _stated(budget: Budget) -> str:
+    return str(budget).partition(" (")[0] if budget.kind == "approximate" else name_of(budget.tradeoff()) or str(budget)
+
+
+def apart(release: Release) -> list[str]:
+    """Say that tables with budgets of their own were measured one by one."""
+    if len(release.tables) < 2:
+        return []
+    return [
+        f"{len(release.tables)} tables were measured one by one, each with a budget of its own: what is not exact and "
+        "occurs in two of them is two numbers."
+    ]
 
 
 def titled(group: PublishedGroups) -> str:
@@ -400,6 +503,53 @@ def regressed(regression: PublishedRegression) -> str:
     """Name a regression: the linear regression of days on arm."""
     request = regression.request
     return f"{request.model} regression of {request.outcome.column} on {' and '.join(request.factors)}"
+
+
+def _quantile_words(quantile: PublishedQuantiles) -> str:
+    """Name the quantiles: the median, or those of several probabilities."""
+    several = quantile.request.probabilities
+    if len(several) == 1 and several[0] == Fraction(1, 2):
+        return "median"
+    return f"quantile{'s' if len(several) > 1 else ''} at {', '.join(plain(q) for q in several)}"
+
+
+def quantiled(quantile: PublishedQuantiles) -> str:
+    """Name quantiles of groups: the median of score by school."""
+    by = " and by ".join(" and ".join(block.names) for block in quantile.request.by)
+    return f"{_quantile_words(quantile)} of {quantile.request.outcome.column} by {by}"
+
+
+def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
+    """Say how quantiles were chosen, how far they may be off, and what their intervals are about."""
+    request = quantile.request
+    if quantile.noise.absent:
+        return ["There is no record, so there is nothing to choose and no noise."]
+    outcome = request.outcome
+    said = [
+        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
+        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}. In each group a value was chosen at "
+        "random, the likelier the fewer records would have to be replaced to make it the quantile "
+        f"({quantile.noise.mechanism} mechanism: a factor e for every {quantile.noise.scale:.4g} records). With 95% "
+        f"probability at most {quantile.rank_error:,} records lie between a chosen value and the true quantile of its "
+        "group, whatever the data."
+    ]
+    if request.level is not None:
+        said += interval_paragraphs(quantile.intervals[0][:1])
+        said.append(
+            "The ends of an interval were chosen in the same way, of ranks so far below and above that they rarely "
+            "pass the quantile; an end at a declared bound says that the group is too small for that."
+        )
+    return said
+
+
+def quantile_lines(quantile: PublishedQuantiles, most: int = 12) -> list[str]:
+    """Return the quantiles, a line a group, the first few."""
+    rows = [row for block in range(len(quantile.groups)) for row in quantile.rows(block)]
+    lines = [
+        f"{' · '.join(levels)}: {', '.join(map(number, numbers))} ({count:,} records)"
+        for levels, count, numbers in rows[:most]
+    ]
+    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
 
 
 def regression_paragraphs(regression: PublishedRegression) -> list[str]:
@@ -415,11 +565,38 @@ def regression_paragraphs(regression: PublishedRegression) -> list[str]:
         f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)} before anything was added up."
     )
     return [
-        f"{counted} The counts of the factors are exact, so that only the sums of the outcome over the columns of the "
-        f"design needed noise: the {noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The "
-        f"standard errors are those of the noise alone. The first level of each factor is the reference "
-        f"({request.coding} coding)."
+        f"{counted} The counts of the factors are exact, so that only {_measured(regression)} needed noise: the "
+        f"{noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The standard errors are those "
+        f"of the noise alone. The first level of each factor is the reference ({request.coding} coding).",
+        *interval_paragraphs(regression.intervals),
     ]
+
+
+def _measured(regression: PublishedRegression) -> str:
+    """Say what was measured for a regression."""
+    query = regression.query or {"kind": "moments"}
+    if query["kind"] == "sums":
+        by = " and by ".join(" and ".join(names) or "all" for names in query["by"])
+        return f"the sums of the outcome by {by}"
+    if "combination" in query:
+        return f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact counts for accuracy,"
+    return "the sums of the outcome over the columns of the design"
+
+
+def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
+    """Say what the intervals beside estimates are about."""
+    said = []
+    for part in intervals:
+        share = f"{float(100 * part.level):g}%"
+        together = f"all at once, with {share} probability" if part.simultaneous else f"with {share} probability each"
+        if part.about is About.noise:
+            said.append(f"The intervals from lower to upper hold the values of these records, {together}: noise alone.")
+        else:
+            said.append(
+                "The intervals for the population allow for sampling besides: they hold the values of the population "
+                f"that the records were drawn from, {together}, as far as the normal approximation is right."
+            )
+    return said
 
 
 def unit(group: PublishedGroups) -> float:
@@ -483,7 +660,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
             f"The spread of {outcome.column} within groups was not measured: the largest that the means and the bounds "
             "allow was taken, so that p is too large rather than too small."
         )
-    return paragraphs
+    return [*paragraphs, *(interval_paragraphs(group.intervals[0]) if group.intervals else ())]
 
 
 def grid_warning(group: PublishedGroups) -> str:
@@ -552,9 +729,16 @@ def summary(release: Release, where: str | None = None) -> str:
             f"{'estimate' if not n else '':10} {term}: {number(value)} ± {number(error)}"
             for n, (term, value, error) in enumerate(regression.rows())
         ]
+    for quantile in release.quantiles:
+        ranks = "" if quantile.rank_error is None else f", at most {quantile.rank_error:,} ranks off in 95% of choices"
+        lines.append(f"mechanism  {quantile.noise.mechanism}{ranks}")
+        lines.append(f"columns    {', '.join(quantile.headings)}")
+        lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(quantile_lines(quantile))]
+    lines += [f"apart      {item}" for item in apart(release)]
+    lines += [f"budget     {item}" for item in budget_parts(release.plan)]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
-    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions)]
+    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
