@@ -58,30 +58,32 @@ SUBPACKAGES = {
         zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
     """,
     "audit": """
-        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_mechanism claims_of_plan claims_of_release
-        noise_energy one_by_one pair_for worst_pair
+        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism audit_samples
+        claims_of_plan claims_of_release draws_of_test noise_energy one_by_one pair_for worst_pair
     """,
     "bridges": """
-        Assessment PrivacyMeasure Metric PrivacyFunction assess
+        Assessment LossMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
-        Coding Column Comparison Design Estimates GroupSums LinearFit LogisticFit MomentSpace Moments Spread SquareSum
-        SumSpace check_binary joint_counts linear_regression logistic_regression means moment_space moments_of
-        outcome_adjacency proportions read_moments read_sums sum_space sums
+        About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums Intervals LEVEL LinearFit
+        LogisticFit MEDIAN MomentSpace Moments Spread SquareSum SumSpace check_binary joint_counts linear_regression
+        logistic_regression means moment_space moments_of most_rank_error outcome_adjacency proportions quantiles
+        read_histogram read_moments read_sums regression_mechanism sum_space sums
     """,
     "inference": """
-        Answer CanonicalNoise Covers Independence Interval Normal Recursive Strata TableIntervals Tulap TwoSidedTest
-        independence_test planned_test random_tables sampled_rate simulated_bound
+        CanonicalNoise Covers Independence Interval IntervalEstimate Normal Recursive Strata TableIntervals Tulap
+        TwoSidedTest independence_test planned_test random_tables sampled_rate simulated_bound
     """,
     "mechanisms": """
-        AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism L2Mechanism
+        AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism EXPONENTIAL ExponentialMechanism
+        KNormMechanism L2Mechanism exponential_mechanism farthest_rank
         LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NAMES NoNoise Norms RoundedGaussianMechanism
         available calibrated choose knorm_noise mechanism_for naive_loss option_name outcome_mechanism
         recorded Objective ResidualMechanism interval_factor residual_plan table_mechanism
     """,
     "noise": """
-        DiscreteGaussian DiscreteLaplace LatticeGaussian OneSidedLatticeGaussian Randomness RoundedGaussian
-        SeededRandomness SystemRandomness generator uniforms
+        DiscreteGaussian DiscreteLaplace ExponentialChoice LatticeGaussian OneSidedLatticeGaussian Randomness
+        RoundedGaussian SeededRandomness SystemRandomness generator uniforms
     """,
 }
 

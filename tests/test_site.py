@@ -52,6 +52,7 @@ def _documented(heading: str) -> set[str]:
 def test_the_plan_of_the_reference_is_a_plan() -> None:
     plan = _example()
     assert (len(plan.tables), len(plan.groups), len(plan.regressions), len(plan.structural_zeros)) == (1, 1, 1, 1)
+    assert len(plan.quantiles) == 1
     assert Plan.from_toml(plan.to_toml()) == plan
 
 
@@ -63,7 +64,7 @@ def _known(document: dict[str, Any]) -> set[str]:
 
 
 def test_every_key_of_a_plan_is_documented_and_every_documented_key_is_one() -> None:
-    lists = {"table", "group", "regression", "feature"}
+    lists = {"table", "group", "regression", "quantile", "feature"}
     unknown = {"surely-unknown": 1}
     assert _documented("The plan") == _known(unknown) - lists - {"structural_zero"}
     budget = _documented("Budgets")

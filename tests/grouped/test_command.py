@@ -60,7 +60,11 @@ def test_means_by_school(call, pupils, tmp_path):
     assert group.outcome.steps == 1000
     assert release.guarantee.adjacency.a == 2
     assert release.private
-    assert (out / "mean-score.csv").read_text().startswith("school,count,mean,standard_error,noisy_steps\nn,30,")
+    assert (
+        (out / "mean-score.csv")
+        .read_text()
+        .startswith("school,count,mean,standard_error,lower,upper,noisy_steps\nn,30,")
+    )
     assert "Published mean of score by school" in (out / "report.html").read_text()
     assert "mean of score" in call("show", str(out))[1]
 

@@ -2,19 +2,31 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from attrs import evolve
 from scipy import stats
 
 from semidp.accounting.ledger import Ledger
 from semidp.audit import claims_of_release
 from semidp.engines import Outcome
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.grouped import sums
+from semidp.grouped import Confidence, sums
 from semidp.noise import SeededRandomness
-from semidp.release import GroupRequest, Plan, Release, Statistic, TableRequest, proportion_of, run
+from semidp.release import (
+    GroupRequest,
+    Plan,
+    RegressionRequest,
+    Release,
+    Statistic,
+    TableRequest,
+    proportion_of,
+    run,
+)
+from semidp.release.recheck import disagreements
 from semidp.report import html, summary
 from semidp.spaces import Margin
 from semidp.tables import Feature
@@ -240,3 +252,60 @@ def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
     data["y"][:4000] = source.random(4000) < 0.6
     release = run(Plan(groups=[request], invariants=[Margin("ward")]), data)
     assert release.groups[0].comparisons[0].p_value < 1e-4  # what differs is found
+
+
+def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(tmp_path):
+    records = {
+        "ward": np.repeat(["a", "b", "c"], [40, 60, 20]),
+        "sex": np.tile(["f", "m"], 60),
+        "days": np.arange(120) % 10,
+        "cured": np.arange(120) % 2,
+    }
+    asked = Confidence("0.9", sampling=True, simultaneous=True, differences=True)
+    days = Outcome("days", 0, 10, steps=10)
+    plan = Plan(
+        groups=[GroupRequest("mean", days, [["ward"], ["sex"]], Budget.gdp(1), confidence=asked)],
+        regressions=[
+            RegressionRequest(days, ["ward"], Budget.gdp(1), confidence=evolve(asked, differences=False)),
+            RegressionRequest(Outcome("cured", 0, 1, 1), ["sex"], Budget.gdp(1), model="logistic"),
+        ],
+        invariants=["ward", "sex"],
+    )
+    assert Plan.from_toml(plan.to_toml()) == plan
+    run(plan, records, SeededRandomness(4)).save(tmp_path / "out")
+    again = Release.load(tmp_path / "out")
+    (group,) = again.groups
+    noise, population = group.intervals[0]
+    assert (str(noise.about), str(population.about)) == ("noise", "noise and sampling")
+    assert noise.simultaneous
+    assert (population.upper > noise.upper).all()
+    assert group.differences[0][0].names == (("a", "b"), ("a", "c"), ("b", "c"))
+    assert again.regressions[0].query["kind"] == "sums"
+    assert len(again.regressions[1].intervals) == 1
+    document = json.loads((tmp_path / "out" / "release.json").read_text())
+    assert document["groups"][0]["intervals"][1] == {
+        "level": 0.9,
+        "about": "noise and sampling",
+        "simultaneous": True,
+        "columns": ["population_lower", "population_upper"],
+    }
+    assert disagreements(again, document) == ()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Differences of the mean of days by ward" in page
+    assert "noise alone" in page
+    first = again.regressions[0]
+    shifted = replace(first.intervals[0], lower=first.intervals[0].lower - 1)
+    forged = replace(again, results=(group, replace(first, intervals=(shifted, first.intervals[1])), again.results[2]))
+    assert any("intervals that do not follow" in said for said in disagreements(forged, document))
+
+
+def test_what_was_measured_for_a_regression_must_be_its_own(tmp_path):
+    records = {"ward": np.repeat(["a", "b"], 30), "sex": np.tile(["f", "m"], 30), "days": np.arange(60) % 10}
+    days = Outcome("days", 0, 10, steps=10)
+    plan = Plan(regressions=[RegressionRequest(days, ["ward"], Budget.gdp(1))], invariants=["ward", "sex"])
+    release = run(plan, records, SeededRandomness(4))
+    (fit,) = release.regressions
+    other = {**fit.query, "by": [["sex"]]}
+    forged = replace(release, results=(replace(fit, query=other),))
+    (said,) = disagreements(forged, release.to_json())
+    assert "does not give the sums that the regression needs" in said

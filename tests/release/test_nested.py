@@ -387,13 +387,18 @@ def test_an_odds_ratio_and_a_regression_beside_a_nested_feature(
     assert "x11: sex = f and state = AL" in capsys.readouterr().out
     regress = ["--regress", "score", "--bounds", "score=0,10", *nest, "--out"]
     assert command(["release", file, *regress, str(tmp_path / "state"), "--on", "state,sex"]) == 0
-    (csv_file,) = (tmp_path / "state").glob("*.csv")
-    rows = csv_file.read_text()
+    rows = (tmp_path / "state" / "regression-score.csv").read_text()
     assert [row.split(",")[0] for row in rows.splitlines()[1:]] == ["intercept", "state=DC", "state=WA", "sex=m"]
-    beside = ["--invariant", "county", *regress]
+    beside = ["--invariant", "county", *regress[:-2], "1000000", "--out"]
     assert command(["release", file, *beside, str(tmp_path / "beside"), "--on", "sex"]) == 0
-    assert command(["release", file, *beside, str(tmp_path / "refused"), "--on", "state"]) == 2
-    assert "'state' is a depth of a nested feature" in capsys.readouterr().err
+    assert command(["release", file, *beside, str(tmp_path / "coarse"), "--on", "state"]) == 0
+    fitted = (tmp_path / "coarse" / "regression-score.csv").read_text().splitlines()
+    by_state = ["--group", "state", "--mean", "score", "--bounds", "score=0,10", *nest[:2], "--epsilon", "1000000"]
+    assert command(["release", file, "--invariant", "county", *by_state, "--out", str(tmp_path / "means")]) == 0
+    means = [float(row.split(",")[2]) for row in (tmp_path / "means" / "mean-score.csv").read_text().splitlines()[1:]]
+    found = {row.split(",")[0]: float(row.split(",")[1]) for row in fitted[1:]}
+    assert found["intercept"] == pytest.approx(means[0], abs=1e-3)
+    assert found["state=DC"] == pytest.approx(means[1] - means[0], abs=1e-3)
 
 
 def test_group_statistics_of_the_library_take_depths() -> None:

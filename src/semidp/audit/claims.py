@@ -86,7 +86,7 @@ def _again(request: Request, result: Published, release: Release) -> Mechanism:
     """Return the mechanism of the plan: where that leaves the choice, the one that was chosen, if it may be."""
     if request.mechanism == AUTO:
         try:
-            return mechanism_again(request, result.noise.mechanism, release.scope)
+            return mechanism_again(request, result, release.scope)
         except SemidpError:
             pass  # another than the budget allows, which is a fault
     return request.calibrate(request.space(release.scope))

@@ -13,6 +13,7 @@ HINTS = {
     "table": "--table a,b",
     "group": "--group a",
     "factors": "--on a,b",
+    "quantile level": "--quantile-level 0.95",
     "request": "--table a,b, --group a --mean b, or --regress b --on a",
     "from": "--from TABLE",
     "two levels": "--where, --bins or --levels",

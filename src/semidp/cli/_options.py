@@ -14,11 +14,13 @@ from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact, positive
 from semidp.files import from_json
+from semidp.grouped import LEVEL, Confidence
 from semidp.release import (
     GRID,
     GroupRequest,
     Model,
     Plan,
+    QuantileRequest,
     RegressionRequest,
     Statistic,
     TableRequest,
@@ -174,6 +176,19 @@ Proportions = Annotated[
     list[str] | None,
     typer.Option("--proportion", help="A private column of zeros and ones: its proportion of ones.", metavar="COLUMN"),
 ]
+Medians = Annotated[
+    list[str] | None, typer.Option("--median", help="A private column: its median by group.", metavar="COLUMN")
+]
+Quantiles = Annotated[
+    list[str] | None,
+    typer.Option("--quantile", help="A private column: these quantiles of it by group.", metavar="COLUMN=0.1,0.9"),
+]
+QuantileLevel = Annotated[
+    str | None,
+    typer.Option(
+        "--quantile-level", help="An interval for each quantile at this level, of the same budget.", metavar="NUMBER"
+    ),
+]
 Regress = Annotated[
     list[str] | None,
     typer.Option("--regress", help="A private column: its linear regression on --on.", metavar="COLUMN"),
@@ -194,6 +209,18 @@ Bounds = Annotated[
 Grid = Annotated[
     list[str] | None,
     typer.Option("--grid", help="How many steps lie between the bounds (default 1000).", metavar="COLUMN=STEPS"),
+]
+Level = Annotated[
+    str | None, typer.Option("--level", help="The level of confidence intervals (default 0.95).", metavar="NUMBER")
+]
+Sampling = Annotated[
+    bool, typer.Option("--sampling", help="Also intervals for the population that the records were drawn from.")
+]
+Simultaneous = Annotated[
+    bool, typer.Option("--simultaneous", help="The level is that of all intervals of a set together.")
+]
+Differences = Annotated[
+    bool, typer.Option("--differences", help="Also intervals for the differences of each two groups.")
 ]
 Ledger = Annotated[
     Path | None,
@@ -392,14 +419,18 @@ def groups_of(
     bounds: Sequence[str] | None,
     grid: Sequence[str] | None,
     others: Sequence[str] = (),
+    alone: bool = True,
 ) -> tuple[GroupRequest, ...]:
-    """Return the statistics by group that the options ask for, still without a budget."""
+    """Return the statistics by group that the options ask for, still without a budget.
+
+    `others` are columns of other requests that bounds may name; groups are not `alone` where quantiles use them.
+    """
     by = tuple(Margin(*names_of(text)) for text in groups or ())
     limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
     steps = _assignments("--grid", grid)
     wanted = [(statistic, column) for statistic, named in columns.items() for column in named or ()]
-    if by and not wanted:
-        raise InputError("say what to publish of the groups: --mean, --sum or --proportion, with a column")
+    if by and not wanted and alone:
+        raise InputError("say what to publish of the groups: --mean, --sum, --proportion or --median, with a column")
     if wanted and not by:
         raise InputError(f"say by which groups to publish the {wanted[0][0]} of {wanted[0][1]}: --group FEATURE")
     unused = [name for name in {**limits, **steps} if name not in {*others, *(column for _, column in wanted)}]
@@ -414,6 +445,38 @@ def groups_of(
             by,
         )
         for statistic, column in wanted
+    )
+
+
+def quantiles_of(
+    groups: Sequence[str] | None,
+    medians: Sequence[str] | None,
+    named: Sequence[str] | None,
+    bounds: Sequence[str] | None,
+    grid: Sequence[str] | None,
+    level: str | None,
+    sampling: bool,
+) -> tuple[QuantileRequest, ...]:
+    """Return the quantiles by group that the options ask for, still without a budget."""
+    by = tuple(Margin(*names_of(text)) for text in groups or ())
+    wanted: dict[str, set[str]] = {column: {"0.5"} for column in medians or ()}
+    for column, several in _assignments("--quantile", named).items():
+        wanted.setdefault(column, set()).update(names_of(several))
+    if wanted and not by:
+        raise InputError(f"say by which groups to publish the quantiles of {next(iter(wanted))}: --group FEATURE")
+    if level is not None and not wanted:
+        raise InputError("--quantile-level is for --median and --quantile")
+    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
+    steps = _assignments("--grid", grid)
+    return tuple(
+        QuantileRequest(
+            outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            by,
+            sorted({exact(q, f"a quantile of {column!r}") for q in several}),
+            level=level,
+            sampling=sampling and level is not None,
+        )
+        for column, several in wanted.items()
     )
 
 
@@ -443,6 +506,33 @@ def regressions_of(
     )
 
 
+def confidence_of(
+    level: str | None,
+    sampling: bool,
+    simultaneous: bool,
+    differences: bool,
+    groups: Sequence[GroupRequest],
+    regressions: Sequence[RegressionRequest],
+    quantiles: bool,
+) -> tuple[tuple[GroupRequest, ...], tuple[RegressionRequest, ...]]:
+    """Return requests with the intervals that the options ask for; refuse those of which nothing has any.
+
+    `quantiles` says whether some have intervals of their own, which may be about the population too.
+    """
+    if level is None and not (sampling or simultaneous or differences):
+        return tuple(groups), tuple(regressions)
+    if not groups and (differences or not regressions):
+        if quantiles and level is None and not (simultaneous or differences):
+            return (), ()
+        raise InputError("--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion")
+    asked = Confidence(LEVEL if level is None else level, sampling, simultaneous, differences)
+    alone = evolve(asked, differences=False)
+    return (
+        tuple(evolve(group, confidence=asked) for group in groups),
+        tuple(evolve(regression, confidence=alone) for regression in regressions),
+    )
+
+
 def plan_of(
     tables: Sequence[str] | None,
     invariants: Sequence[str] | None,
@@ -459,6 +549,7 @@ def plan_of(
     fit: str = "integer",
     groups: Sequence[GroupRequest] = (),
     regressions: Sequence[RegressionRequest] = (),
+    quantiles: Sequence[QuantileRequest] = (),
     all_pairs: str | None = None,
     weights: Sequence[str] | None = None,
     objective: str | None = None,
@@ -472,13 +563,20 @@ def plan_of(
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
+    sets |= dict.fromkeys(margin for quantile in quantiles for margin in quantile.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
+    if mechanism != "auto" and quantiles and not (tables or all_pairs or groups or regressions):
+        raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
     wanted = tables_of(tables, all_pairs, mechanism, fit)
     if not wanted and fit != "integer":
         raise InputError("--fit is for tables: leave it out where only statistics by group are asked for")
     wanted = _set(wanted, "--weight", weights, "weight")
-    others = [*(group.name for group in groups), *(regression.name for regression in regressions)]
+    others = [
+        *(group.name for group in groups),
+        *(regression.name for regression in regressions),
+        *(quantile.name for quantile in quantiles),
+    ]
     parts = _parts([*(["tables"] if wanted else []), *others], shares)
     product = None
 
@@ -504,6 +602,7 @@ def plan_of(
         levels_from_data=levels_from_data,
         groups=[evolve(group, budget=part(group.name), mechanism=theirs) for group in groups],
         regressions=[evolve(fit, budget=part(fit.name), mechanism=theirs) for fit in regressions],
+        quantiles=[evolve(quantile, budget=part(quantile.name)) for quantile in quantiles],
         report_delta=Plan().report_delta if report_delta is None else report_delta,
         nests=declared.nests if declared else (),
         product=product,

@@ -20,6 +20,7 @@ from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.exact import plain
 from semidp.files import check_place, document_at
+from semidp.grouped import most_rank_error
 from semidp.mechanisms import NAMES, ResidualMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
@@ -29,6 +30,7 @@ from semidp.release import (
     Plan,
     Prepared,
     ProductRequest,
+    QuantileRequest,
     RegressionRequest,
     Release,
     Statistic,
@@ -94,6 +96,9 @@ def release(
     mean: o.Means = None,
     sum: o.Sums = None,
     proportion: o.Proportions = None,
+    median: o.Medians = None,
+    quantile: o.Quantiles = None,
+    quantile_level: o.QuantileLevel = None,
     all_pairs: o.AllPairs = None,
     weight: o.Weights = None,
     objective: o.ObjectiveOption = None,
@@ -103,6 +108,10 @@ def release(
     on: o.On = None,
     bounds: o.Bounds = None,
     grid: o.Grid = None,
+    level: o.Level = None,
+    sampling: o.Sampling = False,
+    simultaneous: o.Simultaneous = False,
+    differences: o.Differences = False,
     epsilon: o.Epsilon = None,
     rho: o.Rho = None,
     mu: o.Mu = None,
@@ -140,6 +149,24 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
     code is 0, even if stdout takes no more.
     """
+    quantiles = o.quantiles_of(group, median, quantile, bounds, grid, quantile_level, sampling)
+    chosen = [request.outcome.column for request in quantiles]
+    groups, regressions = o.confidence_of(
+        level,
+        sampling,
+        simultaneous,
+        differences,
+        o.groups_of(
+            group,
+            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
+            bounds,
+            grid,
+            others=[*(regress or ()), *(logistic or ()), *chosen],
+            alone=not quantiles,
+        ),
+        o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        quantile_level is not None,
+    )
     wanted = _plan(
         plan,
         table,
@@ -151,14 +178,9 @@ def release(
         adjacency=(adjacency, a),
         reading=(count, where, identity),
         levels_from_data=levels_from_data,
-        groups=o.groups_of(
-            group,
-            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
-            bounds,
-            grid,
-            others=[*(regress or ()), *(logistic or ())],
-        ),
-        regressions=o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
+        groups=groups,
+        regressions=regressions,
+        quantiles=quantiles,
         all_pairs=all_pairs,
         targets=target_error,
         sharing=(weight, objective, share),
@@ -331,6 +353,7 @@ def _plan(
     levels_from_data: bool,
     groups: tuple[GroupRequest, ...],
     regressions: tuple[RegressionRequest, ...],
+    quantiles: tuple[QuantileRequest, ...],
     all_pairs: str | None,
     targets: list[str] | None,
     sharing: tuple[list[str] | None, str | None, list[str] | None],
@@ -338,8 +361,9 @@ def _plan(
     if targets and any(budget[:3]):
         raise InputError("--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave it out")
     if path is not None:
-        others = (table, all_pairs, invariant, declared, *reading, *adjacency, levels_from_data, groups, regressions)
-        if any((*others, *sharing)) or (mechanism, fit) != ("auto", "integer"):
+        asked = (table, all_pairs, groups, regressions, quantiles, *sharing)
+        others = (*asked, invariant, declared, *reading, *adjacency, levels_from_data)
+        if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
             )
@@ -352,7 +376,7 @@ def _plan(
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if not table and all_pairs is None and not groups and not regressions:
+    if not table and all_pairs is None and not groups and not regressions and not quantiles:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
     weights, objective, shares = sharing
     if targets and (objective or shares):
@@ -374,6 +398,7 @@ def _plan(
         fit=fit,
         groups=groups,
         regressions=regressions,
+        quantiles=quantiles,
         all_pairs=all_pairs,
         weights=weights,
         objective=objective,
@@ -398,6 +423,10 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         if isinstance(mechanism, ResidualMechanism):
             for line in product_lines(request, mechanism):
                 echo(f"would use  {line}")
+            continue
+        if isinstance(request, QuantileRequest):
+            ranks = most_rank_error(mechanism)
+            echo(f"would use  {mechanism.name} for {request.name}: at most {ranks:,} ranks off in 95% of choices")
             continue
         unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
         what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
@@ -462,6 +491,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         ],
         "groups": measured("group"),
         "regressions": measured("regression"),
+        "quantiles": measured("quantile"),
         "announced": expected["announced"],
         "disclosures": scope.disclosures,
         "warnings": scope.warnings,

@@ -3,20 +3,28 @@
 `group_sums` and `regression` are the pages to read first; the proofs and the regression designs are in `queries`.
 """
 
+from semidp.grouped.group_quantiles import MEDIAN, GroupQuantiles, most_rank_error, quantiles, read_histogram
 from semidp.grouped.group_sums import Comparison, Estimates, GroupSums, means, proportions, sums
 from semidp.grouped.inputs import check_binary, moments_of, read_moments, read_sums
+from semidp.grouped.intervals import LEVEL, About, Confidence, Intervals
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
 from semidp.grouped.outcome_spread import Spread, SquareSum
-from semidp.grouped.regression import LinearFit, Moments, linear_regression
+from semidp.grouped.regression import LinearFit, Moments, linear_regression, regression_mechanism
 from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
 
 __all__ = [
+    "LEVEL",
+    "MEDIAN",
+    "About",
     "Coding",
     "Column",
     "Comparison",
+    "Confidence",
     "Design",
     "Estimates",
+    "GroupQuantiles",
     "GroupSums",
+    "Intervals",
     "LinearFit",
     "LogisticFit",
     "MomentSpace",
@@ -31,10 +39,14 @@ __all__ = [
     "means",
     "moment_space",
     "moments_of",
+    "most_rank_error",
     "outcome_adjacency",
     "proportions",
+    "quantiles",
+    "read_histogram",
     "read_moments",
     "read_sums",
+    "regression_mechanism",
     "sum_space",
     "sums",
 ]

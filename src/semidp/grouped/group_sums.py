@@ -3,6 +3,7 @@
 Means are noisy sums over exact counts. Where the noise comes from is in `sensitivity`; regression is in `regression`.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,13 +15,15 @@ from numpy.typing import NDArray
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError
+from semidp.exact import Number
 from semidp.grouped.inputs import check_binary, open_groups, read_squares, read_sums, squares_outcome
+from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, half_widths, level_of
 from semidp.grouped.outcome_spread import Spread, SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
 from semidp.queries import SumSpace, sum_space
-from semidp.spaces import Adjacency, Margin
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature
 from semidp.tradeoff import Budget
 
@@ -29,6 +32,7 @@ By = Sequence[Margin | str] | Margin | str
 """The groups: a feature or a margin, or several."""
 
 _AT_ONCE = 1 << 22  # numbers that a comparison holds at a time
+_MOST_PAIRS = 10_000  # differences of groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,10 +201,7 @@ class GroupSums:
 
     def columns(self, block: Margin) -> tuple[str, ...]:
         """Return the names of what a group's levels are: the block's features, a nested one with its whole path."""
-        schema = self.space.dataspace.schema
-        assert schema is not None
-        own = {name: schema.feature(name).names for name in block.names}
-        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+        return block_columns(self.space.dataspace, block)
 
     def within_sd(self, block: Margin | None = None) -> Spread:
         """Return the pooled standard deviation within groups, from the measured sum of squares.
@@ -221,6 +222,164 @@ class GroupSums:
         Values y between 0 and B have ``Σ y² <= B Σ y``. It is `within_sd` where that can be had.
         """
         return self._spread(self._number(block))
+
+    def sum_intervals(
+        self,
+        block: Margin | None = None,
+        *,
+        level: Number = LEVEL,
+        sampling_sd: float | None = None,
+        simultaneous: bool = False,
+    ) -> Intervals:
+        """Return an interval for each sum; the parameters are those of `mean_intervals`."""
+        number = self._number(block)
+        return self._intervals(self.sums(self.blocks[number]), number, False, level, sampling_sd, simultaneous)
+
+    def mean_intervals(
+        self,
+        block: Margin | None = None,
+        *,
+        level: Number = LEVEL,
+        sampling_sd: float | None = None,
+        simultaneous: bool = False,
+    ) -> Intervals:
+        """Return an interval for each mean: of the records, or of their population where `sampling_sd` is given.
+
+        Parameters
+        ----------
+        block
+            Which groups; may be left out where there is one set.
+        level
+            The probability that an interval holds the mean.
+        sampling_sd
+            The standard deviation within groups: a number that is known, or a `Spread` (`within_sd`, `widest_sd`),
+            whose own errors then widen the intervals.
+        simultaneous
+            Whether all intervals of the set hold at once with that probability.
+
+        Examples
+        --------
+        >>> from semidp.noise import SeededRandomness
+        >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
+        >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+        >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling_sd=1.0)):
+        ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
+        noise [0.079, 0.079]
+        noise and sampling [0.119, 0.119]
+        """
+        number = self._number(block)
+        return self._intervals(self.means(self.blocks[number]), number, True, level, sampling_sd, simultaneous)
+
+    def _intervals(
+        self,
+        found: Estimates,
+        number: int,
+        mean: bool,
+        level: Number,
+        sampling_sd: float | None,
+        simultaneous: bool,
+    ) -> Intervals:
+        wanted, there = level_of(level), found.counts > 0
+        each = each_level(wanted, int(there.sum()), self.mechanism, simultaneous)
+        n = found.counts[there].astype(np.float64)
+        scale = 1 / n if mean else np.ones(len(n))
+        cell = self._cell_weights(number)
+        half = np.full(len(there), math.nan if mean else 0.0)
+        if sampling_sd is None:
+            half[there] = half_widths(self.mechanism, [cell], each)[0] * scale if len(n) else scale
+        else:
+            squares = [
+                scale_of**2 * count * _variances_of(sampling_sd) for scale_of, count in zip(scale, n, strict=True)
+            ]
+            half[there] = half_widths(self.mechanism, [cell * factor for factor in scale], each, squares)
+        return Intervals(
+            found.groups,
+            found.values,
+            found.values - half,
+            found.values + half,
+            wanted,
+            About.noise if sampling_sd is None else About.sampling,
+            simultaneous,
+        )
+
+    def difference_intervals(
+        self,
+        block: Margin | None = None,
+        *,
+        against: Sequence[str] | None = None,
+        level: Number = LEVEL,
+        sampling_sd: float | None = None,
+        simultaneous: bool = False,
+    ) -> Intervals:
+        """Return an interval for the difference of the means of two groups with records, the first less the second.
+
+        Parameters
+        ----------
+        block, level, sampling_sd, simultaneous
+            As for `mean_intervals`.
+        against
+            The levels of the group that every other is compared with; each pair is compared if left out.
+
+        Examples
+        --------
+        >>> from semidp.noise import SeededRandomness
+        >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
+        >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+        >>> found = stay.difference_intervals()
+        >>> found.names, bool(found.lower[0] < -6 < found.upper[0])
+        ((('a', 'b'),), True)
+        """
+        number = self._number(block)
+        found, wanted = self.means(self.blocks[number]), level_of(level)
+        there = np.flatnonzero(found.counts > 0).tolist()
+        if against is None:
+            pairs = list(itertools.combinations(there, 2))
+        else:
+            one = tuple([against] if isinstance(against, str) else against)
+            if one not in found.groups or found.groups.index(one) not in there:
+                raise InputError(f"there is no group {', '.join(one)} with records to compare with: name one there is")
+            pairs = [(other, found.groups.index(one)) for other in there if found.groups[other] != one]
+        if len(pairs) > _MOST_PAIRS:
+            raise InputError(f"there are {len(pairs):,} pairs of groups: say against which group to compare")
+        n = found.counts.astype(np.float64)
+        start, width = self.space.slices[number].start, float(self.outcome.width)
+        weights = []
+        for one_of, other in pairs:
+            direct = np.array([width / n[one_of], -width / n[other]])
+            if len(self.blocks) > 1:
+                whole = np.zeros(self.space.shape)
+                whole[[start + one_of, start + other]] = direct
+                whole = self.space.project(whole)
+                direct = whole[whole != 0]
+            weights.append(direct)
+        squares = (
+            None
+            if sampling_sd is None
+            else [_variances_of(sampling_sd) * (1 / n[one_of] + 1 / n[other]) for one_of, other in pairs]
+        )
+        half = half_widths(
+            self.mechanism, weights, each_level(wanted, len(pairs), self.mechanism, simultaneous), squares
+        )
+        values = np.array([found.values[one_of] - found.values[other] for one_of, other in pairs])
+        return Intervals(
+            tuple((*found.groups[one_of], *found.groups[other]) for one_of, other in pairs),
+            values,
+            values - half,
+            values + half,
+            wanted,
+            About.noise if sampling_sd is None else About.sampling,
+            simultaneous,
+        )
+
+    def _cell_weights(self, number: int) -> Floats:
+        """The weights of the query's noise in the sum of one group with records, in units of the outcome."""
+        width = float(self.outcome.width)
+        if len(self.blocks) == 1:
+            return np.array([width])
+        whole = np.zeros(self.space.shape)
+        whole[self.space.slices[number].start + int(np.flatnonzero(self.space.counts[number].ravel())[0])] = width
+        whole = self.space.project(whole)
+        return np.asarray(whole[whole != 0])
 
     def _spread(self, number: int) -> Spread:
         """The spread within the groups of one set, with Σ y² as measured, or as large as the sums allow."""
@@ -322,17 +481,28 @@ class GroupSums:
         return self._noise * self.space.variances()[self.space.slices[number]]
 
     def _groups(self, number: int) -> tuple[tuple[str, ...], ...]:
-        block, schema = self.blocks[number], self.space.dataspace.schema
-        assert schema is not None
-        if not block.names:
-            return (("all",),)
-        part = schema.restrict(block.names)
-        paths = [feature.paths() for feature in part.features]
-        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
-        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
-        return tuple(
-            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
-        )
+        return block_groups(self.space.dataspace, self.blocks[number])
+
+
+def block_columns(dataspace: Dataspace, block: Margin) -> tuple[str, ...]:
+    """Return the names of what a group's levels are: the block's features, a nested one with its whole path."""
+    schema = dataspace.schema
+    assert schema is not None
+    own = {name: schema.feature(name).names for name in block.names}
+    return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+
+
+def block_groups(dataspace: Dataspace, block: Margin) -> tuple[tuple[str, ...], ...]:
+    """Return the levels of each group of a block, in the order of its cells."""
+    schema = dataspace.schema
+    assert schema is not None
+    if not block.names:
+        return (("all",),)
+    part = schema.restrict(block.names)
+    paths = [feature.paths() for feature in part.features]
+    # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
+    places = [(part.axis(name), part.feature(name).names.index(name)) for name in block_columns(dataspace, block)]
+    return tuple(tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape))
 
 
 def sums(
@@ -373,7 +543,7 @@ def sums(
     ledger
         Charged before any noise is drawn.
     """
-    blocks = _blocks(by)
+    blocks = blocks_of(by)
     with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
         space = sum_space(groups.dataspace, groups.adjacency, outcome, blocks)
         mechanism = outcome_mechanism(space, budget)
@@ -424,10 +594,10 @@ def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) 
     return replace(found, rounding=np.zeros(len(found.groups)))  # ones and zeros lie on the grid
 
 
-def _blocks(by: By) -> tuple[Margin, ...]:
+def blocks_of(by: By) -> tuple[Margin, ...]:
     """Return the sets of groups that `by` names.
 
-    >>> _blocks("ward"), _blocks(["ward", Margin("sex", "age")])
+    >>> blocks_of("ward"), blocks_of(["ward", Margin("sex", "age")])
     ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
     """
     several = (by,) if isinstance(by, (Margin, str)) else by
@@ -435,9 +605,14 @@ def _blocks(by: By) -> tuple[Margin, ...]:
 
 
 def _one(by: By) -> Margin:
-    if len(_blocks(by)) != 1:
+    if len(blocks_of(by)) != 1:
         raise InputError("means of several blocks are read from sums(): call its means() with the block")
-    return _blocks(by)[0]
+    return blocks_of(by)[0]
+
+
+def _variances_of(sampling_sd: float) -> Floats:
+    """The variances within groups that may be the true one: a known one, or all that an estimate leaves open."""
+    return sampling_sd.plausible() ** 2 if isinstance(sampling_sd, Spread) else np.array([sampling_sd**2])
 
 
 def _finite(value: float) -> float | None:

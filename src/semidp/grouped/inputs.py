@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import DataError, InputError
-from semidp.queries import Design, MomentSpace, SumSpace, outcome_adjacency
+from semidp.queries import Design, MomentSpace, QuerySpace, SumSpace, outcome_adjacency, route_values
 from semidp.spaces import Adjacency, Dataspace, Margin, normalised
 from semidp.tables import TRUTH, Feature, Schema
 
@@ -94,12 +94,12 @@ def check_binary(source: Source, column: str) -> None:
     )
 
 
-def read_moments(source: Source, space: MomentSpace) -> NDArray[np.int64]:
-    """Return the confidential X'y, in steps of the grid times the design's multiplier."""
-    design = space.design
+def read_moments(source: Source, space: QuerySpace, design: Design) -> NDArray[np.int64]:
+    """Return the confidential values of a query that X'y of a design follows from, in steps of the grid."""
+    assert isinstance(space, (SumSpace, MomentSpace))
     names = design.features or design.schema.names[:1]
     sums = source.sums(design.schema.restrict(names), space.outcome)
-    return moments_of(sums if design.features else np.array([sums.sum()]), design)
+    return route_values(space, design, sums if design.features else np.array([sums.sum()]))
 
 
 def moments_of(sums: NDArray[np.int64], design: Design) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ The likelihood of a yes-or-no outcome on cells with exact counts depends on the 
 post-processing and the privacy proof is that of X'y. Linear regression is in `regression`.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,14 +16,14 @@ from numpy.typing import NDArray
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import Refused
-from semidp.exact import Number, positive
+from semidp.exact import Number
 from semidp.grouped.inputs import check_binary, open_groups, read_moments
+from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, level_of
 from semidp.grouped.outcome_spread import charge
-from semidp.grouped.regression import Moments, chosen, published
+from semidp.grouped.regression import Moments, chosen, published, regression_mechanism
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import outcome_mechanism
 from semidp.noise import Randomness
-from semidp.queries import Design, moment_space
+from semidp.queries import Design
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature
 from semidp.tradeoff import Budget
@@ -30,16 +31,19 @@ from semidp.tradeoff import Budget
 Floats = NDArray[np.float64]
 
 _STEPS = 200  # of Newton's method, each with step halving; ten are usual
+_MOST_PROFILED = 12  # coefficients, up to which intervals are those of the likelihood; beyond, normal ones
+_OPEN = 20.0  # a coefficient beyond which an interval is open: odds of one in 500 million
 
 
 @dataclass(frozen=True, eq=False)
 class LogisticFit:
-    """Maximum likelihood from exact cell counts and a noisy X'y, with a weak normal prior.
+    """Penalised maximum likelihood from exact cell counts and a noisy X'y.
 
     With n_c records in cell c and rows z_c, the log-likelihood is ``β'X'y - Σ_c n_c log(1 + exp z_c'β)``: concave, and
-    a function of the data through X'y alone. The noise can push X'y out of the range that any data could give, where no
-    maximum exists; the prior, normal with standard deviation `prior_sd` on every coefficient, makes the fit exist
-    always and hardly moves it otherwise.
+    a function of the data through X'y alone. The noise can push X'y out of what any data could give, the polytope of
+    ``Z's`` with 0 <= s_c <= n_c, where no maximum exists. So X'y is first moved to the nearest point of the polytope,
+    in the metric of the noise; then Jeffreys' prior is added, ``½ log det Z'WZ`` (Firth 1993), with which the maximum
+    is finite even on the boundary (Kosmidis and Firth 2021). Neither depends on how factors are coded.
 
     Examples
     --------
@@ -51,7 +55,6 @@ class LogisticFit:
     """
 
     moments: Moments
-    prior_sd: float = 10.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ class LogisticFit:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of what was measured."""
-        return Guarantee(self.moments.space.dataspace, self.moments.space.adjacency, self.moments.mechanism.tradeoff)
+        return self.moments.mechanism.guarantee
 
     @property
     def private(self) -> bool:
@@ -69,60 +72,177 @@ class LogisticFit:
         return self.moments.measurement.private
 
     @cached_property
+    def feasible(self) -> Floats:
+        """The ones by cell, in real numbers from 0 to n_c, whose X'y is nearest to the noisy one."""
+        from scipy.optimize import lsq_linear
+
+        white = _whitening(self.moments.noise_covariance)
+        found = lsq_linear(white @ self._rows.T, white @ self.moments.values, (0.0, self._counts), tol=1e-12)
+        return np.asarray(np.clip(found.x, 0.0, self._counts))
+
+    @cached_property
     def coefficients(self) -> Floats:
-        """The maximiser: Newton's method, halving steps that do not improve."""
+        """The maximiser: Newton's method for the penalised score, halving steps that do not improve."""
+        moments = self._rows.T @ self.feasible
         beta = np.zeros(len(self.names))
-        value = self._objective(beta)
+        value = self._objective(beta, moments)
         for _ in range(_STEPS):
-            probabilities = self._probabilities(beta)
-            gradient = self.moments.values - self._rows.T @ (self._counts * probabilities) - beta / self.prior_sd**2
-            step = np.linalg.solve(self._curvature(beta), gradient)
+            step = np.linalg.solve(self._information(beta), moments - self._fitted(beta, penalised=True))
             size = 1.0
-            while self._objective(beta + size * step) < value and size > 1e-12:
+            while self._objective(beta + size * step, moments) < value and size > 1e-12:
                 size /= 2
             beta = beta + size * step
-            value = self._objective(beta)
+            value = self._objective(beta, moments)
             if float(np.abs(size * step).max()) < 1e-10:
                 break
         return beta
 
     def covariance(self, *, sampling: bool = True) -> Floats:
-        """Return the covariance of the coefficients, ``H^-1 (Z'WZ + τ² I) H^-1``, by the delta method.
+        """Return the covariance of the coefficients, ``H^-1 (Z'WZ + N) H^-1``, by the delta method.
 
-        H is the curvature at the fit, ``Z'WZ`` the sampling variance of X'y with ``W = n p (1-p)``, and τ² the variance
-        of the noise; without `sampling` the noise alone.
+        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)``, and N the covariance of
+        the noise; without `sampling` the noise alone.
         """
-        inverse = np.linalg.inv(self._curvature(self.coefficients))
-        spread = self._information(self.coefficients) if sampling else 0.0
-        return np.asarray(inverse @ (spread + self.moments.noise_variance * np.eye(len(self.names))) @ inverse)
+        information = self._information(self.coefficients)
+        inverse = np.linalg.inv(information)
+        return np.asarray(inverse @ (information * sampling + self.moments.noise_covariance) @ inverse)
 
     def standard_errors(self, *, sampling: bool = True) -> Floats:
         """Return the standard error of each coefficient; see `covariance`."""
         return np.sqrt(np.diag(self.covariance(sampling=sampling)))
 
+    def intervals(self, level: Number = LEVEL, *, sampling: bool = False, simultaneous: bool = False) -> Intervals:
+        """Return an interval for each coefficient, from how far X'y lies from what other coefficients would give.
+
+        With ``Q(β) = (X'y - m(β))' S(β)^-1 (X'y - m(β))`` the interval of β_j holds the values at which the least Q
+        over the other coefficients exceeds the least of all by at most the quantile of χ² with one degree. The noise
+        alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with sampling ``S = N + Z'WZ``, and m(β) is
+        the mean of X'y. An end beyond ±20 is open: the data may as well have no limit there. Designs with more than 12
+        columns get normal intervals from the standard errors. How often they hold is simulated in docs/groups.md.
+
+        Parameters
+        ----------
+        level
+            The probability that an interval holds the coefficient.
+        sampling
+            Whether it is about the population that the records were drawn from; else about the fit to the records.
+        simultaneous
+            Whether all intervals hold at once with that probability.
+        """
+        from scipy.special import ndtri
+
+        wanted = level_of(level)
+        each = each_level(wanted, len(self.names), self.moments.mechanism, simultaneous)
+        quantile = float(ndtri((1 + each) / 2))
+        errors = self.standard_errors(sampling=sampling)
+        lower, upper = self.coefficients - quantile * errors, self.coefficients + quantile * errors
+        if len(self.names) <= _MOST_PROFILED and errors.any():
+            ends = [self._ends(j, quantile**2, sampling) for j in range(len(self.names))]
+            lower, upper = np.array([low for low, _ in ends]), np.array([high for _, high in ends])
+        return Intervals(
+            tuple((name,) for name in self.names),
+            self.coefficients,
+            lower,
+            upper,
+            wanted,
+            About.sampling if sampling else About.noise,
+            simultaneous,
+        )
+
+    def _ends(self, position: int, quantile: float, sampling: bool) -> tuple[float, float]:
+        """Return where the least distance over the other coefficients exceeds the least of all by a quantile."""
+        from scipy.optimize import brentq
+
+        least, start = self._nearest(None, 0.0, self.coefficients, sampling)
+        middle = float(start[position])
+        ends = []
+        size = min(float(self.standard_errors(sampling=sampling)[position]), 1.0)
+        for side in (-1.0, 1.0):
+            beta, inside, step = start, middle, side * size
+            while True:
+                outside = inside + step
+                if abs(outside) > _OPEN:
+                    ends.append(side * math.inf)
+                    break
+                distance, beta = self._nearest(position, outside, beta, sampling)
+                if distance - least > quantile:
+                    near = beta
+
+                    def excess(value: float, near: Floats = near) -> float:
+                        return self._nearest(position, value, near, sampling)[0] - least - quantile
+
+                    low = -quantile if inside == middle else excess(inside)
+                    ends.append(outside if low > 0 else float(brentq(excess, inside, outside, xtol=1e-2 * abs(step))))
+                    break
+                inside, step = outside, 1.6 * step
+        return ends[0], ends[1]
+
+    def _nearest(self, position: int | None, value: float, start: Floats, sampling: bool) -> tuple[float, Floats]:
+        """Return the least Q over all coefficients, or over those other than one that is held, and where it is."""
+        from scipy.optimize import least_squares
+
+        free = np.array([k for k in range(len(start)) if k != position], dtype=np.intp)
+
+        def whole(part: Floats) -> Floats:
+            beta = np.array(start)
+            beta[free] = np.clip(part, -2 * _OPEN, 2 * _OPEN)
+            if position is not None:
+                beta[position] = value
+            return beta
+
+        def distances(part: Floats) -> Floats:
+            beta = whole(part)
+            spread = self.moments.noise_covariance + (self._information(beta) if sampling else 0.0)
+            return _whitening(spread) @ (self.moments.values - self._fitted(beta, penalised=not sampling))
+
+        if not len(free):
+            return float(np.sum(distances(start[free]) ** 2)), whole(start[free])
+        found = least_squares(distances, start[free], method="lm", xtol=1e-6, ftol=1e-6)
+        return float(2 * found.cost), whole(found.x)
+
+    @cached_property
+    def _there(self) -> NDArray[np.bool_]:
+        return joint_counts(self.moments.design, self.moments.space.dataspace) > 0
+
     @cached_property
     def _counts(self) -> Floats:
-        return joint_counts(self.moments.design, self.moments.space.dataspace)
+        return joint_counts(self.moments.design, self.moments.space.dataspace)[self._there]
 
     @cached_property
     def _rows(self) -> Floats:
-        return self.moments.design.rows().astype(np.float64) / self.moments.design.multiplier
+        design = self.moments.design
+        return design.rows()[self._there].astype(np.float64) / design.multiplier
 
     def _probabilities(self, beta: Floats) -> Floats:
         from scipy.special import expit
 
         return np.asarray(expit(self._rows @ beta))
 
-    def _objective(self, beta: Floats) -> float:
+    def _fitted(self, beta: Floats, *, penalised: bool) -> Floats:
+        """The mean of X'y at β, or the X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with the leverages h."""
+        p = self._probabilities(beta)
+        ones = self._counts * p
+        if penalised:
+            basis = np.linalg.qr(np.sqrt(ones * (1 - p))[:, None] * self._rows)[0]
+            ones = ones - (basis**2).sum(axis=1) * (0.5 - p)
+        return np.asarray(self._rows.T @ ones)
+
+    def _objective(self, beta: Floats, moments: Floats) -> float:
         loss = float(self._counts @ np.logaddexp(0.0, self._rows @ beta))
-        return float(self.moments.values @ beta) - loss - float(beta @ beta) / (2 * self.prior_sd**2)
+        sign, log_det = np.linalg.slogdet(self._information(beta))
+        return float(moments @ beta) - loss + (log_det / 2 if sign > 0 else -math.inf)
 
     def _information(self, beta: Floats) -> Floats:
         p = self._probabilities(beta)
         return np.asarray(self._rows.T @ (self._rows * (self._counts * p * (1 - p))[:, None]))
 
-    def _curvature(self, beta: Floats) -> Floats:
-        return self._information(beta) + np.eye(len(beta)) / self.prior_sd**2
+
+def _whitening(covariance: Floats) -> Floats:
+    """Return A with ``A C A' = 1`` for a covariance C, one that is nearly singular made a little larger."""
+    size = float(np.trace(covariance)) / len(covariance)
+    if size == 0:
+        return np.eye(len(covariance))
+    return np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * size * np.eye(len(covariance))))
 
 
 def logistic_regression(
@@ -135,30 +255,25 @@ def logistic_regression(
     invariants: Sequence[Margin] | None = None,
     features: Sequence[Feature] = (),
     adjacency: Adjacency | None = None,
-    prior_sd: Number = 10,
     randomness: Randomness | None = None,
     ledger: Ledger | None = None,
 ) -> LogisticFit:
     """Fit a logistic regression of a private column of zeros and ones on features whose joint counts are published.
 
-    The parameters are those of `linear_regression`; `prior_sd` is the standard deviation of the prior on every
-    coefficient.
+    The parameters are those of `linear_regression`.
     """
     outcome = Outcome(column, 0, 1, steps=1)
-    scale = float(positive(prior_sd, "prior_sd"))
     margins = published(factors, design, invariants)
     with open_groups(data, margins, features, adjacency) as groups:
         schema = groups.dataspace.schema
         assert schema is not None
         model = chosen(schema, factors, design)
         joint_counts(model, groups.dataspace)
-        space = moment_space(groups.dataspace, groups.adjacency, outcome, model)
-        model.gram(groups.dataspace)  # a collinear design is refused before anything is measured
-        mechanism = outcome_mechanism(space, budget)
+        mechanism = regression_mechanism(groups.dataspace, groups.adjacency, outcome, model, budget)
         check_binary(groups.source, column)
-        values = read_moments(groups.source, space)
+        values = read_moments(groups.source, mechanism.space, model)
     charge(ledger, f"logistic regression of {column}", mechanism)
-    return LogisticFit(Moments(mechanism, mechanism.measure(values, randomness)), scale)
+    return LogisticFit(Moments(mechanism, mechanism.measure(values, randomness), model))
 
 
 def joint_counts(design: Design, dataspace: Dataspace) -> Floats:

@@ -1,8 +1,10 @@
 """Linear regression on public groups: X'X is exact, and only X'y needs noise.
 
-Designs are in `designs`, the sensitivity of X'y in `sensitivity`; logistic regression is in `logistic`.
+Designs are in `queries.designs`, what may be measured for them in `queries.routes`; logistic regression is in
+`logistic`.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,13 +17,15 @@ from numpy.typing import NDArray
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
+from semidp.exact import Number
 from semidp.grouped.inputs import open_groups, read_moments, read_squares, squares_outcome
+from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, half_widths, level_of
 from semidp.grouped.outcome_spread import SquareSum, charge, measure_squares, square_mechanism
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
+from semidp.mechanisms import AUTO, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
-from semidp.queries import Design, MomentSpace, moment_space
-from semidp.spaces import Adjacency, Margin
+from semidp.queries import Design, MomentSpace, RouteSpace, SumSpace, moment_map, regression_routes
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema
 from semidp.tradeoff import Budget
 
@@ -30,38 +34,58 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """A noisy X'y of a design with public moments: what both regressions are computed from."""
+    """A noisy X'y of a design with public moments: what both regressions are computed from.
+
+    Parameters
+    ----------
+    mechanism, measurement
+        What was measured: any query that X'y follows from, see `regression_mechanism`.
+    design
+        The design; that of the query, where X'y itself was measured.
+    """
 
     mechanism: Mechanism
     measurement: Measurement
+    model: Design | None = None
 
     @property
-    def space(self) -> MomentSpace:
+    def space(self) -> RouteSpace:
         """The sensitivity space that the noise is calibrated to."""
         space = self.mechanism.space
-        assert isinstance(space, MomentSpace)
+        assert isinstance(space, (SumSpace, MomentSpace))
         return space
 
     @property
     def design(self) -> Design:
         """The design."""
+        if self.model is not None:
+            return self.model
+        assert isinstance(self.space, MomentSpace), "sums by group need a design"
         return self.space.design
 
     @property
     def values(self) -> Floats:
         """The noisy ``Σ z_i (y_i - lower)``, in units of the outcome."""
-        return self.measurement.projected * (float(self.space.outcome.width) / self.design.multiplier)
+        return np.asarray(moment_map(self.space, self.design) @ self.measurement.projected) * self._width
+
+    @cached_property
+    def noise_weights(self) -> Floats:
+        """How much of the noise in each entry of the query is in each of `values`."""
+        return noise_weights(self.space, self.design)
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """The covariance of the noise in `values`."""
+        return noise_covariance(self.mechanism, self.design)
 
     @property
-    def noise_variance(self) -> float:
-        """The variance of the noise in each of `values`."""
-        return self.mechanism.variance * (float(self.space.outcome.width) / self.design.multiplier) ** 2
+    def _width(self) -> float:
+        return float(self.space.outcome.width)
 
     @cached_property
     def gram(self) -> Floats:
         """X'X, exact but for its conversion to floats."""
-        scale = self.design.multiplier**2
-        return np.array([[value / scale for value in row] for row in self.design.gram(self.space.dataspace).tolist()])
+        return gram_of(self.design, self.space.dataspace)
 
     @cached_property
     def totals(self) -> Floats:
@@ -74,6 +98,51 @@ class Moments:
             total = sum((value * count for value, count in zip(column.values, counts, strict=True)), Fraction(0))
             found.append(float(total))
         return np.array(found)
+
+
+def gram_of(design: Design, dataspace: Dataspace) -> Floats:
+    """Return X'X of a design from the published counts, exact but for its conversion to floats."""
+    scale = design.multiplier**2
+    return np.array([[value / scale for value in row] for row in design.gram(dataspace).tolist()])
+
+
+def noise_weights(space: RouteSpace, design: Design) -> Floats:
+    """Return ``T P`` for ``X'y = T q`` with the query q and the projection P of its space, in units of the outcome."""
+    rows = moment_map(space, design)
+    if isinstance(space, SumSpace):
+        rows = np.stack([space.project(row) for row in rows])
+    return rows * float(space.outcome.width)
+
+
+def noise_covariance(mechanism: Mechanism, design: Design) -> Floats:
+    """Return the covariance of the noise in X'y that follows from what a mechanism measures, ``τ² T P T'``."""
+    assert isinstance(mechanism.space, (SumSpace, MomentSpace))
+    weights = noise_weights(mechanism.space, design)
+    return np.asarray(weights @ weights.T) * mechanism.variance
+
+
+def regression_mechanism(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design, budget: Budget, name: str = AUTO
+) -> Mechanism:
+    """Return the mechanism for a regression: of the queries that X'y follows from, the one with the least noise.
+
+    What is compared is the mean variance of the noise in the fitted values over the records, ``tr((X'X)^-1 N)`` with N
+    the announced covariance of X'y: a function of the published counts and of the budget, and the same for any coding.
+
+    >>> from semidp.tables import Table
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
+    >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=100)
+    >>> design = Design.of(table.schema, ["arm", "sex"])
+    >>> for budget in (Budget.gdp(1), Budget.pure(1)):
+    ...     found = regression_mechanism(public, Adjacency(2), outcome, design, budget)
+    ...     print(found.name, found.space.query()["kind"], found.space.shape)
+    rounded gaussian moments (3,)
+    laplace sums (4,)
+    """
+    inverse = np.linalg.inv(gram_of(design, dataspace))
+    routes = regression_routes(dataspace, adjacency, outcome, design)
+    found = [outcome_mechanism(space, budget, name) for space in routes]
+    return min(found, key=lambda mechanism: float(np.sum(inverse * noise_covariance(mechanism, design))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +158,10 @@ class LinearFit:
     >>> fit.names, fit.coefficients.round().tolist()
     (('intercept', 'arm=drug'), [7.0, -3.0])
     >>> fit.standard_errors().round(2).tolist()
-    [0.13, 0.21]
+    [0.07, 0.09]
+    >>> found = fit.intervals()
+    >>> bool((found.lower < [7, -3]).all() and (found.upper > [7, -3]).all()), str(found.about)
+    (True, 'noise')
     """
 
     moments: Moments
@@ -122,8 +194,8 @@ class LinearFit:
     def residual_sd(self) -> float:
         """Return the residual standard deviation from the measured sum of squares.
 
-        ``(Σ y² - m'(X'X)^-1 m)/(n - d)`` with m = X'y, corrected for the noise's ``τ² tr (X'X)^-1``; y above its lower
-        bound.
+        ``(Σ y² - m'(X'X)^-1 m)/(n - d)`` with m = X'y, corrected for the noise's ``tr (X'X)^-1 N`` with N its
+        covariance; y above its lower bound.
         """
         if self.squares is None:
             raise InputError(
@@ -131,12 +203,26 @@ class LinearFit:
             )
         inverse = np.linalg.inv(self.moments.gram)
         explained = float(self.moments.values @ inverse @ self.moments.values)
-        explained -= self.moments.noise_variance * float(np.trace(inverse))
+        explained -= float(np.sum(inverse * self.moments.noise_covariance))
         n = self.moments.space.dataspace.n or 0
         return self.squares.left_over(explained, n - len(self.names))
 
+    def widest_sd(self) -> float:
+        """Return the largest residual standard deviation that the fit and the bounds allow.
+
+        Values y between 0 and B have ``Σ y² <= B Σ y``; the rest is as in `residual_sd`.
+        """
+        outcome, inverse = self.moments.space.outcome, np.linalg.inv(self.moments.gram)
+        range_, n = float(outcome.upper - outcome.lower), self.moments.space.dataspace.n or 0
+        fitted = inverse @ self.moments.values
+        explained = float(self.moments.values @ fitted) - float(np.sum(inverse * self.moments.noise_covariance))
+        variance = (range_ * float(self.moments.totals @ fitted) - explained) / max(n - len(self.names), 1)
+        return math.sqrt(min(max(variance, 0.0), range_**2 / 4))
+
     def covariance(self, residual_sd: float | None = None) -> Floats:
-        """Return the covariance of the coefficients: ``τ² (X'X)^-2``, plus ``σ² (X'X)^-1`` where σ is given.
+        """Return the covariance of the coefficients: ``(X'X)^-1 N (X'X)^-1``, plus ``σ² (X'X)^-1`` where σ is given.
+
+        N is the covariance of the noise in X'y.
 
         Parameters
         ----------
@@ -146,11 +232,43 @@ class LinearFit:
         """
         inverse = np.linalg.inv(self.moments.gram)
         sampling = 0.0 if residual_sd is None else residual_sd**2 * inverse
-        return np.asarray(self.moments.noise_variance * (inverse @ inverse) + sampling)
+        return np.asarray(inverse @ self.moments.noise_covariance @ inverse + sampling)
 
     def standard_errors(self, residual_sd: float | None = None) -> Floats:
         """Return the standard error of each coefficient; see `covariance`."""
         return np.sqrt(np.diag(self.covariance(residual_sd)))
+
+    def intervals(
+        self, level: Number = LEVEL, *, residual_sd: float | None = None, simultaneous: bool = False
+    ) -> Intervals:
+        """Return an interval for each coefficient: of the regression on the records, or on their population.
+
+        Parameters
+        ----------
+        level
+            The probability that an interval holds the coefficient.
+        residual_sd
+            σ, for the population; without it the intervals hold for the regression on the records themselves.
+        simultaneous
+            Whether all intervals hold at once with that probability.
+        """
+        wanted = level_of(level)
+        inverse = np.linalg.inv(self.moments.gram)
+        half = half_widths(
+            self.moments.mechanism,
+            list(inverse @ self.moments.noise_weights),
+            each_level(wanted, len(self.names), self.moments.mechanism, simultaneous),
+            None if residual_sd is None else list(residual_sd**2 * np.diag(inverse)[:, None]),
+        )
+        return Intervals(
+            tuple((name,) for name in self.names),
+            self.coefficients,
+            self.coefficients - half,
+            self.coefficients + half,
+            wanted,
+            About.noise if residual_sd is None else About.sampling,
+            simultaneous,
+        )
 
 
 def linear_regression(
@@ -198,17 +316,16 @@ def linear_regression(
     with open_groups(data, margins, features, adjacency) as groups:
         schema = groups.dataspace.schema
         assert schema is not None
-        space = moment_space(groups.dataspace, groups.adjacency, outcome, chosen(schema, factors, design))
-        space.design.gram(groups.dataspace)  # a collinear design is refused before anything is measured
-        mechanism = outcome_mechanism(space, budget)
-        values = read_moments(groups.source, space)
+        model = chosen(schema, factors, design)
+        mechanism = regression_mechanism(groups.dataspace, groups.adjacency, outcome, model, budget)
+        values = read_moments(groups.source, mechanism.space, model)
         spread = grid = squares = None
         if spread_budget is not None:
             grid = squares_outcome(outcome)
             spread = square_mechanism(groups.dataspace, groups.adjacency, grid, spread_budget)
             squares = read_squares(groups.source, grid)
     charge(ledger, f"regression of {outcome.column}", mechanism, *([spread] if spread else []))
-    moments = Moments(mechanism, mechanism.measure(values, randomness))
+    moments = Moments(mechanism, mechanism.measure(values, randomness), model)
     if spread is None or grid is None or squares is None:
         return LinearFit(moments)
     return LinearFit(moments, measure_squares(grid, spread, squares, randomness))

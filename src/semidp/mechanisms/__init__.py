@@ -6,6 +6,12 @@ geometry in `knorm`.
 
 from semidp.knorm import knorm_noise
 from semidp.mechanisms.base import CLAIMS, ClaimKind, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms.exponential import (
+    EXPONENTIAL,
+    ExponentialMechanism,
+    exponential_mechanism,
+    farthest_rank,
+)
 from semidp.mechanisms.from_record import recorded
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
@@ -35,10 +41,12 @@ from semidp.queries import Norms
 __all__ = [
     "AUTO",
     "CLAIMS",
+    "EXPONENTIAL",
     "NAMES",
     "ClaimKind",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
+    "ExponentialMechanism",
     "KNormMechanism",
     "L2Mechanism",
     "LaplaceMechanism",
@@ -53,6 +61,8 @@ __all__ = [
     "available",
     "calibrated",
     "choose",
+    "exponential_mechanism",
+    "farthest_rank",
     "interval_factor",
     "knorm_noise",
     "mechanism_for",

@@ -4,6 +4,7 @@ Distributions are frozen values with exact parameters; randomness is an argument
 decided in `semidp.mechanisms`; K-norm noise is in `semidp.knorm`.
 """
 
+from semidp.noise.choice import ExponentialChoice
 from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness, generator, uniforms
@@ -11,6 +12,7 @@ from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomne
 __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "ExponentialChoice",
     "LatticeGaussian",
     "OneSidedLatticeGaussian",
     "Randomness",

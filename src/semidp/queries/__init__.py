@@ -2,8 +2,8 @@
 
 `base` is the page to read first, `tables` the space of count tables; `norms` chooses among `patterns`, `moves` and
 `bounds`, `exchange` has the norms of the other adjacency, `projection` is the subspace of the noise. `outcomes` has
-sums and moments of a private outcome, `products` several tables measured together as `residuals`, whose prices are in
-`costs`.
+sums and moments of a private outcome, `ranks` its quantiles, `routes` what a regression may measure, `products` several
+tables measured together as `residuals`, whose prices are in `costs`.
 """
 
 from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace, RowsForm
@@ -19,6 +19,8 @@ from semidp.queries.outcomes import (
     sum_space,
 )
 from semidp.queries.products import NotTogether, ProductSpace, product_space
+from semidp.queries.ranks import RankSpace, rank_space
+from semidp.queries.routes import RouteSpace, moment_map, regression_routes, route_values
 from semidp.queries.tables import TableSpace, sensitivity_space
 
 __all__ = [
@@ -32,14 +34,20 @@ __all__ = [
     "NotTogether",
     "ProductSpace",
     "QuerySpace",
+    "RankSpace",
+    "RouteSpace",
     "RowsForm",
     "SumSpace",
     "TableSpace",
+    "moment_map",
     "moment_space",
     "outcome_adjacency",
     "outcome_exchange",
     "product_space",
     "query_space",
+    "rank_space",
+    "regression_routes",
+    "route_values",
     "sensitivity_space",
     "sum_space",
 ]

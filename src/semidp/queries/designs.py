@@ -43,7 +43,8 @@ class Column:
     name
         What its coefficient is called.
     features
-        The features that it depends on, in the schema's order; none for the intercept.
+        The features that it depends on, in the schema's order; none for the intercept. A depth of a nested feature is
+        one: its levels are those of that depth.
     values
         Its value for each combination of their levels, the last feature fastest.
     """
@@ -82,20 +83,17 @@ class Design:
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
             raise InputError("a design needs at least one column")
-        for name in dict.fromkeys(name for column in self.columns for name in column.features):
-            if len(self.schema.feature(name).names) > 1:
-                raise Refused(f"{name!r} is a depth of a nested feature, which a regression cannot use: leave it out")
         if len(set(self.names)) < len(self.names):
             raise InputError("a design names a column twice: leave one of them out")
         for column in self.columns:
-            part = self.schema.axes(column.features)
-            names = tuple(self.schema.features[axis].name for axis in part)
-            if names != column.features or len(column.values) != math.prod(self.schema.shape[axis] for axis in part):
+            view = self.schema.view(column.features)
+            names = tuple(name for name in self.schema.names if name in column.features)
+            if names != column.features or len(column.values) != self.schema.grid.size_of(view):
                 raise InputError(
                     f"column {column.name!r} needs its features in the schema's order and a value for each combination "
                     "of their levels"
                 )
-        if math.prod(self._shape) > LARGEST_DESIGN:
+        if self.schema.grid.size_of(self.schema.view(self.features)) > LARGEST_DESIGN:
             raise Refused(f"the design has more than {LARGEST_DESIGN:,} combinations of levels: use fewer features")
 
     @classmethod
@@ -166,7 +164,7 @@ class Design:
 
     def rows(self) -> NDArray[np.object_]:
         """Return `multiplier` times z for each combination of the features' levels, in exact whole numbers."""
-        return np.stack([self._over(column, self.features).ravel() for column in self.columns], axis=1)
+        return np.stack([self._over(column, self.features) for column in self.columns], axis=1)
 
     def inhabited(self, dataspace: Dataspace) -> NDArray[np.bool_]:
         """Return which combinations of levels may hold a record, by the published counts and structural zeros."""
@@ -232,7 +230,7 @@ class Design:
             for j, other in enumerate(self.columns[: i + 1]):
                 names = tuple(name for name in self.schema.names if name in {*one.features, *other.features})
                 counts = dataspace.value(Margin(*names)).counts if names else np.array(dataspace.n)
-                product = self._over(one, names) * self._over(other, names) * counts.astype(object)
+                product = self._over(one, names) * self._over(other, names) * counts.astype(object).ravel()
                 gram[i, j] = gram[j, i] = int(np.sum(product))
         self._check_rank(gram)
         return gram
@@ -251,19 +249,13 @@ class Design:
                 work[i] = [x - factor * y for x, y in zip(work[i], work[k], strict=True)]
 
     def _over(self, column: Column, names: Sequence[str]) -> NDArray[np.object_]:
-        """Return `multiplier` times a column over the levels of `names`, broadcast to their full shape."""
-        shape = [self.schema.shape[self.schema.axis(name)] for name in names]
-        sides = [size if name in column.features else 1 for name, size in zip(names, shape, strict=True)]
-        whole = np.array([int(value * self.multiplier) for value in column.values], dtype=object).reshape(sides)
-        return np.broadcast_to(whole, shape)
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return tuple(self.schema.shape[self.schema.axis(name)] for name in self.features)
+        """Return `multiplier` times a column over the cells of the margin of `names`, flattened."""
+        whole = np.array([int(value * self.multiplier) for value in column.values], dtype=object)
+        return whole[_labels(self.schema, column.features, names)]
 
 
 def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:
-    levels = schema.feature(name).levels
+    levels = schema.restrict([name]).features[0].levels
     low = Fraction(-1 if coding is Coding.effects else 0)
     return [
         Column(f"{name}={level}", (name,), tuple(low if k == 0 else Fraction(k == code) for k in range(len(levels))))
@@ -273,16 +265,18 @@ def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:
 
 
 def _scored(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
-    if len(scores) != len(schema.feature(name).levels):
-        raise InputError(f"feature {name!r} needs a score for each of its {len(schema.feature(name).levels)} levels")
+    levels = schema.restrict([name]).features[0].levels
+    if len(scores) != len(levels):
+        raise InputError(f"feature {name!r} needs a score for each of its {len(levels)} levels")
     return Column(name, (name,), tuple(exact(score, f"a score of {name!r}") for score in scores))
 
 
 def _product(schema: Schema, one: Column, other: Column) -> Column:
     names = tuple(name for name in schema.names if name in {*one.features, *other.features})
-    shape = [schema.shape[schema.axis(name)] for name in names]
-    parts = []
-    for column in (one, other):
-        sides = [size if name in column.features else 1 for name, size in zip(names, shape, strict=True)]
-        parts.append(np.array(column.values, dtype=object).reshape(sides))
-    return Column(f"{one.name}:{other.name}", names, tuple(np.broadcast_to(parts[0] * parts[1], shape).ravel()))
+    parts = [np.array(part.values, dtype=object)[_labels(schema, part.features, names)] for part in (one, other)]
+    return Column(f"{one.name}:{other.name}", names, tuple(parts[0] * parts[1]))
+
+
+def _labels(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArray[np.intp]:
+    """Return for each cell of the margin of `fine`, flattened, its cell in the coarser margin of `coarse`."""
+    return schema.grid.labels(schema.view(coarse), schema.view(fine))

@@ -5,6 +5,7 @@ A record is (x, y): features x whose margins may be public, and an outcome y tha
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError, Refused, SemidpError
-from semidp.exact import exact, plain
+from semidp.exact import Number, exact, plain
 from semidp.queries.base import Floats, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Column, Design
@@ -24,6 +25,7 @@ from semidp.queries.products import product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency
 from semidp.spaces.exchange import Blocks
+from semidp.spaces.structure import Structure
 
 Counts = NDArray[np.int64]
 
@@ -263,22 +265,29 @@ class MomentSpace(OutcomeSpace):
     >>> space = moment_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), design)
     >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
     (400, True)
+
+    Combinations of the columns have public moments like the columns themselves, so the same holds for ``C X'y`` with
+    the rows C z: `combination` is C, a row a measured number, with whole C z. Without it, the columns are measured.
     """
 
     design: Design
+    combination: tuple[tuple[Fraction, ...], ...] = ()
 
     def query(self) -> dict[str, Any]:
-        """Return the outcome and the columns of the design."""
+        """Return the outcome, the columns of the design, and how they are combined where they are."""
         columns = [
             {"name": column.name, "features": list(column.features), "values": [plain(x) for x in column.values]}
             for column in self.design.columns
         ]
-        return {"kind": "moments", **self._outcome_json(), "columns": columns}
+        found = {"kind": "moments", **self._outcome_json(), "columns": columns}
+        if self.combination:
+            found["combination"] = [[plain(value) for value in row] for row in self.combination]
+        return found
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of columns of the design."""
-        return (len(self.design.columns),)
+        """The number of columns of the design, or of their combinations."""
+        return (len(self.combination or self.design.columns),)
 
     @property
     def naive(self) -> Norms:
@@ -314,7 +323,7 @@ class MomentSpace(OutcomeSpace):
     @property
     def dimension(self) -> int:
         """The number of columns: a design of full rank leaves all of them free."""
-        return len(self.design.columns) if self.dataspace.n else 0
+        return self.shape[0] if self.dataspace.n else 0
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the moments as they are: nothing published ties them."""
@@ -325,18 +334,53 @@ class MomentSpace(OutcomeSpace):
         return np.ones(self.shape)
 
     def worst_move(self) -> Counts | None:
-        """Return None, and under exchange the longest row or the longest difference of two."""
-        if not self.exact or not len(self._rows):
+        """Return as many of the longest rows as a cell can hold, and under exchange the longest difference of two."""
+        rows, steps = self._rows, self.outcome.steps
+        if not len(rows) or (self.adjacency.is_exchange and not self.exact):
             return None
-        rows = self._rows
-        moves = np.concatenate([rows, *(rows - row for row in rows)])
+        if self.adjacency.is_exchange:
+            moves = np.concatenate([rows, *(rows - row for row in rows)])
+        else:
+            records = self._records
+            if records is None:
+                return None
+            moves = rows * records[:, None]
         longest = moves[int(_row_norms(moves)[1].argmax())]
-        return np.array([int(value) * self.outcome.steps for value in longest], dtype=np.int64)
+        return np.array([int(value) * steps for value in longest], dtype=np.int64)
+
+    @property
+    def _records(self) -> NDArray[np.object_] | None:
+        """How many of the records that may move can share each row; None where margins tie the factors otherwise.
+
+        A dataset with k records in a cell exists where every margin of the factors counts k there, if these margins are
+        decomposable and no published margin ties them to other features.
+        """
+        there, features = self.design.inhabited(self.dataspace), self.design.features
+        if not features:
+            return np.array([self.movable], dtype=object)
+        space = self.dataspace.over(features)
+        assert space.schema is not None
+        structure, inside = Structure.of(space), {*space.schema.names}
+        ties = [margin for margin in self.dataspace.margins if {*margin.names} & inside and {*margin.names} - inside]
+        if structure.zeros_matter or not structure.decomposable or (ties and len(space.margins) > 1):
+            return None
+        grid = space.schema.grid
+        most = np.full(grid.shape_of(grid.full), self.movable, dtype=np.int64)
+        for total in space.published:
+            most = np.minimum(most, grid.spread(total.counts, total.view))
+        return most.ravel()[there].astype(object)
 
     @cached_property
     def _rows(self) -> NDArray[np.object_]:
-        """The rows z, in whole numbers, of the design's cells that can hold a record."""
-        return self.design.rows()[self.design.inhabited(self.dataspace)]
+        return self.rows_by_cell[self.design.inhabited(self.dataspace)]
+
+    @cached_property
+    def rows_by_cell(self) -> NDArray[np.object_]:
+        """What an outcome of one step adds to each measured number, in whole numbers, for each cell of the design."""
+        if not self.combination:
+            return self.design.rows()
+        found, shared = _combined(self.design, self.combination)
+        return np.asarray(found // shared)
 
 
 def sum_space(
@@ -378,11 +422,34 @@ def sum_space(
     return SumSpace(dataspace, adjacency, outcome, tuple(blocks))
 
 
-def moment_space(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design) -> MomentSpace:
-    """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse any other."""
+def moment_space(
+    dataspace: Dataspace,
+    adjacency: Adjacency,
+    outcome: Outcome,
+    design: Design,
+    combination: Sequence[Sequence[Number]] = (),
+) -> MomentSpace:
+    """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse any other.
+
+    Parameters
+    ----------
+    dataspace, adjacency, outcome
+        As for `sum_space`.
+    design
+        The columns X.
+    combination
+        A matrix C of which C X'y is measured instead; C z must be whole for every combination of levels.
+    """
     _check(dataspace, adjacency)
     design.check_public(dataspace)
-    return MomentSpace(dataspace, adjacency, outcome, design)
+    whole = tuple(tuple(exact(value) for value in row) for row in combination)
+    if any(len(row) != len(design.columns) for row in whole):
+        raise InputError("a combination of columns needs a number for each column of the design")
+    if whole:
+        found, shared = _combined(design, whole)
+        if (found % shared).any():
+            raise InputError("a combination of columns must be whole for every combination of levels")
+    return MomentSpace(dataspace, adjacency, outcome, design, whole)
 
 
 def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
@@ -399,7 +466,7 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
     kind = query.get("kind")
-    if kind not in ("table", "product", "sums", "moments"):
+    if kind not in ("table", "product", "sums", "moments", "quantiles"):
         raise Refused(f"this version of semidp knows no query {kind!r}: it cannot be recomputed")
     try:
         if kind == "table":
@@ -413,17 +480,33 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
         outcome = Outcome(query["column"], lower, upper, query["grid"])
         if kind == "sums":
             return sum_space(dataspace, adjacency, outcome, [Margin(*names) for names in query["by"]])
+        if kind == "quantiles":
+            from semidp.queries.ranks import rank_space
+
+            blocks, level = [Margin(*names) for names in query["by"]], query.get("level")
+            sampling = bool(query.get("sampling", False))
+            return rank_space(
+                dataspace, adjacency, outcome, blocks, query["probabilities"], level=level, sampling=sampling
+            )
         if dataspace.schema is None:
             raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
         columns = (
             Column(column["name"], tuple(column["features"]), tuple(exact(value) for value in column["values"]))
             for column in query["columns"]
         )
-        return moment_space(dataspace, adjacency, outcome, Design(dataspace.schema, tuple(columns)))
+        design = Design(dataspace.schema, tuple(columns))
+        return moment_space(dataspace, adjacency, outcome, design, query.get("combination", ()))
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError):
         raise InputError(f"the record of a query of {kind} is damaged: it cannot be recomputed") from None
+
+
+def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tuple[NDArray[np.object_], int]:
+    """Return C z for each cell as whole numbers over a shared denominator."""
+    shared = math.lcm(*(value.denominator for row in combination for value in row))
+    whole = np.array([[int(value * shared) for value in row] for row in combination], dtype=object)
+    return np.asarray(design.rows() @ whole.T), shared * design.multiplier
 
 
 def _check(dataspace: Dataspace, adjacency: Adjacency) -> None:

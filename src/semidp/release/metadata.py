@@ -11,7 +11,14 @@ from typing import Any
 from urllib.parse import quote
 
 from semidp.release.products import MEASUREMENTS, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedTable, table_files
+from semidp.release.published import (
+    Published,
+    PublishedGroups,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+    table_files,
+)
 
 METADATA = "csv-metadata.json"
 
@@ -27,7 +34,12 @@ _MEANINGS = {
     "proportion": "the share of ones, from noisy sums and exact counts",
     "noisy_steps": "the noisy sum as drawn, in steps of the grid above the lower bound",
     "coefficient": "the estimated coefficient",
-    "entry": "the position in the residual",
+    "entry": "the position in what was measured",
+    "lower": "the lower end of an interval for the value of these records",
+    "upper": "the upper end of an interval for the value of these records",
+    "population_lower": "the lower end of an interval for the population that the records were drawn from",
+    "population_upper": "the upper end of an interval for the population that the records were drawn from",
+    "difference": "the estimate of the first group less that of the second",
     "scale": "what the entry was multiplied by before noise was added",
     "noisy": "the entry with the noise that was drawn",
 }
@@ -67,7 +79,11 @@ def _labels(result: Published) -> dict[str, int]:
     if isinstance(result, PublishedProduct):
         return {**{f"{table.name}.csv": table.level_columns for table in result.tables}, MEASUREMENTS: 1}
     if isinstance(result, PublishedGroups):
+        return dict(zip(result.request.files, result.label_columns, strict=True))
+    if isinstance(result, PublishedQuantiles):
         return {file: len(names) for file, names in zip(result.request.files, result.columns, strict=True)}
+    if isinstance(result, PublishedRegression):
+        return dict(zip(result.files(), (1, 0), strict=False))
     return dict.fromkeys(result.files(), 1)
 
 

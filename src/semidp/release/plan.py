@@ -23,7 +23,7 @@ from semidp.tradeoff import Budget
 
 if TYPE_CHECKING:
     from semidp.release.products import ProductRequest
-    from semidp.release.requests import GroupRequest, RegressionRequest, Request, TableRequest
+    from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest, Request, TableRequest
 
 
 class Reading(StrEnum):
@@ -103,6 +103,10 @@ def _regressions(value: "Iterable[RegressionRequest]") -> "tuple[RegressionReque
     return _of_kind(value, "regression")
 
 
+def _quantiles(value: "Iterable[QuantileRequest]") -> "tuple[QuantileRequest, ...]":
+    return _of_kind(value, "quantile")
+
+
 def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
     from semidp.release.requests import KINDS
 
@@ -171,6 +175,8 @@ class Plan:
         other levels, an invariant publishes them or the report says that they are disclosed.
     product
         Tables that share one budget and agree with each other.
+    quantiles
+        The quantiles of private outcomes by group, to release under the same invariants and with budgets of their own.
 
     Examples
     --------
@@ -194,6 +200,7 @@ class Plan:
     regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
     nests: tuple[Nest, ...] = field(default=(), converter=_nests)
     product: "ProductRequest | None" = field(default=None, converter=_product)
+    quantiles: "tuple[QuantileRequest, ...]" = field(default=(), converter=_quantiles)
 
     def __attrs_post_init__(self) -> None:
         declared = {name for feature in self.features for name in feature.names}
@@ -224,9 +231,9 @@ class Plan:
 
     @property
     def requests(self) -> "tuple[Request, ...]":
-        """Everything that is released with noise: tables, those that share a budget, groups, regressions."""
+        """Everything that is released with noise: tables, those that share a budget, groups, regressions, quantiles."""
         together = () if self.product is None else (self.product,)
-        return (*self.tables, *together, *self.groups, *self.regressions)
+        return (*self.tables, *together, *self.groups, *self.regressions, *self.quantiles)
 
     @property
     def all_tables(self) -> "tuple[TableRequest, ...]":
@@ -236,8 +243,8 @@ class Plan:
     @property
     def outcomes(self) -> tuple[str, ...]:
         """The columns of outcomes, which nothing publishes."""
-        groups = [group.outcome.column for group in self.groups]
-        return (*groups, *(regression.outcome.column for regression in self.regressions))
+        kinds = (self.groups, self.regressions, self.quantiles)
+        return tuple(request.outcome.column for kind in kinds for request in kind)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -274,6 +281,7 @@ class Plan:
             product=product or self.product,
             groups=given(self.groups),
             regressions=given(self.regressions),
+            quantiles=given(self.quantiles),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -290,6 +298,7 @@ class Plan:
             "table": [table.to_json() for table in self.all_tables],
             "group": [group.to_json() for group in self.groups],
             "regression": [regression.to_json() for regression in self.regressions],
+            "quantile": [quantile.to_json() for quantile in self.quantiles],
             "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
@@ -298,11 +307,11 @@ class Plan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
-        from semidp.release.requests import GroupRequest, RegressionRequest
+        from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
         shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}
-        lists = {"invariants", "table", "group", "regression", "feature", "structural_zero"}
+        lists = {"invariants", "table", "group", "regression", "quantile", "feature", "structural_zero"}
         only_keys(value, {*alone, *shared, *lists}, "a plan")
         tables, product = _shared(value)
         features, zeros, nests = declared(value, folder)
@@ -311,6 +320,7 @@ class Plan:
             product=product,
             groups=[GroupRequest.from_json(entry) for entry in _entries(value, "group")],
             regressions=[RegressionRequest.from_json(entry) for entry in _entries(value, "regression")],
+            quantiles=[QuantileRequest.from_json(entry) for entry in _entries(value, "quantile")],
             invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
             features=features,
             structural_zeros=zeros,

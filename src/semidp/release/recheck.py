@@ -5,23 +5,33 @@ can be computed again: the adjacency, the noise that its budgets need, the guara
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
 from semidp.errors import SemidpError
-from semidp.mechanisms import KNormMechanism, Measurement, Mechanism, NoNoise, ResidualMechanism
+from semidp.grouped import Intervals, most_rank_error
+from semidp.mechanisms import (
+    ExponentialMechanism,
+    KNormMechanism,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    ResidualMechanism,
+)
 from semidp.progress import silent
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression, PublishedTable
 from semidp.release.release import Release
 from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled
 from semidp.release.side_information import CLOSE
 from semidp.tradeoff import Order, Tradeoff
+
+Floats = NDArray[np.float64]
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -69,7 +79,7 @@ def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     needed = []
     for request, result in zip(plan.requests, release.results, strict=True):
         try:
-            mechanism = mechanism_again(request, result.noise.mechanism, scope)
+            mechanism = mechanism_again(request, result, scope)
         except SemidpError as error:
             yield f"{request.name!r} could not be computed again: {error}"
             continue
@@ -110,6 +120,10 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
     if isinstance(mechanism, ResidualMechanism):
         yield from _of_residuals(result, mechanism)
         return
+    if isinstance(result, PublishedQuantiles):
+        if isinstance(mechanism, ExponentialMechanism) and result.rank_error != most_rank_error(mechanism):
+            yield f"an error of {result.rank_error} ranks, and its choices have {most_rank_error(mechanism)}"
+        return
     if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
         return
     if not _close(noise.scale, mechanism.scale):
@@ -133,10 +147,36 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
                 yield "groups or counts that its exact totals do not have"
             elif not _close(one.values, other.values) or not _close(one.standard_errors, other.standard_errors):
                 yield "estimates or standard errors that do not follow from its noisy sums"
+        if result.intervals and not _same_ends(
+            (*result.intervals, *result.differences), (*again.intervals, *again.differences)
+        ):
+            yield "intervals that do not follow from its noisy sums"
     elif isinstance(result, PublishedRegression) and isinstance(again, PublishedRegression):
+        if result.query is None and request.to_json().get("model") == "logistic":
+            return  # an earlier version fitted otherwise
         pairs = (result.coefficients, again.coefficients), (result.standard_errors, again.standard_errors)
         if result.terms != again.terms or not all(_close(one, other, 1e-4) for one, other in pairs):
             yield "coefficients or standard errors that do not follow from its noisy values"
+        elif result.query is not None and not _same_ends([result.intervals], [again.intervals], 1e-2):
+            yield "intervals that do not follow from its noisy values"
+
+
+def _same_ends(
+    stated: Sequence[Sequence[Intervals]], found: Sequence[Sequence[Intervals]], tolerance: float = CLOSE
+) -> bool:
+    """Whether intervals have the same ends, and the same ones open."""
+    pairs = [list(zip(one, other, strict=False)) for one, other in zip(stated, found, strict=False)]
+    return list(map(len, stated)) == list(map(len, found)) and all(
+        _close(_closed(mine), _closed(theirs), tolerance)
+        for part in pairs
+        for one, other in part
+        for mine, theirs in ((one.lower, other.lower), (one.upper, other.upper))
+    )
+
+
+def _closed(ends: ArrayLike) -> Floats:
+    found = np.asarray(ends, dtype=np.float64)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[str]:

@@ -24,7 +24,7 @@ from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
 from semidp.geometry import Totals
 from semidp.guarantees import Guarantee
-from semidp.inference import Answer, Independence, TableIntervals
+from semidp.inference import Independence, IntervalEstimate, TableIntervals
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.notebook import facts, shortened_text
@@ -34,7 +34,13 @@ from semidp.release.measured import Cells, independence_of, interval_of, interva
 from semidp.release.metadata import METADATA, csvw
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedRegression, PublishedTable
+from semidp.release.published import (
+    Published,
+    PublishedGroups,
+    PublishedQuantiles,
+    PublishedRegression,
+    PublishedTable,
+)
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
@@ -130,7 +136,7 @@ class Release:
         if table.residuals is not None:
             return table.residuals.combination_error({0: weight})
         request = next(request for request in self.plan.tables if request.name == table.name)
-        mechanism = mechanism_again(request, table.noise.mechanism, self.scope)
+        mechanism = mechanism_again(request, table, self.scope)
         if not mechanism.scale:
             return 0.0
         error = mechanism.standard_error(weight)
@@ -184,7 +190,7 @@ class Release:
         table: str | None = None,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> Answer:
+    ) -> IntervalEstimate:
         """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
 
         Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
@@ -243,6 +249,11 @@ class Release:
     def regressions(self) -> tuple[PublishedRegression, ...]:
         """The published regressions."""
         return tuple(result for result in self.results if isinstance(result, PublishedRegression))
+
+    @property
+    def quantiles(self) -> tuple[PublishedQuantiles, ...]:
+        """The published quantiles by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
 
     def records(self, randomness: Randomness | None = None) -> SyntheticRecords:
         """Return synthetic records that have every published table and every exact total, to the person.
@@ -425,6 +436,7 @@ class Release:
         tables += self.product.tables if self.product else ()
         found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
         found |= {part.name: part for group in self.groups for part in group.sheets()}
+        found |= {part.name: part for quantile in self.quantiles for part in quantile.sheets()}
         found |= {part.name: part for part in (*self.regressions, *tables)}
         if name not in found:
             raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
@@ -499,8 +511,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "products", "groups", "regressions")
-                if key != "products" or self.product
+                for key in ("tables", "products", "groups", "regressions", "quantiles")
+                if key in ("tables", "groups", "regressions") or getattr(self, {"products": "product"}.get(key, key))
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -544,6 +556,10 @@ class Release:
                 *(
                     PublishedRegression.from_json(entry, request, scope, files)
                     for entry, request in zip(document.get("regressions", ()), plan.regressions, strict=True)
+                ),
+                *(
+                    PublishedQuantiles.from_json(entry, request, scope, files)
+                    for entry, request in zip(document.get("quantiles", ()), plan.quantiles, strict=True)
                 ),
             ),
             guarantee=Guarantee(dataspace, adjacency, tradeoff),

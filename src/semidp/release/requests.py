@@ -1,4 +1,4 @@
-"""What a plan asks for, and how each request goes through the pipeline: a table, a statistic by groups, a regression.
+"""What a plan asks for, and how each request goes through the pipeline: tables, statistics by group, regressions.
 
 A `Request` is a frozen value with three methods: its query space, what it reads, what it publishes. `prepare` and `run`
 know nothing else about it.
@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain, positive
-from semidp.grouped import GroupSums, LinearFit, LogisticFit, Moments, joint_counts, moments_of
+from semidp.grouped import (
+    MEDIAN,
+    Confidence,
+    GroupQuantiles,
+    GroupSums,
+    LinearFit,
+    LogisticFit,
+    Moments,
+    joint_counts,
+    regression_mechanism,
+)
 from semidp.mechanisms import (
     AUTO,
     NAMES,
@@ -24,6 +34,7 @@ from semidp.mechanisms import (
     Mechanism,
     NoNoise,
     ResidualMechanism,
+    exponential_mechanism,
     mechanism_for,
     table_mechanism,
 )
@@ -32,10 +43,16 @@ from semidp.progress import Progress
 from semidp.queries import (
     Coding,
     Design,
+    MomentSpace,
     ProductSpace,
     QuerySpace,
+    RankSpace,
+    SumSpace,
     moment_space,
     product_space,
+    query_space,
+    rank_space,
+    route_values,
     sensitivity_space,
     sum_space,
 )
@@ -44,9 +61,11 @@ from semidp.release.published import (
     FitKind,
     Published,
     PublishedGroups,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     published_groups,
+    published_quantiles,
     published_regression,
     published_table,
 )
@@ -142,13 +161,18 @@ def calibrated(request: Request, space: QuerySpace) -> Mechanism:
     return mechanism_for(space, budget_of(request), request.mechanism)
 
 
-def mechanism_again(request: Request, name: str, scope: Scope) -> Mechanism:
+def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechanism:
     """Return the mechanism of a result by the name that it states, calibrated as the request's budget asks.
 
-    What ``auto`` chooses may change from version to version; what was chosen is in the result.
+    What ``auto`` chooses may change from version to version; what was chosen, and what a regression measured, is in the
+    result.
     """
-    budget, space = budget_of(request), request.space(scope)
-    if isinstance(space, ProductSpace):
+    name, budget = result.noise.mechanism, budget_of(request)
+    if isinstance(request, RegressionRequest) and isinstance(result, PublishedRegression):
+        space = request.space_of(result.query, scope)
+    else:
+        space = request.space(scope)
+    if isinstance(space, (ProductSpace, RankSpace)):
         return request.calibrate(space)
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
@@ -187,6 +211,28 @@ def _regression_name(request: "RegressionRequest") -> str:
     return f"regression-{request.outcome.column}"
 
 
+def _quantile_name(request: "QuantileRequest") -> str:
+    kind = "median" if request.probabilities == (MEDIAN,) else "quantiles"
+    return f"{kind}-{request.outcome.column}"
+
+
+def _probabilities(value: Iterable[Number]) -> tuple[Fraction, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"quantiles are a list such as [0.25, 0.5, 0.75], not {value!r}")
+    found = tuple(exact(q, "a quantile") for q in value)
+    if not found or not all(0 < q < 1 for q in found) or list(found) != sorted(set(found)):
+        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+    return found
+
+
+def _optional_level(value: Number | None) -> Fraction | None:
+    return None if value is None else Confidence(value).level
+
+
+def _quantile_sampling(value: bool) -> bool:
+    return Confidence(sampling=value).sampling
+
+
 def _weight(value: Number) -> Fraction:
     return positive(value, "the weight of a table")
 
@@ -222,6 +268,12 @@ def _coding(value: Coding | str) -> Coding:
 def _outcome(value: Outcome) -> Outcome:
     if not isinstance(value, Outcome):
         raise InputError(f"an outcome is Outcome(column, lower, upper, steps), not {value!r}")
+    return value
+
+
+def _confidence(value: Confidence) -> Confidence:
+    if not isinstance(value, Confidence):
+        raise InputError(f"the intervals of a request are Confidence(level), not {value!r}")
     return value
 
 
@@ -336,6 +388,8 @@ class GroupRequest:
         each.
     budget, mechanism, name
         As for a table. The name is that of the statistic and the column unless given.
+    confidence
+        The intervals beside the estimates.
 
     Examples
     --------
@@ -351,6 +405,7 @@ class GroupRequest:
     budget: Budget | None = field(default=None, converter=_budget)
     mechanism: str = field(default=AUTO, converter=_mechanism)
     name: str = field(default=Factory(_statistic_name, takes_self=True), converter=_file_name)
+    confidence: Confidence = field(default=Confidence(), converter=_confidence)
 
     def __attrs_post_init__(self) -> None:
         if not self.by or not all(group.names for group in self.by):
@@ -370,10 +425,12 @@ class GroupRequest:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What its files are called: one for each set of groups."""
-        if len(self.by) == 1:
-            return (f"{self.name}.csv",)
-        return tuple(f"{self.name}-by-{'-'.join(group.names)}.csv" for group in self.by)
+        """What its files are called: one for each set of groups, and one each for differences if asked for."""
+        names = [self.name]
+        if len(self.by) > 1:
+            names = [f"{self.name}-by-{'-'.join(group.names)}" for group in self.by]
+        more = [f"{name}-differences.csv" for name in names] if self.confidence.differences else []
+        return (*(f"{name}.csv" for name in names), *more)
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
@@ -390,7 +447,7 @@ class GroupRequest:
         return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
 
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedGroups:
-        """Return sums, or means and proportions over exact counts."""
+        """Return sums, or means and proportions over exact counts, with their intervals."""
         return published_groups(self, GroupSums(mechanism, measured))
 
     def with_budget(self, budget: Budget) -> "GroupRequest":
@@ -407,13 +464,14 @@ class GroupRequest:
             "by": [list(group.names) for group in self.by],
             **(self.budget.keys() if self.budget else {}),
             "mechanism": self.mechanism,
+            **self.confidence.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "GroupRequest":
         """Read what `to_json` wrote, or one ``[[group]]`` of a plan file."""
         known = {"name", "statistic", "column", "bounds", "grid", "by", "mechanism", *_BUDGET_KEYS}
-        only_keys(value, known, "a group of a plan")
+        only_keys(value, {*known, *Confidence.keys}, "a group of a plan")
         statistic = _statistic(value.get("statistic", Statistic.mean))
         if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
             raise InputError('a group of a plan needs column = "…" and by = [["…"], …]')
@@ -424,6 +482,7 @@ class GroupRequest:
             outcome = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
         groups = [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]
         named = {"name": value["name"]} if "name" in value else {}
+        named["confidence"] = Confidence.from_json(value)
         return cls(statistic, outcome, groups, Budget.stated(value), value.get("mechanism", AUTO), **named)
 
 
@@ -444,7 +503,9 @@ class RegressionRequest:
     interactions
         Sets of factors whose columns are multiplied.
     coding
-        How factors are coded.
+        How factors are coded. It names the coefficients; what is measured does not depend on it.
+    confidence
+        The intervals beside the coefficients.
 
     Examples
     --------
@@ -462,6 +523,7 @@ class RegressionRequest:
     interactions: tuple[Margin, ...] = field(default=(), converter=_groups)
     coding: Coding = field(default=Coding.treatment, converter=_coding)
     name: str = field(default=Factory(_regression_name, takes_self=True), converter=_file_name)
+    confidence: Confidence = field(default=Confidence(), converter=_confidence)
 
     def __attrs_post_init__(self) -> None:
         if not self.factors:
@@ -472,6 +534,8 @@ class RegressionRequest:
             raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
         if self.model is Model.logistic and self.outcome != proportion_of(self.outcome.column):
             raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
+        if self.confidence.differences:
+            raise InputError("differences are of groups: the coefficients of a regression are differences already")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -480,8 +544,8 @@ class RegressionRequest:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """One file, a row a coefficient."""
-        return (f"{self.name}.csv",)
+        """A row a coefficient, and what was measured."""
+        return f"{self.name}.csv", f"{self.name}-measurements.csv"
 
     def design(self, scope: Scope) -> Design:
         """Return the design on the schema of the data."""
@@ -491,12 +555,31 @@ class RegressionRequest:
         return Design.of(schema, self.factors, interactions=pairs, coding=self.coding)
 
     def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of X'y; refuse a design whose moments are not public, or one that is collinear."""
+        """Return the space of what gives X'y with the least noise, by the published counts alone.
+
+        Refuse a design whose moments are not public, or one that is collinear.
+        """
         design = self.design(scope)
         if self.model is Model.logistic:
             joint_counts(design, scope.dataspace)
-        space = moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
-        design.gram(scope.dataspace)
+        budget = Budget.gdp(1) if self.budget is None else self.budget
+        return regression_mechanism(
+            scope.dataspace, scope.adjacency, self.outcome, design, budget, self.mechanism
+        ).space
+
+    def space_of(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
+        """Return the space of a query that was measured for this regression; X'y itself, where none is told."""
+        design = self.design(scope)
+        if query is None:
+            return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
+        space = query_space(query, scope.dataspace, scope.adjacency)
+        terms = [column.features for column in design.columns]
+        mine = (
+            isinstance(space, SumSpace)
+            and all(any(set(term) <= set(block.names) for block in space.blocks) for term in terms)
+        ) or (isinstance(space, MomentSpace) and space.design.columns == design.columns)
+        if not mine or getattr(space, "outcome", None) != self.outcome:
+            raise InputError("what was measured does not give the sums that the regression needs")
         return space
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
@@ -504,17 +587,18 @@ class RegressionRequest:
         return calibrated(self, space)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the confidential X'y, in steps of the grid times the design's multiplier."""
+        """Return the confidential values of the query, in steps of the grid."""
+        assert isinstance(space, (SumSpace, MomentSpace))
         design = self.design(scope)
         if self.model is Model.logistic:
             reader.check_binary(self.outcome.column)
-        return moments_of(reader.sums(design.features, self.outcome), design)
+        return route_values(space, design, reader.sums(design.features, self.outcome))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
     ) -> PublishedRegression:
-        """Return the coefficients with their standard errors."""
-        moments = Moments(mechanism, measured)
+        """Return the coefficients with their standard errors and intervals."""
+        moments = Moments(mechanism, measured, self.design(scope))
         fit = LinearFit(moments) if self.model is Model.linear else LogisticFit(moments)
         return published_regression(self, fit)
 
@@ -534,6 +618,7 @@ class RegressionRequest:
             "coding": str(self.coding),
             **(self.budget.keys() if self.budget else {}),
             "mechanism": self.mechanism,
+            **self.confidence.to_json(),
         }
         return {key: value for key, value in document.items() if value != []}
 
@@ -541,7 +626,7 @@ class RegressionRequest:
     def from_json(cls, value: Mapping[str, Any]) -> "RegressionRequest":
         """Read what `to_json` wrote, or one ``[[regression]]`` of a plan file."""
         known = {"name", "model", "column", "bounds", "grid", "factors", "interactions", "coding", "mechanism"}
-        only_keys(value, {*known, *_BUDGET_KEYS}, "a regression of a plan")
+        only_keys(value, {*known, *_BUDGET_KEYS, *Confidence.keys} - {"differences"}, "a regression of a plan")
         if "column" not in value or "factors" not in value:
             raise InputError('a regression of a plan needs column = "…" and factors = ["…", …]')
         column, model = text(value["column"], "the column of a regression"), _model(value.get("model", Model.linear))
@@ -558,11 +643,133 @@ class RegressionRequest:
             [texts(group, "an interaction") for group in value.get("interactions", ())],
             value.get("coding", Coding.treatment),
             **({"name": value["name"]} if "name" in value else {}),
+            confidence=Confidence.from_json(value),
         )
 
 
-KINDS: dict[str, type[TableRequest] | type[GroupRequest] | type[RegressionRequest]] = {
-    kind.key: kind for kind in (TableRequest, GroupRequest, RegressionRequest)
+@frozen
+class QuantileRequest:
+    """Quantiles of a private outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    outcome
+        The private column, its declared bounds and its grid.
+    by
+        The groups, as for a `GroupRequest`.
+    probabilities
+        Which quantiles, each between 0 and 1, in growing order; the median if left out.
+    budget, name
+        As for a table. The name is that of the column unless given.
+    level
+        The level of an interval for each quantile, which takes two thirds of what is chosen; none if left out.
+    sampling
+        Whether intervals are about the population that the records were drawn from, and not the records themselves.
+
+    Examples
+    --------
+    >>> QuantileRequest(Outcome("score", 0, 100, steps=100), [["school"]], budget=Budget.gdp(1)).name
+    'median-score'
+    """
+
+    key: ClassVar[str] = "quantile"
+    mechanism: ClassVar[str] = AUTO
+
+    outcome: Outcome = field(converter=_outcome)
+    by: tuple[Margin, ...] = field(converter=_groups)
+    probabilities: tuple[Fraction, ...] = field(default=(MEDIAN,), converter=_probabilities)
+    budget: Budget | None = field(default=None, converter=_budget)
+    name: str = field(default=Factory(_quantile_name, takes_self=True), converter=_file_name)
+    level: Fraction | None = field(default=None, converter=_optional_level)
+    sampling: bool = field(default=False, converter=_quantile_sampling)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.by or not all(group.names for group in self.by):
+            raise InputError("quantiles of groups need the features that form them", needs="group")
+        if len(set(self.by)) < len(self.by):
+            raise InputError("the same groups are named twice: name them once")
+        if any(self.outcome.column in group.names for group in self.by):
+            raise InputError(f"{self.outcome.column!r} forms the groups, so its quantiles are no secret: name another")
+        if self.sampling and self.level is None:
+            raise InputError("only intervals are about a population: give their level", needs="quantile level")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that form the groups."""
+        return tuple(name for group in self.by for name in group.names)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups."""
+        if len(self.by) == 1:
+            return (f"{self.name}.csv",)
+        return tuple(f"{self.name}-by-{'-'.join(group.names)}.csv" for group in self.by)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the ranks; refuse groups whose counts are not published."""
+        return rank_space(
+            scope.dataspace,
+            scope.adjacency,
+            self.outcome,
+            self.by,
+            self.probabilities,
+            level=self.level,
+            sampling=self.sampling,
+        )
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the choices that the budget allows."""
+        assert isinstance(space, RankSpace)
+        if self.budget is None:
+            raise InputError(f"{self.name!r} has no privacy budget: give epsilon, rho or mu")
+        return exponential_mechanism(space, self.budget)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential histograms of all groups, set after set, a row a group."""
+        return np.concatenate([reader.histogram(group.names, self.outcome) for group in self.by])
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedQuantiles:
+        """Return the quantiles in units of the outcome."""
+        return published_quantiles(self, GroupQuantiles(mechanism, measured), scope)
+
+    def with_budget(self, budget: Budget) -> "QuantileRequest":
+        """Return the request with another budget."""
+        return evolve(self, budget=budget)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values."""
+        return {
+            "name": self.name,
+            "column": self.outcome.column,
+            **_bounds_json(self.outcome),
+            "probabilities": [plain(q) for q in self.probabilities],
+            "by": [list(group.names) for group in self.by],
+            **(self.budget.keys() if self.budget else {}),
+            **({} if self.level is None else {"level": plain(self.level)}),
+            **({"sampling": True} if self.sampling else {}),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "QuantileRequest":
+        """Read what `to_json` wrote, or one ``[[quantile]]`` of a plan file."""
+        known = {"name", "column", "bounds", "grid", "probabilities", "by", "level", "sampling", *_BUDGET_KEYS}
+        only_keys(value, known, "a quantile of a plan")
+        if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
+            raise InputError('a quantile of a plan needs column = "…" and by = [["…"], …]')
+        column = text(value["column"], "the column of a quantile")
+        groups = [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]
+        return cls(
+            outcome_from(column, value.get("bounds"), value.get("grid", GRID)),
+            groups,
+            budget=Budget.stated(value),
+            **{key: value[key] for key in ("probabilities", "name", "level", "sampling") if key in value},
+        )
+
+
+KINDS: dict[str, type[TableRequest] | type[GroupRequest] | type[RegressionRequest] | type[QuantileRequest]] = {
+    kind.key: kind for kind in (TableRequest, GroupRequest, RegressionRequest, QuantileRequest)
 }
 """What a plan may ask for, by the key of its list in a plan file."""
 

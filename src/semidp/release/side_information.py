@@ -36,7 +36,7 @@ def mechanisms_used(plan: Plan, scope: Scope, results: Sequence[Published]) -> t
     """Return the mechanisms of all results; refuse a result that states less noise than its budget needs."""
     found = []
     for request, result in zip(plan.requests, results, strict=True):
-        mechanism = mechanism_again(request, result.noise.mechanism, scope)
+        mechanism = mechanism_again(request, result, scope)
         if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
             raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
         found.append(mechanism)

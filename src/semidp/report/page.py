@@ -1,5 +1,7 @@
 """The report as one self-contained HTML page: pictures inline, no request, a script only to search long tables."""
 
+import math
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import islice
 from typing import Any
@@ -8,18 +10,21 @@ from urllib.parse import quote
 import numpy as np
 
 from semidp.exact import plain
+from semidp.grouped import Intervals
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import (
     ProductTable,
     Published,
     PublishedGroups,
     PublishedProduct,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     Release,
     Scope,
     table_files,
 )
+from semidp.release.confidence import columns_of
 from semidp.report import sentences
 from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
 from semidp.spaces import Dataspace
@@ -72,6 +77,7 @@ def html(release: Release, title: str | None = None) -> str:
             *([] if release.product is None else _product(release.product, release)),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
+            *(section for quantile in release.quantiles for section in _quantiles(quantile)),
         ],
         limits=sentences.limits(release),
         details=_details(release),
@@ -101,7 +107,8 @@ def _listed(release: Release) -> str:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
     regressions = [sentences.regressed(regression) for regression in release.regressions]
-    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions])
+    quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
+    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
 
 
@@ -179,10 +186,11 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         drawn = [label for label, kept in zip(labels, held, strict=True) if kept]
         bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
         picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
-        filled = [row for row in zip(labels, part.rows(), strict=True) if row[1][1]]
+        ends = columns_of(group.intervals[number] if group.intervals else ())
+        filled = [row for row in zip(labels, part.rows(), *ends.values(), strict=True) if row[1][1]]
         rows = [
-            (label, f"{count:,}", sentences.number(value), sentences.number(error))
-            for label, (_, count, value, error) in filled[:_SHOWN_TOTALS]
+            (label, f"{count:,}", *map(sentences.number, (value, error)), *map(_end, limits))
+            for label, (_, count, value, error), *limits in filled[:_SHOWN_TOTALS]
         ]
         more = len(filled) - len(rows)
         sections.append(
@@ -195,11 +203,19 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
                 "figure": picture and _picture(picture),
                 "caption": "Estimates with two standard errors of the noise to each side. A declared bound that lies "
                 "in the picture is a dotted line.",
-                "columns": (" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"),
+                "columns": (
+                    " · ".join(by.names),
+                    "count (exact)",
+                    str(group.request.statistic),
+                    "standard error",
+                    *map(_heading, ends),
+                ),
                 "rows": rows,
                 "empty": [label for label, count in zip(labels, part.counts, strict=True) if not count],
             }
         )
+        if group.differences:
+            sections.append(_differences(f"{what} by {' and '.join(by.names)}", group.differences[number]))
     return sections
 
 
@@ -245,15 +261,77 @@ def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     terms, values, errors = zip(*regression.rows(), strict=True)
+    ends = columns_of(regression.intervals)
     picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
     return {
         "heading": f"Published {sentences.regressed(regression)}",
         "paragraphs": sentences.regression_paragraphs(regression),
         "figure": picture and _picture(picture),
         "caption": "Coefficients with two standard errors of the noise to each side.",
-        "columns": ("term", "coefficient", "standard error"),
-        "rows": [(term, sentences.number(value), sentences.number(error)) for term, value, error in regression.rows()],
+        "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
+        "rows": [
+            (term, *map(sentences.number, numbers), *map(_end, limits))
+            for (term, *numbers), *limits in zip(regression.rows(), *ends.values(), strict=True)
+        ],
     }
+
+
+def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
+    """Return a section for each set of groups, the first with what is said of the choices."""
+    sections = []
+    for position, by in enumerate(quantile.request.by):
+        rows = [
+            (" · ".join(levels), f"{count:,}", *map(sentences.number, numbers))
+            for levels, count, numbers in islice(quantile.rows(position), _SHOWN_TOTALS)
+        ]
+        more = len(quantile.groups[position]) - len(rows)
+        sections.append(
+            {
+                "heading": f"Published {sentences.quantiled(quantile)}"
+                if position == 0
+                else f"The same by {' and '.join(by.names)}",
+                "paragraphs": [
+                    *(sentences.quantile_paragraphs(quantile) if position == 0 else ()),
+                    *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
+                ],
+                "figure": None,
+                "caption": "",
+                "columns": (" · ".join(by.names), "count (exact)", *map(_heading, quantile.headings)),
+                "rows": rows,
+            }
+        )
+    return sections
+
+
+def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
+    """Return a section with the differences of groups, the first few."""
+    first, ends = intervals[0], columns_of(intervals)
+    half = len(first.names[0]) // 2 if first.names else 0
+    rows = [
+        (" · ".join(name[:half]), " · ".join(name[half:]), sentences.number(value), *map(_end, limits))
+        for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN_TOTALS)
+    ]
+    more = len(first.names) - len(rows)
+    return {
+        "heading": f"Differences of the {what}",
+        "paragraphs": [
+            "The first group less the second.",
+            *sentences.interval_paragraphs(intervals),
+            *([f"The first {len(rows)} pairs are shown; {more:,} more are in the file."] if more else ()),
+        ],
+        "figure": None,
+        "caption": "",
+        "columns": ("group", "other group", "difference", *map(_heading, ends)),
+        "rows": rows,
+    }
+
+
+def _heading(column: str) -> str:
+    return column.replace("_", ", ")
+
+
+def _end(value: float) -> str:
+    return "open" if math.isinf(value) else sentences.number(value)
 
 
 def _loss(table: PublishedTable) -> Any:
@@ -301,6 +379,12 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
             *_own_guarantee(release, group),
             ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
+        ]
+    for quantile in release.quantiles:
+        rows += [
+            (f"Mechanism of the {sentences.quantiled(quantile)}", f"{quantile.noise.mechanism}, exact choices"),
+            ("Kind of claim", sentences.CLAIMS[quantile.noise.claim]),
+            ("Guarantee", sentences.strength(quantile.guarantee, release.plan.report_delta)[-1]),
         ]
     for regression in release.regressions:
         rows += [

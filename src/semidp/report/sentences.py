@@ -1,6 +1,7 @@
 """What a release says about itself, in plain words. The page and the terminal share every sentence."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.geometry import View, maximal, meet
-from semidp.grouped import Comparison
+from semidp.grouped import About, Comparison, Intervals
 from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
@@ -20,6 +21,7 @@ from semidp.release import (
     ProductTable,
     PublishedGroups,
     PublishedProduct,
+    PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
     Release,
@@ -34,6 +36,7 @@ from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
 
 _SHOWN_MARGINS = 8
+_SHOWN_TABLES = 40
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -61,13 +64,19 @@ def noisy_part(release: Release) -> list[str]:
         for table in release.tables
     ]
     if release.product is not None:
+        several = release.product.tables
         tables += [
             f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells, together with the other tables"
-            for table in release.product.tables
+            for table in several[:_SHOWN_TABLES]
         ]
+        if len(several) > _SHOWN_TABLES:
+            left = several[_SHOWN_TABLES:]
+            tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
-    return [*tables, *groups, *(f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions)]
+    regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
+    quantiles = [f"{quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
+    return [*tables, *groups, *regressions, *quantiles]
 
 
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
@@ -110,8 +119,9 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
-    if scope.adjacency.is_exchange:
-        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
+    if scope.adjacency.is_exchange and a > 1:
+        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
+        return f"exchange: one person changes and {others} over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -155,13 +165,13 @@ def why_together(scope: Scope) -> list[str]:
 
 def _exchanged(scope: Scope) -> list[str]:
     a = scope.adjacency.a
-    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
     return [
-        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
-        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
-        "have been everybody that the published totals allow.",
-        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
-        "stated apart.",
+        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
+        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
+        "everybody that the published totals allow.",
+        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
+        "those is stated apart.",
     ]
 
 
@@ -260,15 +270,28 @@ def files(release: Release) -> list[tuple[str, str]]:
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables:
+        for part in release.product.tables[:_SHOWN_TABLES]:
             what = " by ".join(part.schema.names)
             found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
+        left = len(release.product.tables) - _SHOWN_TABLES
+        if left > 0:
+            first = release.product.tables[_SHOWN_TABLES]
+            found.append((f"{first.name}.csv", f"the same of the next table, and so on: {left:,} files"))
         found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
-        for file, by in zip(group.request.files, group.request.by, strict=True):
+        several = group.request.files[len(group.request.by) :]
+        for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
             what = f"the {group.request.statistic} of {group.outcome.column} by {' and '.join(by.names)}"
             found.append((file, f"{what}, one row a group"))
-    found += [(regression.request.files[0], f"the {regressed(regression)}") for regression in release.regressions]
+            found += [(other, f"differences of {what}, one row a pair") for other in several[number : number + 1]]
+    for regression in release.regressions:
+        found.append((regression.request.files[0], f"the {regressed(regression)}"))
+        if regression.query is not None:
+            found.append((regression.request.files[1], f"what was measured for the {regressed(regression)}"))
+    for quantile in release.quantiles:
+        for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
+            what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
+            found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
     found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
@@ -285,7 +308,7 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    if isinstance(mechanism, ResidualMechanism):
+    if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
         return table_errors(mechanism, 0)
     unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
     if size > _MOST_CELLS:  # the mean needs no array of all cells
@@ -482,6 +505,53 @@ def regressed(regression: PublishedRegression) -> str:
     return f"{request.model} regression of {request.outcome.column} on {' and '.join(request.factors)}"
 
 
+def _quantile_words(quantile: PublishedQuantiles) -> str:
+    """Name the quantiles: the median, or those of several probabilities."""
+    several = quantile.request.probabilities
+    if len(several) == 1 and several[0] == Fraction(1, 2):
+        return "median"
+    return f"quantile{'s' if len(several) > 1 else ''} at {', '.join(plain(q) for q in several)}"
+
+
+def quantiled(quantile: PublishedQuantiles) -> str:
+    """Name quantiles of groups: the median of score by school."""
+    by = " and by ".join(" and ".join(block.names) for block in quantile.request.by)
+    return f"{_quantile_words(quantile)} of {quantile.request.outcome.column} by {by}"
+
+
+def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
+    """Say how quantiles were chosen, how far they may be off, and what their intervals are about."""
+    request = quantile.request
+    if quantile.noise.absent:
+        return ["There is no record, so there is nothing to choose and no noise."]
+    outcome = request.outcome
+    said = [
+        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
+        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}. In each group a value was chosen at "
+        "random, the likelier the fewer records would have to be replaced to make it the quantile "
+        f"({quantile.noise.mechanism} mechanism: a factor e for every {quantile.noise.scale:.4g} records). With 95% "
+        f"probability at most {quantile.rank_error:,} records lie between a chosen value and the true quantile of its "
+        "group, whatever the data."
+    ]
+    if request.level is not None:
+        said += interval_paragraphs(quantile.intervals[0][:1])
+        said.append(
+            "The ends of an interval were chosen in the same way, of ranks so far below and above that they rarely "
+            "pass the quantile; an end at a declared bound says that the group is too small for that."
+        )
+    return said
+
+
+def quantile_lines(quantile: PublishedQuantiles, most: int = 12) -> list[str]:
+    """Return the quantiles, a line a group, the first few."""
+    rows = [row for block in range(len(quantile.groups)) for row in quantile.rows(block)]
+    lines = [
+        f"{' · '.join(levels)}: {', '.join(map(number, numbers))} ({count:,} records)"
+        for levels, count, numbers in rows[:most]
+    ]
+    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
+
+
 def regression_paragraphs(regression: PublishedRegression) -> list[str]:
     """Say how a regression was made and how far it may be off."""
     request, noise = regression.request, regression.noise
@@ -495,11 +565,38 @@ def regression_paragraphs(regression: PublishedRegression) -> list[str]:
         f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)} before anything was added up."
     )
     return [
-        f"{counted} The counts of the factors are exact, so that only the sums of the outcome over the columns of the "
-        f"design needed noise: the {noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The "
-        f"standard errors are those of the noise alone. The first level of each factor is the reference "
-        f"({request.coding} coding)."
+        f"{counted} The counts of the factors are exact, so that only {_measured(regression)} needed noise: the "
+        f"{noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The standard errors are those "
+        f"of the noise alone. The first level of each factor is the reference ({request.coding} coding).",
+        *interval_paragraphs(regression.intervals),
     ]
+
+
+def _measured(regression: PublishedRegression) -> str:
+    """Say what was measured for a regression."""
+    query = regression.query or {"kind": "moments"}
+    if query["kind"] == "sums":
+        by = " and by ".join(" and ".join(names) or "all" for names in query["by"])
+        return f"the sums of the outcome by {by}"
+    if "combination" in query:
+        return f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact counts for accuracy,"
+    return "the sums of the outcome over the columns of the design"
+
+
+def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
+    """Say what the intervals beside estimates are about."""
+    said = []
+    for part in intervals:
+        share = f"{float(100 * part.level):g}%"
+        together = f"all at once, with {share} probability" if part.simultaneous else f"with {share} probability each"
+        if part.about is About.noise:
+            said.append(f"The intervals from lower to upper hold the values of these records, {together}: noise alone.")
+        else:
+            said.append(
+                "The intervals for the population allow for sampling besides: they hold the values of the population "
+                f"that the records were drawn from, {together}, as far as the normal approximation is right."
+            )
+    return said
 
 
 def unit(group: PublishedGroups) -> float:
@@ -563,7 +660,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
             f"The spread of {outcome.column} within groups was not measured: the largest that the means and the bounds "
             "allow was taken, so that p is too large rather than too small."
         )
-    return paragraphs
+    return [*paragraphs, *(interval_paragraphs(group.intervals[0]) if group.intervals else ())]
 
 
 def grid_warning(group: PublishedGroups) -> str:
@@ -632,11 +729,16 @@ def summary(release: Release, where: str | None = None) -> str:
             f"{'estimate' if not n else '':10} {term}: {number(value)} ± {number(error)}"
             for n, (term, value, error) in enumerate(regression.rows())
         ]
+    for quantile in release.quantiles:
+        ranks = "" if quantile.rank_error is None else f", at most {quantile.rank_error:,} ranks off in 95% of choices"
+        lines.append(f"mechanism  {quantile.noise.mechanism}{ranks}")
+        lines.append(f"columns    {', '.join(quantile.headings)}")
+        lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(quantile_lines(quantile))]
     lines += [f"apart      {item}" for item in apart(release)]
     lines += [f"budget     {item}" for item in budget_parts(release.plan)]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
-    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions)]
+    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")

@@ -1,0 +1,197 @@
+"""Private medians and quantiles by group beside exact group sizes, with intervals that are chosen beside them.
+
+The proof is in `queries.ranks`, the exact choice in `mechanisms.exponential`. Sums and means are in `group_sums`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.accounting.ledger import Ledger
+from semidp.engines import Outcome, Source
+from semidp.errors import InputError
+from semidp.exact import Number
+from semidp.grouped.group_sums import By, block_columns, block_groups, blocks_of
+from semidp.grouped.inputs import open_groups
+from semidp.grouped.intervals import About, Intervals
+from semidp.grouped.outcome_spread import charge
+from semidp.guarantees import Guarantee
+from semidp.mechanisms import ExponentialMechanism, Measurement, Mechanism, exponential_mechanism
+from semidp.noise import Randomness
+from semidp.queries import RankSpace, rank_space
+from semidp.spaces import Adjacency, Margin
+from semidp.tables import Feature, Schema, refuse_large
+from semidp.tradeoff import Budget
+
+Floats = NDArray[np.float64]
+MEDIAN = Fraction(1, 2)
+"""The quantile that is chosen unless others are named."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupQuantiles:
+    """Quantiles of an outcome by group. Nothing in it is confidential.
+
+    Examples
+    --------
+    >>> from semidp.noise import SeededRandomness
+    >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100]}
+    >>> found = quantiles(records, Outcome("days", 0, 10, 100), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> for (ward,), count, median in found.rows():
+    ...     print(ward, count, round(median))
+    a 500 2
+    b 500 8
+    >>> found.guarantee.adjacency.a, found.private
+    (2, False)
+    """
+
+    mechanism: Mechanism
+    measurement: Measurement
+
+    @property
+    def space(self) -> RankSpace:
+        """The groups, and what was chosen in each."""
+        assert isinstance(self.mechanism.space, RankSpace)
+        return self.mechanism.space
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of all choices together."""
+        return self.mechanism.guarantee
+
+    @property
+    def private(self) -> bool:
+        """Whether the randomness was secure."""
+        return self.measurement.private
+
+    def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
+        """Return the levels of each group of a set."""
+        return block_groups(self.space.dataspace, self.space.blocks[self._number(block)])
+
+    def columns(self, block: Margin | None = None) -> tuple[str, ...]:
+        """Return the names of what a group's levels are."""
+        return block_columns(self.space.dataspace, self.space.blocks[self._number(block)])
+
+    def values(self, block: Margin | None = None) -> Floats:
+        """Return the quantiles of a set, a row a group, in the order of their probabilities; NaN without records.
+
+        Choices of one group are put in order, which costs nothing and only helps.
+        """
+        return np.sort(self._chosen(block)[:, :, 0], axis=1)
+
+    def intervals(self, block: Margin | None = None) -> tuple[Intervals, ...]:
+        """Return an interval for each quantile, group after group; refuse where none were asked for.
+
+        An end at a bound of the outcome says no more than that: the group is too small for a rank so far away.
+        """
+        space = self.space
+        if space.level is None:
+            raise InputError("no intervals were chosen beside the quantiles: ask for them with a level")
+        values, chosen = self.values(block), self._chosen(block)
+        about = About.sampling if space.sampling else About.noise
+        return tuple(
+            Intervals(
+                self.groups(block),
+                values[:, k],
+                np.minimum(chosen[:, k, 1], values[:, k]),
+                np.maximum(chosen[:, k, 2], values[:, k]),
+                space.level,
+                about,
+            )
+            for k in range(len(space.probabilities))
+        )
+
+    def rows(self, block: Margin | None = None) -> Iterator[tuple[Any, ...]]:
+        """Yield each group with its exact count and its quantiles."""
+        counts = self.space.counts[self._number(block)].ravel().tolist()
+        for group, count, values in zip(self.groups(block), counts, self.values(block).tolist(), strict=True):
+            yield group, count, *values
+
+    def _number(self, block: Margin | None) -> int:
+        blocks = self.space.blocks
+        if block is None and len(blocks) == 1:
+            return 0
+        if block not in blocks:
+            raise InputError(f"say by which groups: {', '.join(map(str, blocks))}")
+        return blocks.index(block)
+
+    def _chosen(self, block: Margin | None) -> Floats:
+        """The chosen values in units of the outcome: groups, quantiles, and the quantile with its ends."""
+        space, number = self.space, self._number(block)
+        ends = np.cumsum([0, *(counts.size for counts in space.counts)])
+        steps = self.measurement.projected.reshape(len(space.sizes), len(space.probabilities), -1)
+        part = steps[ends[number] : ends[number + 1]]
+        values = float(space.outcome.lower) + float(space.outcome.width) * part
+        return np.where(space.counts[number].ravel()[:, None, None] > 0, values, np.nan)
+
+
+def quantiles(
+    data: Any,
+    outcome: Outcome,
+    by: By,
+    budget: Budget,
+    probabilities: Sequence[Number] = (MEDIAN,),
+    *,
+    level: Number | None = None,
+    sampling: bool = False,
+    invariants: Sequence[Margin] = (),
+    features: Sequence[Feature] = (),
+    adjacency: Adjacency | None = None,
+    randomness: Randomness | None = None,
+    ledger: Ledger | None = None,
+) -> GroupQuantiles:
+    """Release quantiles of an outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    data
+        A file, a data frame, an Ibis table or a `Source`.
+    outcome
+        The private column, its declared bounds and its grid: values are clipped and rounded record by record.
+    by
+        The groups: a feature or margin, or several. Their counts become public.
+    budget
+        What may be spent on all quantiles of all groups together.
+    probabilities
+        Which quantiles, in growing order; the median if left out.
+    level
+        The level of an interval for each quantile, which takes two choices more of the same budget; none if left out.
+    sampling
+        Whether intervals are about the population that the records were drawn from.
+    invariants, features, adjacency, randomness, ledger
+        As for `sums`.
+    """
+    blocks = blocks_of(by)
+    with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
+        space = rank_space(
+            groups.dataspace, groups.adjacency, outcome, blocks, probabilities, level=level, sampling=sampling
+        )
+        mechanism = exponential_mechanism(space, budget)
+        schema = groups.dataspace.schema
+        assert schema is not None
+        values = np.concatenate([read_histogram(groups.source, schema, block.names, outcome) for block in blocks])
+    charge(ledger, f"quantiles of {outcome.column}", mechanism)
+    return GroupQuantiles(mechanism, mechanism.measure(values, randomness))
+
+
+def read_histogram(source: Source, schema: Schema, names: Sequence[str], outcome: Outcome) -> NDArray[np.int64]:
+    """Return the confidential counts of each step of an outcome's grid in each group, a row a group."""
+    edges = [outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)]
+    part = schema.restrict(names) if names else None
+    whole = Schema(
+        (*(part.features if part else ()), Feature(outcome.column, bins=(float("-inf"), *edges))),
+        part.structural_zeros if part else (),
+    )
+    refuse_large(whole)
+    return source.counts(whole).counts.reshape(-1, outcome.steps + 1)
+
+
+def most_rank_error(mechanism: Mechanism, missed: float = 0.05) -> int | None:
+    """Return by how many ranks a chosen value is off at most, with probability 1 - `missed`; None without noise."""
+    from semidp.mechanisms import farthest_rank
+
+    return farthest_rank(mechanism, missed) if isinstance(mechanism, ExponentialMechanism) else None
