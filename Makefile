@@ -39,7 +39,7 @@ test: lint      ## everything that needs no server (under ten minutes on two cor
 fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about an hour on two cores)
 	SEMIDP_FUZZ=82 $(BIN)/python -m pytest -n 2 tests/fuzz
 
-test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report and the page in real Chromium
+test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report and the page in real Chromium, Tumult
 	tests/services/run
 
 $(VENV)/.installed-docs: $(STAMP)
@@ -62,4 +62,4 @@ lock:           ## write requirements.lock anew, from the newest versions that f
 	{ head -n 1 $(LOCK); build/lock/bin/python -m pip freeze --exclude semidp; } > build/$(LOCK) && mv build/$(LOCK) $(LOCK)
 
 clean:          ## remove everything that was built
-	rm -rf $(VENV) .venv-services .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-services .venv-tumult .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

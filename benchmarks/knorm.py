@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.optimize import linprog
 
+from semidp.geometry import Grid, Totals
 from semidp.knorm import Ball, PairBall, TableBall
 from semidp.queries.moves import moves
 
@@ -48,8 +49,8 @@ def _seconds_per_point(draw: Callable[[int], object], size: int) -> float:
 
 def _published(rows: int, columns: int, a: int, size: int, generator: np.random.Generator) -> np.ndarray:
     """Draw as the paper does: an orthonormal basis, a cube, and a program ``Σλ_m m = v, Σλ = 1`` for each proposal."""
-    margins = [np.full(rows, a), np.full(columns, a)]
-    vertices = np.array(list(moves((rows, columns), [(0,), (1,)], margins, None, a))).reshape(-1, rows * columns)
+    margins = [Totals((1, 0), np.full((rows, 1), a)), Totals((0, 1), np.full((1, columns), a))]
+    vertices = np.array(list(moves(Grid.flat((rows, columns)), margins, None, a))).reshape(-1, rows * columns)
     basis = np.linalg.svd(vertices, full_matrices=False)[2][: (rows - 1) * (columns - 1)]
     inner = vertices @ basis.T
     sides = np.abs(inner).max(axis=0)

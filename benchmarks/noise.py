@@ -55,6 +55,7 @@ noisy = [mechanism.add_noise(value) for value in data]
 print(json.dumps(count / (time.perf_counter() - start)))
 """
 PEERS = {"OpenDP": OPENDP, "PyDP": PYDP}
+DISTRIBUTIONS = {"OpenDP": "opendp", "PyDP": "python-dp"}
 
 
 class PeerMissing(Exception):
@@ -71,6 +72,14 @@ def peer_rate(peer: str, make: str, scale: int, count: int) -> float:
     if done.returncode:
         raise PeerMissing(f"{peer} did not run: {done.stderr.strip().splitlines()[-1]}")
     return float(json.loads(done.stdout))
+
+
+def peer_version(peer: str) -> str:
+    """Return a peer with its version, as it is installed in the peers' environment."""
+    code = f"from importlib.metadata import version; print(version({DISTRIBUTIONS[peer]!r}))"
+    python = os.environ.get("SEMIDP_PEERS_PYTHON")
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False) if python else None
+    return f"{peer} {done.stdout.strip()}".strip() if done is not None else peer
 
 
 def seconds(work: Callable[[], object], repeats: int = 5) -> float:
@@ -108,7 +117,7 @@ def linear(name: str, draw: Callable[[int], Callable[[], object]]) -> dict:
 def run() -> list[dict]:
     """Measure everything."""
     system = SystemRandomness()
-    rows = []
+    rows, named = [], {peer: peer_version(peer) for peer in PEERS}
     for sigma in SIGMAS:
         gaussian, laplace = DiscreteGaussian(Fraction(sigma) ** 2), DiscreteLaplace(Fraction(sigma))
         lattice = LatticeGaussian(SIDE, SIDE, Fraction(sigma) ** 2)
@@ -120,7 +129,8 @@ def run() -> list[dict]:
             ("PyDP", "discrete Laplace on 10^6 counts", 10, "laplace", partial(laplace.sample, COUNTS, system)),
         ]
         for peer, name, target, make, work in cases:
-            rows.append(against(peer, f"{name}, scale {sigma}, vs {peer}", target, make, sigma, COUNTS, work))
+            label = f"{name}, scale {sigma}, vs {named[peer]}"
+            rows.append(against(peer, label, target, make, sigma, COUNTS, work))
     noise = DiscreteGaussian(Fraction(4))
     rows.append(linear("discrete Gaussian", lambda size: lambda: noise.sample(size, system)))
     rows.append(linear("lattice Gaussian", lattice_of))

@@ -1,8 +1,8 @@
 """Run every benchmark, print ratios against their targets, write them to a file, and fail where one is missed.
 
-``make bench`` calls this. Peers (OpenDP, PyDP) are installed into an environment of their own, so that what they pin
-never meets what semidp pins; each benchmark times both sides in one run and reports a ratio, never seconds. A target
-says whether the ratio may be at most (≤) or must be at least (≥) what it names.
+``make bench`` calls this. Peers (OpenDP, PyDP, mbi) are installed into an environment of their own, so that what they
+pin never meets what semidp pins; each benchmark times both sides in one run and reports a ratio, never seconds. A
+target says whether the ratio may be at most (≤) or must be at least (≥) what it names.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers"
-PACKAGES = ("opendp", "python-dp", "numpy", "polars")
+PACKAGES = ("opendp", "python-dp", "numpy", "polars", "mbi")
 SUITES = tuple(sorted(path.stem for path in HERE.glob("*.py") if path.stem not in {"run", "__init__"}))
 
 

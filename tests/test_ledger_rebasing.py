@@ -22,6 +22,7 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import DiscreteGaussianMechanism, KNormMechanism, LaplaceMechanism, Mechanism, recorded
 from semidp.queries import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
+from semidp.spaces.exchange import Blocks
 from semidp.spaces.listing import datasets
 from semidp.tradeoff import approximate, zcdp
 
@@ -329,3 +330,46 @@ def test_releases_through_the_commands(tmp_path: Path, capsys: pytest.CaptureFix
     assert "spent      0.5-zCDP" in said
     assert "0.25-zCDP, as charged 0.5-zCDP" in said
     assert command(["ledger", book, "--check", str(tmp_path / "one"), str(tmp_path / "two")]) == 0
+
+
+# --- exchanges ------------------------------------------------------------------------------------------------------
+
+
+def exchange_mechanism(table: list[str], margins: list[str], rho: str) -> DiscreteGaussianMechanism:
+    """Return a mechanism calibrated for exchanges where the margins are exact."""
+    space = Dataspace.of(TABLE, [Margin(margin) for margin in margins])
+    return DiscreteGaussianMechanism.calibrate(
+        sensitivity_space(space, Adjacency.exchange(space), table), Budget.zcdp(rho)
+    )
+
+
+def test_exchanges_under_further_exact_statistics_are_those_of_the_union(path: Path) -> None:
+    """The first charge is computed anew for exchanges of the union, and these are listed: none of them costs more."""
+    book = Ledger.create(path, Budget.zcdp(3))
+    first = exchange_mechanism(["sex", "ill", "region"], ["sex"], "1/2")
+    charge(book, first, "first")
+    charge(book, exchange_mechanism(["sex", "ill"], ["sex", "ill"], "1/3"), "second")
+    total = book.total()
+    assert total is not None
+    assert total.adjacency == Adjacency.exchange(total.dataspace) == Adjacency(3, "exchange")
+    spent = book.account().charges[0].spent.implied_rho()
+    blocks, worst = Blocks.of(total.dataspace), 0
+    position = {record: flat for flat, record in enumerate(np.ndindex(*SCHEMA.shape))}
+    for dataset in itertools.islice(datasets(total.dataspace), 200):
+        X = blocks.coded(dataset)
+        for Y in blocks.neighbours(X):
+            move = np.bincount([position[y] for y in Y], minlength=8) - np.bincount(
+                [position[x] for x in X], minlength=8
+            )
+            worst = max(worst, int((move**2).sum()))
+    assert spent == Fraction(worst, 2) / first.sigma2
+    assert first.space.l2_squared < worst, "exchanges of more exact statistics move more records"
+
+
+def test_an_exchange_charge_without_its_query_holds_for_its_own_exact_statistics_only(path: Path) -> None:
+    book = Ledger.create(path, Budget.zcdp(3))
+    first = exchange_mechanism(["sex", "ill"], ["sex"], "1/2")
+    book.charge(first.guarantee, "no query")
+    with pytest.raises(Refused, match="does not add up with the others"):
+        charge(book, exchange_mechanism(["sex", "ill"], ["sex", "ill"], "1/3"))
+    assert len(book.account().charges) == 1

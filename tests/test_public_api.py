@@ -58,11 +58,11 @@ SUBPACKAGES = {
         zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
     """,
     "audit": """
-        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_mechanism claims_of_plan claims_of_release
-        noise_energy one_by_one pair_for worst_pair
+        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism audit_samples
+        claims_of_plan claims_of_release draws_of_test noise_energy one_by_one pair_for worst_pair
     """,
     "bridges": """
-        Assessment PrivacyMeasure Metric PrivacyFunction assess
+        Assessment LossMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
         About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums Intervals LEVEL LinearFit
@@ -71,8 +71,8 @@ SUBPACKAGES = {
         read_histogram read_moments read_sums regression_mechanism sum_space sums
     """,
     "inference": """
-        Answer CanonicalNoise Covers Independence Interval Normal Recursive Strata TableIntervals Tulap TwoSidedTest
-        independence_test planned_test random_tables sampled_rate simulated_bound
+        CanonicalNoise Covers Independence Interval IntervalEstimate Normal Recursive Strata TableIntervals Tulap
+        TwoSidedTest independence_test planned_test random_tables sampled_rate simulated_bound
     """,
     "mechanisms": """
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism EXPONENTIAL ExponentialMechanism

@@ -35,10 +35,10 @@ _PATIENCE = 3.0
 """Seconds to wait for a destination that another run holds: long enough for one that only removes scraps."""
 
 
-def replace_file(path: str | Path, content: bytes | str, *, force: bool = True) -> None:
+def replace_file(path: str | Path, content: bytes | str | Iterable[bytes], *, force: bool = True) -> None:
     """Write `content` to `path`, whole or not at all; without `force` only where there is nothing yet.
 
-    A file that is replaced passes its permissions on.
+    Large content may come in parts. A file that is replaced passes its permissions on.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -49,14 +49,15 @@ def replace_file(path: str | Path, content: bytes | str, *, force: bool = True) 
     semidp.errors.Occupied: ...a.txt already exists
     """
     path = Path(path)
-    data = content.encode() if isinstance(content, str) else content
+    whole = content.encode() if isinstance(content, str) else content
+    parts = [whole] if isinstance(whole, bytes) else whole
     with _plainly(path), _claimed(path, timeout=-1):
         _sweep(path)
         scrap = _scrap_beside(path)
         try:
             with open(scrap, "xb") as file:
                 _like(path, scrap)
-                file.write(data)
+                file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
             if force:

@@ -57,7 +57,8 @@ def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exch
     assert chosen["sensitivity"] == chosen["sensitivities"]["exchange"]
     assert chosen["sensitivities"]["exchange"]["l2"] == pytest.approx(math.sqrt(exchange))
     assert chosen["sensitivities"]["ball"]["l2"] == pytest.approx(math.sqrt(ball))
-    assert chosen["mechanisms"][0]["scale"] == pytest.approx(math.sqrt(exchange))
+    scales = {mechanism["law"]: mechanism["scale"] for mechanism in chosen["mechanisms"]}
+    assert scales["rounded gaussian"] == pytest.approx(math.sqrt(exchange))
     default = here(*words, "--format", "json").json
     assert default["adjacency"] == {"kind": "ball", "a": q + 1}
     assert default["sensitivity"] == default["sensitivities"]["ball"]
@@ -66,6 +67,19 @@ def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exch
     text = here(*words).out
     assert f"any {q + 1} records at once" in text or q == 0
     assert "another promise" in text
+
+
+def test_without_data_exchanges_are_bounded_for_any_totals(here: Semidp) -> None:
+    words = ["analyze", "--table", "a,u", "--invariant", "a", "--invariant", "b", "--mu", "1"]
+    words += ["--levels", "a=x,y,z", "--levels", "b=x,y", "--levels", "u=y,n"]
+    chosen = here(*words, "--adjacency", "exchange", "--format", "json").json
+    assert chosen["totals"] == "any"
+    assert chosen["adjacency"] == {"kind": "exchange", "a": 3}
+    both = chosen["sensitivities"]
+    assert [both[kind]["l2"] ** 2 for kind in ("exchange", "ball")] == [pytest.approx(4), pytest.approx(18)]
+    assert here(*words, "--format", "json").json["sensitivities"] == both
+    few = here(*words, "--a", "2", "--format", "json").json["sensitivities"]
+    assert few["exchange"] is None, "two records in each cell do not stand for all totals of exchanges of three"
 
 
 def test_margins_without_exchanges_show_null_or_are_refused(here: Semidp, people: Path) -> None:
@@ -103,6 +117,9 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     assert "exchanges of one person: the claim is about these" in audited.out
     found = here("audit", "out", "--samples", "20000", "--format", "json").json
     assert found["tables"][0]["adjacency"] == {"kind": "exchange", "a": 3}
+    other = here("audit", "out", "--samples", "20000", "--adjacency", "worst-case")
+    assert other.code == 1, "what the release does not claim of any 3 records does not hold for them"
+    assert "any 3 records, where the claim is about exchange (up to 3 records)" in other.out
     assert page.count("for exchanges of one person") >= 2, "the guarantee and the details for specialists"
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
@@ -178,8 +195,8 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
 ) -> None:
     rng = random.Random(2)
     data = {name: [rng.choice("xy" if name == "u" else "xyyyy") for _ in range(200)] for name in "abu"}
-    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm"}.get(kind)
-    request = TableRequest(list(names), budget, *([name] if name else []))
+    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm", RoundedGaussianMechanism: "gaussian"}[kind]
+    request = TableRequest(list(names), budget, name)
     plan = Plan([request], list(exact), [Feature("u", "xy")], adjacency="exchange")
     prepared = prepare(plan, data)
     (mechanism,) = prepared.mechanisms

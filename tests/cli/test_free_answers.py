@@ -87,6 +87,12 @@ def test_what_data_have_no_use_for_is_refused(here: Semidp) -> None:
     assert (twice.code, "twice" in one_sentence(twice)) == (2, True)
 
 
+def test_exchange_is_refused_where_both_margins_hold_the_strata(here: Semidp) -> None:
+    done = here("test", UCB.path, *GIVEN, "--count", "count", "--mu", "1", "--adjacency", "exchange")
+    assert done.code == 2
+    assert "dept" in one_sentence(done)
+
+
 def test_margins_that_are_not_exact_are_refused(here: Semidp) -> None:
     words = ("--table", "gender,admit", "--invariant", "gender", "--levels", "admit=Admitted,Rejected")
     good(here("release", UCB.path, *words, "--count", "count", "--mu", "1", "--out", "half"))

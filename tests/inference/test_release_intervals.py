@@ -8,7 +8,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
 from semidp.errors import InputError
-from semidp.inference.answers import Covers, linear_answer, ratio_answer, sampled_rate
+from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
 from semidp.noise import SeededRandomness
 from semidp.release.measured import answered, measured_table
 
@@ -53,9 +53,9 @@ def test_intervals_for_the_noise_cover_counts_at_their_level() -> None:
     errors, spread = shifted(release, RUNS)
     fresh = measured_table(release, ()).simulated(np.eye(12).reshape(-1, 2, 2, 3), 999, SeededRandomness(3))
     for cell in (0, 7):
-        answers = [linear_answer(40 + e, spread[cell], fresh[:, cell], (0, 400), 0.9) for e in errors[:, cell]]
+        answers = [linear_interval(40 + e, spread[cell], fresh[:, cell], (0, 400), 0.9) for e in errors[:, cell]]
         assert abs(np.mean([40 in answer for answer in answers]) - 0.9) < SLACK + 5 * math.sqrt(0.09 / 999)
-    ignoring = [linear_answer(40 + e, spread[0], 0.5 * fresh[:, 0], (0, 400), 0.9) for e in errors[:, 0]]
+    ignoring = [linear_interval(40 + e, spread[0], 0.5 * fresh[:, 0], (0, 400), 0.9) for e in errors[:, 0]]
     assert np.mean([40 in answer for answer in ignoring]) < 0.8
 
 
@@ -75,9 +75,9 @@ def test_ratios_of_noisy_counts_cover_at_their_level() -> None:
     first, second = source.normal(0, 6, (2, 999))
     inside = []
     for e1, e2 in source.normal(0, 6, (RUNS, 2)):
-        inside.append(0.4 in ratio_answer((40 + e1, 100 + e2), (first, second), 0.0, 0.9))
+        inside.append(0.4 in ratio_interval((40 + e1, 100 + e2), (first, second), 0.0, 0.9))
     assert abs(np.mean(inside) - 0.9) < SLACK + 5 * math.sqrt(0.09 / 999)
-    vague = ratio_answer((4.0, 3.0), (first, second), 0.0, 0.9)
+    vague = ratio_interval((4.0, 3.0), (first, second), 0.0, 0.9)
     assert (vague.low, vague.high) == (0.0, 1.0)
 
 

@@ -190,6 +190,20 @@ def test_no_semi_private_test_of_the_strata_has_more_power(tables: tuple[tuple[i
         assert UmpuTest(strata, Tulap(Fraction(1))).power(odds, alpha) == pytest.approx(-found.fun, abs=1e-7)
 
 
+def test_power_is_how_often_the_test_of_strata_rejects() -> None:
+    strata, draws = Strata((TwoByTwo(30, 25, 60), TwoByTwo(10, 40, 80), TwoByTwo(20, 20, 40))), 20_000
+    test = UmpuTest(strata, Tulap(Fraction(1)))
+    laws = [table.law(1.8) for table in strata.tables]
+    source = generator(SeededRandomness(3))
+    total = sum(source.choice(law.values, draws, p=law.pmf) for law in laws)
+    u = total + test.noise.sample(draws, SeededRandomness(4))
+    for side in (Alternative.GREATER, Alternative.TWO_SIDED):
+        expected = test.power(1.8, 0.05, side)
+        share = np.mean((u < test.thresholds(0.05)[0]) | (u > test.thresholds(0.05)[1]))
+        found = share if side is Alternative.TWO_SIDED else np.mean(test.p_value(u) <= 0.05)
+        assert found == pytest.approx(expected, abs=5 * math.sqrt(expected / draws))
+
+
 def test_admission_given_department_beside_the_classical_test() -> None:
     """Given the department there is hardly an association; without the departments there is a strong one."""
     table = berkeley()

@@ -10,6 +10,7 @@ import pytest
 
 from semidp.errors import InputError, Refused
 from semidp.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, SeededRandomness, rejection
+from semidp.noise.distributions import sample_each
 from semidp.noise.inversion import Inversion
 from semidp.noise.laws import DigitLaw, GaussianLaw, GeometricLaw, LaplaceLaw, RoundedGaussianLaw
 from semidp.noise.randomness import Stream
@@ -171,6 +172,33 @@ def test_the_tails_beyond_the_table_have_their_true_probability(law, tail, scrip
             # A word of zeros says nothing about a tail without end: more words are asked for.
             value = table.resolve(np.array([0], dtype=np.uint16), Stream(scripted([0, 0, 0, tail])))[0]
             assert value < table.first - 1
+
+
+@pytest.mark.parametrize("kind", [DiscreteGaussian, RoundedGaussian])
+def test_many_laws_with_few_draws_each_keep_their_own(fits, kind) -> None:
+    """Drawn together without a table each: every law has its probabilities, and not those of its neighbour."""
+    scales = [Fraction(1), Fraction(11, 10), Fraction(20), Fraction(22)]
+    laws = [kind(scale**2) for scale in scales]
+    which = np.tile(np.arange(4), 40_000)
+    draws = sample_each(laws, which, SeededRandomness(15))
+    for number, law in enumerate(laws):
+        mine = draws[which == number]
+        assert agrees(fits, mine, law, smallest=400)
+        assert not agrees(fits, mine, laws[number ^ 1], smallest=400)
+    with pytest.raises(InputError, match="1/16"):
+        sample_each([kind(Fraction(1, 100))], np.array([0]), SeededRandomness(1))
+
+
+@pytest.mark.parametrize("kind", [DiscreteGaussian, RoundedGaussian])
+def test_floats_decide_for_many_laws_as_ball_arithmetic_does(kind, monkeypatch) -> None:
+    squares = [Fraction(variance) for variance in (1, 7, 10**4)] * 400
+    variance = np.array([float(square) for square in squares])
+    x, accepted = kind.attempts(squares, variance, Stream(SeededRandomness(16)))
+    monkeypatch.setattr(rejection, "TOLERANCE", 2.0)
+    again = kind.attempts(squares, variance, Stream(SeededRandomness(16)))
+    assert np.array_equal(again[0], x)
+    assert np.array_equal(again[1], accepted)
+    assert 0.5 < accepted.mean() < 1
 
 
 @pytest.mark.parametrize("kind", [DiscreteGaussian, RoundedGaussian])

@@ -1,14 +1,29 @@
 """What a report claims is never stronger than what is proved: printed numbers are rounded towards less privacy."""
 
+import math
 import re
 from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp import Adjacency, Budget, Dataspace, Guarantee, Plan, TableRequest, run
+from semidp import (
+    Adjacency,
+    Budget,
+    Dataspace,
+    Feature,
+    Guarantee,
+    Margin,
+    Plan,
+    Schema,
+    Table,
+    TableRequest,
+    run,
+    sensitivity_space,
+)
 from semidp.exact import exact, rounded_up
-from semidp.report import name_of, strength, summary
+from semidp.mechanisms import available, residual_plan
+from semidp.report import cell_errors, name_of, strength, summary
 from semidp.tradeoff import Tradeoff, approximate, compose, gaussian, zcdp
 
 NUMBERS = st.fractions(min_value="1/100000", max_value=50)
@@ -60,3 +75,19 @@ def test_each_number_of_the_guarantee_is_said_once_and_rounded_one_way() -> None
         assert len(said) == 1
         assert said == re.findall(r"at most (\S+)% of cases", str(release.guarantee.explain()))
         assert said == re.findall(r"at most (\S+)% of cases", summary(release, "report.html"))
+
+
+def test_the_errors_of_cells_add_up_to_the_expected_distance_whatever_the_mechanism() -> None:
+    schema = Schema([Feature("region", "nsw"), Feature("ill", "ny")])
+    public = Dataspace.of(Table(schema, [[30, 20], [10, 40], [50, 60]]), [Margin("region")])
+    names = set()
+    for adjacency in (Adjacency(2), Adjacency.exchange(public)):
+        for budget in (Budget.gdp(1), Budget.zcdp("1/2"), Budget.pure(1)):
+            space = sensitivity_space(public, adjacency)
+            found = available(space, budget)
+            residuals = residual_plan(space, budget, found[0])
+            for mechanism in (*found, *([residuals] if residuals else [])):
+                error = cell_errors(mechanism)["standard_error"]
+                assert math.isclose(error * math.sqrt(schema.size), mechanism.expected_l2, rel_tol=1e-6)
+                names.add(mechanism.name)
+    assert "residuals" in names

@@ -2,13 +2,14 @@
 
 `attack` is the page to read first; `pairs` finds the worst pair that the public totals allow, `scores` what an attacker
 may look at, `evidence` what the counts prove; `energy` compares the noise with what is stated of it, and `claims` reads
-what a plan or a release promises.
+what a plan or a release promises; `foreign` audits samples, functions and odds-ratio tests.
 """
 
 from semidp.audit.attack import Audit, Draws, affordable_samples, audit_mechanism, one_by_one
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import Energy, noise_energy
 from semidp.audit.evidence import Bound, Point
+from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.audit.pairs import Pair, pair_for, worst_pair
 
 __all__ = [
@@ -20,9 +21,12 @@ __all__ = [
     "Pair",
     "Point",
     "affordable_samples",
+    "audit_function",
     "audit_mechanism",
+    "audit_samples",
     "claims_of_plan",
     "claims_of_release",
+    "draws_of_test",
     "noise_energy",
     "one_by_one",
     "pair_for",

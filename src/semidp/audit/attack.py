@@ -247,7 +247,7 @@ def audit_mechanism(
     _check(samples, error)
     words = SystemRandomness() if randomness is None else randomness
     trial = _Trial(mechanism, pair, claim.symmetric(), error / 2, words, _Count(progress, 2 * samples))
-    fit, choose = min(samples // 5, _MOST_TO_FIT), min(samples * 3 // 10, _MOST_TO_CHOOSE)
+    fit, choose = trained_on(samples), min(samples * 3 // 10, _MOST_TO_CHOOSE)
     count = samples - fit - choose
     scores = trial.learn(fit)
     seen = trial.seen(scores, choose)
@@ -260,6 +260,15 @@ def audit_mechanism(
         for event, found, share in zip(events, hits, errors, strict=True)
     )
     return Audit(claim, pair, points, samples, error, trial.chance(shrunk_one.order(*shrunk_hits), count))
+
+
+def trained_on(samples: int) -> int:
+    """Return how many of so many outputs an audit trains on: the first ones that it draws for each table.
+
+    >>> trained_on(20_000)
+    4000
+    """
+    return min(samples // 5, _MOST_TO_FIT)
 
 
 def affordable_samples(mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS) -> int:

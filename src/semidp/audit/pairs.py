@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.mechanisms import Mechanism, ResidualMechanism
-from semidp.queries import QuerySpace
-from semidp.spaces import Dataspace
+from semidp.queries import ProductSpace, QuerySpace
+from semidp.spaces import Adjacency, Dataspace
 from semidp.tables import Table
 
 Counts = NDArray[np.int64]
@@ -94,8 +94,10 @@ def worst_pair(space: QuerySpace) -> Pair:
     raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
 
 
-def pair_for(mechanism: Mechanism) -> Pair:
+def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
     """Return the pair that an audit of a mechanism compares; for a product the move that costs most of its noise.
+
+    It is a pair of the adjacency that the mechanism was calibrated for, unless another one is given.
 
     >>> from semidp.mechanisms import choose
     >>> from semidp.mechanisms.examples import two_way
@@ -103,9 +105,10 @@ def pair_for(mechanism: Mechanism) -> Pair:
     >>> pair_for(choose(two_way()[0], Budget.gdp(1))).records
     2
     """
-    if not isinstance(mechanism, ResidualMechanism) or mechanism.space.is_zero:
-        return worst_pair(mechanism.space)
-    move = mechanism.space.worst_move(mechanism.sigma2)
+    space = mechanism.space if adjacency is None else mechanism.space.under(adjacency)
+    if not isinstance(mechanism, ResidualMechanism) or not isinstance(space, ProductSpace) or space.is_zero:
+        return worst_pair(space)
+    move = space.worst_move(mechanism.sigma2)
     if move is None:
         raise Refused("no worst pair of these tables is known: audit the mechanism with a pair of your own")
     return Pair(np.zeros_like(move), move, 1 / mechanism.variances)

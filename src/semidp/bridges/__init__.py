@@ -4,6 +4,6 @@
 OpenDP (the extra ``opendp``). Events of dp-accounting, and with them Opacus and JAX-privacy, are in accounting.
 """
 
-from semidp.bridges.privacy_functions import Assessment, Metric, PrivacyFunction, PrivacyMeasure, assess
+from semidp.bridges.privacy_functions import Assessment, LossMeasure, Metric, PrivacyFunction, assess
 
-__all__ = ["Assessment", "Metric", "PrivacyFunction", "PrivacyMeasure", "assess"]
+__all__ = ["Assessment", "LossMeasure", "Metric", "PrivacyFunction", "assess"]

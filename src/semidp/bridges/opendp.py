@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, Metric, PrivacyMeasure, assess
+from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, LossMeasure, Metric, assess
 from semidp.errors import InputError, MissingExtra, Refused
 from semidp.guarantees import Guarantee
 from semidp.release import Plan
@@ -24,9 +24,9 @@ METRICS = {
     "HammingDistance()": Metric.change_one,
 }
 MEASURES = {
-    "MaxDivergence": PrivacyMeasure.pure,
-    "ZeroConcentratedDivergence": PrivacyMeasure.zcdp,
-    "Approximate(MaxDivergence)": PrivacyMeasure.approximate,
+    "MaxDivergence": LossMeasure.pure,
+    "ZeroConcentratedDivergence": LossMeasure.zcdp,
+    "Approximate(MaxDivergence)": LossMeasure.approximate,
 }
 _PROFILE = "SmoothedMaxDivergence"
 _EPSILONS = tuple(k / 8 for k in range(400))  # at which a privacy profile is read
@@ -97,7 +97,7 @@ class _Map:
 
     measurement: Any
     metric: Metric
-    measure: PrivacyMeasure | None
+    measure: LossMeasure | None
 
     @classmethod
     def of(cls, measurement: Any) -> "_Map":

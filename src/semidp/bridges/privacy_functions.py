@@ -57,7 +57,7 @@ class Metric(StrEnum):
         return a * rows * (2 if self is Metric.symmetric else 1)
 
 
-class PrivacyMeasure(StrEnum):
+class LossMeasure(StrEnum):
     """In which terms a tool states a loss: ε, (ε, δ), ρ or μ."""
 
     pure = "pure"
@@ -68,10 +68,10 @@ class PrivacyMeasure(StrEnum):
     def tradeoff(self, loss: Any) -> Tradeoff:
         """Return the curve of a stated loss; `NO_PRIVACY` where it is infinite.
 
-        >>> PrivacyMeasure.zcdp.tradeoff("0.5")
+        >>> LossMeasure.zcdp.tradeoff("0.5")
         ZCDP(rho=Fraction(1, 2))
         """
-        if self is PrivacyMeasure.approximate:
+        if self is LossMeasure.approximate:
             if not isinstance(loss, (list, tuple)) or len(loss) != 2:
                 raise InputError("a loss in (epsilon, delta) has both numbers")
             parts = list(loss)
@@ -82,13 +82,13 @@ class PrivacyMeasure(StrEnum):
         numbers = [Fraction(part) if isinstance(part, float) else exact(part, "a loss") for part in parts]
         if any(number < 0 for number in numbers):
             raise InputError("a loss is at least 0")
-        if self is PrivacyMeasure.zcdp:
+        if self is LossMeasure.zcdp:
             return zcdp(*numbers)
-        return gaussian(*numbers) if self is PrivacyMeasure.gdp else approximate(*numbers)
+        return gaussian(*numbers) if self is LossMeasure.gdp else approximate(*numbers)
 
 
-def _measure(value: Any) -> PrivacyMeasure:
-    return PrivacyMeasure(_chosen(PrivacyMeasure, value))
+def _measure(value: Any) -> LossMeasure:
+    return LossMeasure(_chosen(LossMeasure, value))
 
 
 def _metric(value: Any) -> Metric:
@@ -138,7 +138,7 @@ class PrivacyFunction:
     semidp.errors.InputError: the privacy function was not asked for the distance 6: write its value there
     """
 
-    measure: PrivacyMeasure = field(converter=_measure)
+    measure: LossMeasure = field(converter=_measure)
     metric: Metric = field(converter=_metric)
     values: Mapping[int, Any] = field(converter=_values)
     tool: str = ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from attrs import evolve
 
 from semidp.audit import (
     Audit,
@@ -25,20 +26,38 @@ from semidp.audit import (
 from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
 from semidp.audit.energy import MOST_DRAWS
 from semidp.cli import _options as o
+from semidp.cli._foreign import foreign_audit
 from semidp.cli._output import Format, echo, naming_options, print_json, progress_bar
+from semidp.cli.guarantee import DeltaStated, EpsilonStated, MuStated, RhoStated
 from semidp.engines import open_source
 from semidp.errors import InputError, Occupied
 from semidp.files import recover, replace_file
 from semidp.mechanisms import ResidualMechanism
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.progress import Progress
-from semidp.release import Release, prepare
+from semidp.release import Prepared, Release, prepare
+from semidp.release.scope import settled
+from semidp.spaces import Adjacency
 
 What = Annotated[
-    Path,
+    str | None,
     typer.Argument(
-        help="A folder that `semidp release` wrote, or a plan (TOML or JSON) with --data.", metavar="PLAN-OR-RELEASE"
+        help="A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, what `semidp test` printed with "
+        "--format json, or module:function with --pair.",
+        metavar="[PLAN-OR-RELEASE]",
     ),
+]
+Outputs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--outputs",
+        help="A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.",
+        metavar="FILE",
+    ),
+]
+PairFile = Annotated[
+    Path | None,
+    typer.Option("--pair", help="For module:function: a JSON file of two datasets [first, second].", metavar="FILE"),
 ]
 DataOption = Annotated[
     str | None,
@@ -48,19 +67,36 @@ SamplesOption = Annotated[
     int | None,
     typer.Option("--samples", help="Outputs to draw for each of the two tables; else what a minute allows.", min=1),
 ]
+PairsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--adjacency",
+        help="Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition or a number.",
+        metavar="READING|N",
+    ),
+]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Repeat the same audit.", min=0)]
 EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive": 3}
 """What the command leaves with; 2 is for what cannot be audited at all."""
+
+_SURVIVES = "survives: no attack that was tried beats the claim (which does not prove it)"
 
 OutOption = Annotated[Path | None, typer.Option("--out", help="Draw the attacks beside the claim in this PNG file.")]
 
 
 def audit(
-    what: What,
+    what: What = None,
     data: DataOption = None,
+    outputs: Outputs = None,
+    pair: PairFile = None,
+    rho: RhoStated = None,
+    mu: MuStated = None,
+    epsilon: EpsilonStated = None,
+    delta: DeltaStated = None,
     from_table: o.FromTable = None,
     hive_partitions: o.HivePartitions = False,
     allow_empty: o.AllowEmpty = False,
+    adjacency: PairsOption = None,
     samples: SamplesOption = None,
     seed: SeedOption = None,
     out: OutOption = None,
@@ -75,16 +111,28 @@ def audit(
     convicted is wrong but for a chance of 1 in 1,000; one that survives is not thereby proved. An audit is
     inconclusive (exit code 3) where it would not convict the same mechanism with 20% less noise in half of the cases:
     draw more samples.
+
+    Mechanisms of others are audited by their outputs (--outputs twice) or by a function that is called on two datasets
+    (module:function with --pair), against what --epsilon, --rho or --mu state for these two.
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    claims = _claims(what, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty)
+    randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+    foreign = foreign_audit(what, outputs or (), pair, (rho, mu, epsilon, delta), samples, randomness, quiet)
+    if foreign is not None:
+        if data is not None or out is not None:
+            raise InputError("--data and --out are about plans and releases: leave them out here")
+        _report_foreign(foreign, format)
+        return
+    assert what is not None
+    claims, pairs = _claims(
+        Path(what), data, from_table, adjacency, hive_partitions=hive_partitions, allow_empty=allow_empty
+    )
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
-    randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     with progress_bar(quiet) as progress:
         error = ERROR / max(1, len(claims))
-        findings = [_examine(claim, samples, error, randomness, progress) for claim in claims]
+        findings = [_examine(claim, pairs, samples, error, randomness, progress) for claim in claims]
     _draw(findings, pictures, force)
     if format is Format.json:
         print_json(_document(findings, list(pictures.values())))
@@ -97,11 +145,31 @@ def audit(
         raise typer.Exit(code)
 
 
+def _report_foreign(found: Audit, format: Format) -> None:
+    if format is Format.json:
+        print_json({"verdict": found.verdict, "audit": found.to_json()})
+    else:
+        attack = f"{found.samples:,} outputs for each of two datasets, half of them or more only counted"
+        lines = [("attack", attack), *_bounds(found), ("verdict", _foreign_verdict(found))]
+        echo("\n".join(f"{name:<10} {text}" for name, text in lines))
+    if EXIT_CODES[found.verdict]:
+        raise typer.Exit(EXIT_CODES[found.verdict])
+
+
+def _foreign_verdict(found: Audit) -> str:
+    if found.convicted:
+        return _conviction(found)
+    if found.verdict == "inconclusive":
+        return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so give more outputs"
+    return _SURVIVES
+
+
 @dataclass(frozen=True)
 class _Finding:
     """A claim, what the attack on it found and how its noise compares: None where there is nothing to look at."""
 
     claim: Claim
+    pairs: Adjacency
     audit: Audit | None = None
     energy: Energy | None = None
 
@@ -118,33 +186,50 @@ def _together(findings: list[_Finding]) -> Verdict:
     return "convicted" if "convicted" in found else "inconclusive" if "inconclusive" in found else "survives"
 
 
-def _claims(what: Path, data: str | None, from_table: str | None, **options: bool) -> tuple[Claim, ...]:
+def _claims(
+    what: Path, data: str | None, from_table: str | None, adjacency: str | None, **options: bool
+) -> tuple[tuple[Claim, ...], Adjacency | None]:
+    """Return what is claimed, and the adjacency to attack it under if it is another one."""
     recover(what)
     if what.is_dir():
         if data is not None or from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
-        return claims_of_release(Release.load(what))
+        release = Release.load(what)
+        return claims_of_release(release), _pairs(adjacency, release)
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
     with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id, **options) as source:
-        return claims_of_plan(prepare(plan, source))
+        prepared = prepare(plan, source)
+        return claims_of_plan(prepared), _pairs(adjacency, prepared)
 
 
-def _examine(claim: Claim, samples: int | None, error: float, randomness: Randomness, progress: Progress) -> _Finding:
+def _pairs(adjacency: str | None, of: Release | Prepared) -> Adjacency | None:
+    return None if adjacency is None else settled(evolve(of.plan, adjacency=adjacency), of.scope.dataspace)[1]
+
+
+def _examine(
+    claim: Claim,
+    pairs: Adjacency | None,
+    samples: int | None,
+    error: float,
+    randomness: Randomness,
+    progress: Progress,
+) -> _Finding:
     """Attack and compare the noise, half of the error for each."""
+    attacked = pairs or claim.mechanism.space.adjacency
     if claim.fixed:
-        return _Finding(claim)
+        return _Finding(claim, attacked)
     draws = claim.mechanism.measure_many
-    pair = pair_for(claim.mechanism)
+    pair = pair_for(claim.mechanism, pairs)
     count = affordable_samples(draws, pair, randomness) if samples is None else samples
     found = audit_mechanism(
         draws, pair, claim.tradeoff, samples=count, error=error / 2, randomness=randomness, progress=progress
     )
     energy = noise_energy(claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness)
-    return _Finding(claim, found, energy)
+    return _Finding(claim, attacked, found, energy)
 
 
 def _pictures(claims: tuple[Claim, ...], out: Path) -> dict[str, Path]:
@@ -182,10 +267,7 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
             {
                 "name": finding.claim.name,
                 "features": list(finding.claim.features),
-                "adjacency": {
-                    "kind": str(finding.claim.mechanism.space.adjacency.kind),
-                    "a": finding.claim.mechanism.space.adjacency.a,
-                },
+                "adjacency": {"kind": str(finding.pairs.kind), "a": finding.pairs.a},
                 "mechanism": finding.claim.mechanism.name,
                 "scale": finding.claim.mechanism.scale,
                 "verdict": finding.verdict,
@@ -209,8 +291,11 @@ def _lines(finding: _Finding) -> list[str]:
     else:
         together = isinstance(claim.mechanism, ResidualMechanism)
         lines += _attack(found, sums=not claim.mechanism.space.of_counts, together=together)
-        if claim.mechanism.space.adjacency.is_exchange:
-            lines.insert(2, ("pairs", "exchanges of one person: the claim is about these, and not about any records"))
+        claimed = claim.mechanism.space.adjacency
+        if finding.pairs != claimed:
+            lines.insert(1, ("pairs", f"{finding.pairs}, where the claim is about {claimed}"))
+        elif claimed.is_exchange:
+            lines.insert(1, ("pairs", "exchanges of one person: the claim is about these, and not about any records"))
     if energy is not None:
         lines.append(
             (
@@ -225,7 +310,6 @@ def _lines(finding: _Finding) -> list[str]:
 
 
 def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
-    bound, confidence = found.bound, 1 - found.error
     cells = int((found.pair.move != 0).sum())
     difference = f"{found.pair.records} records ({cells} cells)"
     if together:
@@ -238,6 +322,14 @@ def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
             f"{found.samples:,} outputs for each of two {'datasets' if sums else 'tables'} with the published totals "
             f"that differ in {difference}",
         ),
+        *_bounds(found),
+    ]
+
+
+def _bounds(found: Audit) -> list[tuple[str, str]]:
+    """What is claimed, what was measured, and what the audit would have found."""
+    bound, confidence = found.bound, 1 - found.error
+    return [
         ("claim", f"{bound.unit} is at most {bound.claimed:.6g}"),
         ("measured", f"{bound.unit} is at least {bound.measured:.4g}, with confidence {100 * confidence:.6g}%"),
         ("also", f"epsilon of at least {found.epsilon:.4g} at delta 0, mu of at least {found.mu:.4g}"),
@@ -252,11 +344,7 @@ def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
 def _verdict(finding: _Finding) -> str:
     found, energy = finding.audit, finding.energy
     if found is not None and found.convicted:
-        worst = found.worst
-        return (
-            f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
-            f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
-        )
+        return _conviction(found)
     if energy is not None and energy.convicts:
         return f"convicted: the noise has less energy than is stated ({energy.direction})"
     if finding.verdict == "convicted":
@@ -265,4 +353,12 @@ def _verdict(finding: _Finding) -> str:
         return "survives: nothing here is protected by noise, and nothing is claimed to be"
     if finding.verdict == "inconclusive":
         return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so draw more with --samples"
-    return "survives: no attack that was tried beats the claim (which does not prove it)"
+    return _SURVIVES
+
+
+def _conviction(found: Audit) -> str:
+    worst = found.worst
+    return (
+        f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
+        f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
+    )

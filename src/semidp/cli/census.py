@@ -1,4 +1,4 @@
-"""``semidp census``: what the 2020 US Census products guarantee, given their exact state populations."""
+"""``semidp census``: what the 2020 US Census redistricting file (P.L. 94-171) guarantees, its state totals exact."""
 
 import contextlib
 import math
@@ -25,7 +25,7 @@ def census(
     format: FormatOption = Format.text,
     quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
 ) -> None:
-    """Say what the 2020 Census redistricting data guarantee, as announced and with exact state populations."""
+    """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact totals."""
     from semidp.reproduction import census as study
 
     table = study.compute()
@@ -126,6 +126,7 @@ def _print(table: Tidy, effective: Guarantee) -> None:
         before = group
     paper = table.where(tables="persons", setting="rounded", level="all", a=2).records()
     console = Console(highlight=False)
+    console.print("The 2020 Census redistricting file (P.L. 94-171).")
     console.print(
         "Any k records at once (ball). k = 1: as announced; 2: with exact states; 3: with one more exact margin."
     )

@@ -131,7 +131,7 @@ def guarantee(
         raise InputError("--also-known and --without are about a release: give its folder")
     claim = _event(event, noise_multiplier, sampling, steps, rows)
     if claim is None:
-        claim = _Statement.of_curve(_stated(rho, mu, epsilon, delta))
+        claim = _Statement.of_curve(stated_curve(rho, mu, epsilon, delta))
     elif any(value is not None for value in (rho, mu, epsilon)):
         raise InputError("give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and --epsilon")
     stated = claim.stated
@@ -171,7 +171,8 @@ def guarantee(
         _print(document, stated, real)
 
 
-def _stated(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
+def stated_curve(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
+    """Return the curve of what is stated by one of the options."""
     if sum(value is not None for value in (rho, mu, epsilon)) != 1:
         raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
     if rho is not None:

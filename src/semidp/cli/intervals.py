@@ -9,7 +9,7 @@ from semidp.cli import _options as o
 from semidp.cli._output import Format, echo, print_json
 from semidp.errors import InputError
 from semidp.exact import exact, plain
-from semidp.inference import Answer, TableIntervals
+from semidp.inference import IntervalEstimate, TableIntervals
 from semidp.noise import SeededRandomness
 from semidp.release import Release
 
@@ -62,7 +62,7 @@ def intervals(
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
     done = Release.load(folder)
     randomness = None if seed is None else SeededRandomness(seed)
-    found: Answer | TableIntervals
+    found: IntervalEstimate | TableIntervals
     if cells[0] is None:
         found = done.intervals(table, level=confidence, sampling=sampling, draws=draws, randomness=randomness)
     else:
@@ -79,13 +79,13 @@ def intervals(
     if format is Format.json:
         asked = {name: part for name, part in zip(("of", "minus", "among"), cells, strict=True) if part is not None}
         print_json({"release": str(folder), **asked, **found.to_json()})
-    elif isinstance(found, Answer):
+    elif isinstance(found, IntervalEstimate):
         _print_answer(found)
     else:
         _print_table(found)
 
 
-def _print_answer(found: Answer) -> None:
+def _print_answer(found: IntervalEstimate) -> None:
     lines = [
         ("estimate", f"{found.value:.6g}, standard error {found.standard_error:.4g}"),
         ("interval", f"{found.low:.6g} to {found.high:.6g}, at level {plain(exact(found.level))}"),

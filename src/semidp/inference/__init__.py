@@ -5,7 +5,7 @@
 itself; the values that they return and take are here.
 """
 
-from semidp.inference.answers import Answer, Covers, TableIntervals, sampled_rate
+from semidp.inference.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.inference.canonical import CanonicalNoise, Normal, Recursive, Tulap
 from semidp.inference.hypergeometric import Strata
 from semidp.inference.hypergeometric import TwoByTwo as TwoByTwo
@@ -23,11 +23,11 @@ from semidp.inference.umpu import Interval, TwoSidedTest
 from semidp.inference.umpu import UmpuTest as UmpuTest
 
 __all__ = [
-    "Answer",
     "CanonicalNoise",
     "Covers",
     "Independence",
     "Interval",
+    "IntervalEstimate",
     "Normal",
     "Recursive",
     "Strata",

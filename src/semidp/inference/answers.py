@@ -34,7 +34,7 @@ class Covers(StrEnum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class IntervalEstimate:
     """An estimate with its interval.
 
     Parameters
@@ -54,7 +54,7 @@ class Answer:
 
     Examples
     --------
-    >>> answer = linear_answer(40.0, 2.0, np.linspace(-4, 4, 999), (0.0, 100.0), 0.95)
+    >>> answer = linear_interval(40.0, 2.0, np.linspace(-4, 4, 999), (0.0, 100.0), 0.95)
     >>> round(answer.low, 2), round(answer.high, 2), answer.exact
     (36.19, 43.81, True)
     """
@@ -91,7 +91,7 @@ class TableIntervals:
     level
         With at least this probability no interval misses.
     covers, exact
-        As in `Answer`.
+        As in `IntervalEstimate`.
     """
 
     table: str
@@ -119,18 +119,20 @@ class TableIntervals:
         return {"table": self.table, **numbers, "cells": cells}
 
 
-def linear_answer(
+def linear_interval(
     value: float, error: float, errors: Floats, span: tuple[float, float], level: float, *, difference: bool = False
-) -> Answer:
+) -> IntervalEstimate:
     """Return the interval of a weighted sum of cells for the noise alone, from draws of its error."""
     sizes = np.abs(errors)
     half = simulated_bound(sizes, level)
     p = (1 + int(np.count_nonzero(sizes >= abs(value) * (1 - 1e-12)))) / (1 + len(sizes))
     ends = cut(value - half, value + half, span)
-    return Answer(value, error, *ends, level, Covers.noise, True, p if difference else None)
+    return IntervalEstimate(value, error, *ends, level, Covers.noise, True, p if difference else None)
 
 
-def ratio_answer(parts: tuple[float, float], errors: tuple[Floats, Floats], error: float, level: float) -> Answer:
+def ratio_interval(
+    parts: tuple[float, float], errors: tuple[Floats, Floats], error: float, level: float
+) -> IntervalEstimate:
     """Return the interval of a ratio of two noisy counts for the noise alone, by Fieller's inversion.
 
     A ratio R is kept where ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains, which is exact for each
@@ -142,13 +144,13 @@ def ratio_answer(parts: tuple[float, float], errors: tuple[Floats, Floats], erro
         return abs(top - ratio * bottom) <= simulated_bound(np.abs(first - ratio * second), level)
 
     if abs(bottom) <= simulated_bound(np.abs(second), level) or bottom <= 0:
-        return Answer(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.noise, True)
+        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.noise, True)
     value = top / bottom
     ends = (_last(kept, min(max(value, 0.0), 1.0), end) for end in (0.0, 1.0))
-    return Answer(value, error, next(ends), next(ends), level, Covers.noise, True)
+    return IntervalEstimate(value, error, next(ends), next(ends), level, Covers.noise, True)
 
 
-def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], level: float) -> Answer:
+def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], level: float) -> IntervalEstimate:
     """Return the interval of a population rate from noisy counts of cases and of records, by the score of the rate.
 
     R is kept where ``(y1 - R y2)² <= z² (Var(noise of x1 - R x2) + y2 R (1 - R))``: Wilson's interval with noise.
@@ -172,22 +174,22 @@ def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], 
     linear = -2 * top * bottom + z2 * (2 * v12 - bottom)
     constant = top**2 - z2 * v1
     if bottom <= 0 or bottom**2 <= z2 * v2:
-        return Answer(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False)
+        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False)
     value = top / bottom
     rate = min(max(value, 0.0), 1.0)
     error = math.sqrt(v1 - 2 * rate * v12 + rate**2 * v2 + bottom * rate * (1 - rate)) / bottom
     root = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
     ends = sorted(((-linear - root) / (2 * square), (-linear + root) / (2 * square)))
-    return Answer(value, error, *cut(ends[0], ends[1], (0.0, 1.0)), level, Covers.both, False)
+    return IntervalEstimate(value, error, *cut(ends[0], ends[1], (0.0, 1.0)), level, Covers.both, False)
 
 
-def normal_answer(
+def normal_interval(
     value: float, error: float, null_error: float, span: tuple[float, float], level: float, covers: Covers
-) -> Answer:
+) -> IntervalEstimate:
     """Return the normal interval of a difference, and its p-value with the error that it has where there is none."""
     half = _normal(level) * error
     p = 2 * float(scipy.special.ndtr(-abs(value) / null_error)) if null_error > 0 else float(value == 0)
-    return Answer(value, error, *cut(value - half, value + half, span), level, covers, False, p)
+    return IntervalEstimate(value, error, *cut(value - half, value + half, span), level, covers, False, p)
 
 
 def cut(low: float, high: float, span: tuple[float, float]) -> tuple[float, float]:

@@ -133,13 +133,13 @@ class UmpuTest:
         if alternative is Alternative.LESS:
             return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
         if self.balanced:
-            pairs = self._pairs(law)
-            return pairs.p_value(np.clip(pairs.mode, u - self.grid / 2, u + self.grid / 2))
+            balance = self._balance(law)
+            return balance.p_value(np.clip(balance.mode, u - self.grid / 2, u + self.grid / 2))
         greater, less = (self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS))
         return np.asarray(np.minimum(1.0, 2 * np.minimum(greater, less)))
 
-    def _pairs(self, law: IntegerLaw) -> "_Cutoffs":
-        return _Cutoffs(law, self.noise, self.margins.high)
+    def _balance(self, law: IntegerLaw) -> "_Balance":
+        return _Balance(law, self.noise, self.margins.high)
 
     def threshold(self, alpha: float, alternative: Alternative = Alternative.GREATER) -> float:
         """Return m(t): the test rejects at level alpha where U before rounding is beyond it.
@@ -165,7 +165,7 @@ class UmpuTest:
         if not self.balanced:
             return self.threshold(alpha / 2, Alternative.LESS), self.threshold(alpha / 2)
         check_level(alpha, "alpha")
-        low, high = self._pairs(self.margins.law()).thresholds(alpha)
+        low, high = self._balance(self.margins.law()).thresholds(alpha)
         return -self._edge(-low), self._edge(high)
 
     def _edge(self, m: float) -> float:
@@ -292,7 +292,7 @@ class UmpuTest:
 
 
 @dataclass(frozen=True)
-class _Cutoffs:
+class _Balance:
     """The pairs c1 < c2 with ``g(c1) = g(c2)``, ``g(u) = Cov(H, F(H - u))``, which rises up to `mode`, then falls.
 
     ``g'(u) = -(density of U at u) (E[H | U = u] - E[H])``, and the posterior mean increases in u: neighbouring counts

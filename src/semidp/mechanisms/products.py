@@ -5,7 +5,7 @@ be enumerated. The measurement is one vector with one guarantee.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -19,19 +19,23 @@ from semidp.errors import InputError, Refused
 from semidp.exact import plain, positive, up
 from semidp.geometry import View, trimmed_view
 from semidp.guarantees import Guarantee
-from semidp.mechanisms.base import Mechanism, Sampler, cell_weights, check_scale, root_up
+from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
-from semidp.queries import ProductSpace, QuerySpace
+from semidp.noise.distributions import sample_each
+from semidp.queries import ProductSpace, QuerySpace, sensitivity_space
 from semidp.queries.costs import BallCosts
 from semidp.queries.residuals import below
 from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+_DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _ROUNDS = 400
 _CLOSE = 1e-3
-_LAWS: dict[str, Callable[[Fraction], Sampler]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
+_MOST_COMPARED = 64  # tables that are compared with measuring each by itself
+_Law = DiscreteGaussian | RoundedGaussian
+_LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
 
 class Objective(StrEnum):
@@ -245,6 +249,22 @@ class ResidualMechanism(Mechanism):
         one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
         return min(together, one_by_one) / math.sqrt(self.precision)
 
+    @cached_property
+    def one_by_one_l2(self) -> float | None:
+        """The same root for tables measured one by one at this guarantee, with the best split of the budget.
+
+        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are too many to ask.
+        """
+        views, space = self.space.views, self.space
+        if len(views) > _MOST_COMPARED or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6:
+            return None
+        try:
+            alone = [sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view)) for view in views]
+        except Refused:
+            return None
+        parts = (math.sqrt(float(table.variances().sum()) * table.l2_squared) for table in alone if not table.is_zero)
+        return sum(parts) / math.sqrt(self.precision)
+
     @property
     def forgotten(self) -> Fraction:
         """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were forgotten."""
@@ -253,7 +273,7 @@ class ResidualMechanism(Mechanism):
         return Fraction(spent, 2**40)
 
     @cached_property
-    def samplers(self) -> list[tuple[Sampler, NDArray[np.intp]]]:
+    def samplers(self) -> list[tuple[_Law, NDArray[np.intp]]]:
         """The distributions of the noise, each with the entries of the vector that it serves."""
         places: dict[Fraction, list[NDArray[np.intp]]] = {}
         for view, part in self.space.parts.items():
@@ -326,13 +346,31 @@ class ResidualMechanism(Mechanism):
         return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
 
     def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, for many measurements at once."""
+        """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
         result = np.zeros((count, len(entries)), dtype=np.int64)
-        for sampler, where in self.samplers:
-            mine = np.flatnonzero(np.isin(entries, where))
-            if mine.size:
+        laws = self._law[entries]
+        order = np.argsort(laws, kind="stable")
+        numbers, firsts = np.unique(laws[order], return_index=True)
+        rare = []
+        for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
+            sampler, _ = self.samplers[number]
+            if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+                rare.append((sampler, mine))
+            else:
                 result[:, mine] = sampler.sample((count, mine.size), randomness)
+        if rare:
+            which = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
+            drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
+            result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
         return result
+
+    @cached_property
+    def _law(self) -> NDArray[np.intp]:
+        """For each entry of the vector the number of its sampler."""
+        found = np.zeros(self.space.shape, dtype=np.intp)
+        for number, (_, where) in enumerate(self.samplers):
+            found[where] = number
+        return found
 
 
 def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:

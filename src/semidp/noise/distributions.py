@@ -6,7 +6,7 @@ tables with fixed sums is in `lattice`; how much noise a guarantee needs is deci
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -29,6 +29,7 @@ Size = int | tuple[int, ...]
 _CHUNK = 1 << 15  # draws at a time: they stay in a processor's cache, and 10^8 cells need no more memory than 10^6
 _SMALL_VARIANCE = 1024**2  # up to here a table is small and faster than rejection
 _SMALL_SCALE = 256
+_LEAST_ATTEMPTED = 1 / 16  # the error bound of an attempt needs as much variance
 _DIGIT = 1024
 _LARGEST_SCALE = 2**50
 _FROM_HERE_SMOOTH = 4  # σ² from which a discrete Gaussian's sum and variance are the integral's to 30 digits
@@ -112,7 +113,16 @@ class DiscreteGaussian(_Counts):
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.sigma2 <= _SMALL_VARIANCE:
             return _table(GaussianLaw(self.sigma2)).draw(count, stream)
-        return _collect(count, lambda tries: _wide_discrete(self.sigma2, tries, stream))
+        return _collect(count, lambda tries: _accepted(self, tries, stream))
+
+    @staticmethod
+    def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
+        """Return a proposal for each σ², and which are accepted: those have this law."""
+
+        def exact(lane: int, proposal: Proposal) -> Callable[[], RealBall]:
+            return exact_probability(proposal, Fraction(0), sigma2[lane])
+
+        return attempt(np.zeros(variance.size), widths(variance), stream, exact)
 
 
 @dataclass(frozen=True)
@@ -166,7 +176,23 @@ class RoundedGaussian(_Counts):
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.sigma2 <= _SMALL_VARIANCE:
             return _table(RoundedGaussianLaw(self.sigma2)).draw(count, stream)
-        return _collect(count, lambda tries: _wide_rounded(self.sigma2, tries, stream))
+        return _collect(count, lambda tries: _accepted(self, tries, stream))
+
+    @staticmethod
+    def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
+        """Attempt round(σZ) = x, where rounding moved σZ by f, |f| <= 1/2: their joint density is ∝ exp(-(x - f)²/2σ²).
+
+        So f is uniform, drawn afresh at each attempt, and known to as many bits as the decision takes.
+        """
+        half = Fraction(1, 2)
+        words = stream.words(variance.size)
+
+        def exact(lane: int, proposal: Proposal) -> Callable[[], RealBall]:
+            taken = LazyUniform(int(words[lane]), 64, stream)
+            return lambda: (-proposal.exponent(_revealed(taken) - ball(half), sigma2[lane], ball(half))).exp()
+
+        centre = words.astype(np.float64) * 2.0**-64 - 0.5
+        return attempt(centre, widths(variance), stream, exact, reach=0.5)
 
 
 @dataclass(frozen=True)
@@ -240,29 +266,35 @@ def _collect(count: int, tries: Callable[[int], Integers]) -> Integers:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _wide_discrete(sigma2: Fraction, tries: int, stream: Stream) -> Integers:
-    def exact(_: int, proposal: Proposal) -> Callable[[], RealBall]:
-        return exact_probability(proposal, Fraction(0), sigma2)
-
-    x, accepted = attempt(np.zeros(tries), widths(np.full(tries, float(sigma2))), stream, exact)
+def _accepted(law: DiscreteGaussian | RoundedGaussian, tries: int, stream: Stream) -> Integers:
+    x, accepted = law.attempts([law.sigma2] * tries, np.full(tries, float(law.sigma2)), stream)
     return x[accepted]
 
 
-def _wide_rounded(sigma2: Fraction, tries: int, stream: Stream) -> Integers:
-    """Attempt round(σZ) = x, where rounding moved σZ by f, |f| <= 1/2: their joint density is ∝ exp(-(x - f)²/2σ²).
+def sample_each(
+    laws: Sequence[DiscreteGaussian | RoundedGaussian], which: NDArray[np.intp], randomness: Randomness
+) -> Integers:
+    """Return a draw for each entry of `which`, from the law of that number: many laws of one kind, few draws of each.
 
-    So f is uniform, drawn afresh at each attempt, and known to as many bits as the decision takes.
+    No law has a table of its own: each entry is attempted until it is accepted (`rejection`), exactly.
+
+    >>> from semidp.noise import SeededRandomness
+    >>> laws = [DiscreteGaussian(Fraction(variance)) for variance in (1, 10_000)]
+    >>> sample_each(laws, np.array([0, 1, 0, 1]), SeededRandomness(1)).shape
+    (4,)
     """
-    half = Fraction(1, 2)
-    words = stream.words(tries)
-
-    def exact(lane: int, proposal: Proposal) -> Callable[[], RealBall]:
-        taken = LazyUniform(int(words[lane]), 64, stream)
-        return lambda: (-proposal.exponent(_revealed(taken) - ball(half), sigma2, ball(half))).exp()
-
-    centre = words.astype(np.float64) * 2.0**-64 - 0.5
-    x, accepted = attempt(centre, widths(np.full(tries, float(sigma2))), stream, exact, reach=0.5)
-    return x[accepted]
+    stream, variance = Stream(randomness), np.array([float(law.sigma2) for law in laws])
+    if variance.min(initial=1.0) < _LEAST_ATTEMPTED:
+        raise InputError("laws with few draws each need a variance of at least 1/16")
+    values = np.empty(which.size, dtype=np.int64)
+    for start in range(0, which.size, _CHUNK):
+        left = np.arange(start, min(start + _CHUNK, which.size))
+        while left.size:
+            mine = which[left]
+            x, accepted = laws[0].attempts([laws[number].sigma2 for number in mine.tolist()], variance[mine], stream)
+            values[left[accepted]] = x[accepted]
+            left = left[~accepted]
+    return values
 
 
 def _revealed(u: LazyUniform) -> RealBall:

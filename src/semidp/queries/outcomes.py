@@ -25,6 +25,7 @@ from semidp.queries.products import product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency
 from semidp.spaces.exchange import Blocks
+from semidp.spaces.structure import Structure
 
 Counts = NDArray[np.int64]
 
@@ -333,13 +334,41 @@ class MomentSpace(OutcomeSpace):
         return np.ones(self.shape)
 
     def worst_move(self) -> Counts | None:
-        """Return None, and under exchange the longest row or the longest difference of two."""
-        if not self.exact or not len(self._rows):
+        """Return as many of the longest rows as a cell can hold, and under exchange the longest difference of two."""
+        rows, steps = self._rows, self.outcome.steps
+        if not len(rows) or (self.adjacency.is_exchange and not self.exact):
             return None
-        rows = self._rows
-        moves = np.concatenate([rows, *(rows - row for row in rows)])
+        if self.adjacency.is_exchange:
+            moves = np.concatenate([rows, *(rows - row for row in rows)])
+        else:
+            records = self._records
+            if records is None:
+                return None
+            moves = rows * records[:, None]
         longest = moves[int(_row_norms(moves)[1].argmax())]
-        return np.array([int(value) * self.outcome.steps for value in longest], dtype=np.int64)
+        return np.array([int(value) * steps for value in longest], dtype=np.int64)
+
+    @property
+    def _records(self) -> NDArray[np.object_] | None:
+        """How many of the records that may move can share each row; None where margins tie the factors otherwise.
+
+        A dataset with k records in a cell exists where every margin of the factors counts k there, if these margins are
+        decomposable and no published margin ties them to other features.
+        """
+        there, features = self.design.inhabited(self.dataspace), self.design.features
+        if not features:
+            return np.array([self.movable], dtype=object)
+        space = self.dataspace.over(features)
+        assert space.schema is not None
+        structure, inside = Structure.of(space), {*space.schema.names}
+        ties = [margin for margin in self.dataspace.margins if {*margin.names} & inside and {*margin.names} - inside]
+        if structure.zeros_matter or not structure.decomposable or (ties and len(space.margins) > 1):
+            return None
+        grid = space.schema.grid
+        most = np.full(grid.shape_of(grid.full), self.movable, dtype=np.int64)
+        for total in space.published:
+            most = np.minimum(most, grid.spread(total.counts, total.view))
+        return most.ravel()[there].astype(object)
 
     @cached_property
     def _rows(self) -> NDArray[np.object_]:

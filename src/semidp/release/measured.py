@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.answers import (
-    Answer,
     Covers,
+    IntervalEstimate,
     TableIntervals,
     cut,
-    linear_answer,
-    normal_answer,
-    ratio_answer,
+    linear_interval,
+    normal_interval,
+    ratio_interval,
     sampled_rate,
 )
 from semidp.inference.independence import Independence, blocks, independence_test, simulated_bound
@@ -255,7 +255,7 @@ def interval_of(
     table: str | None,
     draws: int | None,
     randomness: Randomness | None,
-) -> Answer:
+) -> IntervalEstimate:
     """Return a count, a rate, or a difference of two, with its interval; see `Release.interval`."""
     check_level(level, "the confidence level")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
@@ -271,7 +271,7 @@ def answered(
     sampling: bool,
     draws: int | None,
     randomness: Randomness | None,
-) -> Answer:
+) -> IntervalEstimate:
     """Return the answer of a measured table of n records to a question: of, minus, among."""
     of, minus, among = asked
     chosen = measured.mask(of)
@@ -293,50 +293,56 @@ def answered(
 Simulate = Callable[..., list[Floats]]
 
 
-def _count(measured: Measured, chosen: Floats, n: float, level: float, sampling: bool, simulated: Simulate) -> Answer:
+def _count(
+    measured: Measured, chosen: Floats, n: float, level: float, sampling: bool, simulated: Simulate
+) -> IntervalEstimate:
     value, error = float(measured.of(chosen[None])[0]), float(measured.errors(chosen[None])[0])
     if not sampling:
-        return linear_answer(value, error, simulated(chosen)[0], (0.0, n), level)
+        return linear_interval(value, error, simulated(chosen)[0], (0.0, n), level)
     rate = sampled_rate((value, n), (error**2, 0.0, 0.0), level)
     return replace(rate, value=value, standard_error=n * rate.standard_error, low=n * rate.low, high=n * rate.high)
 
 
 def _difference(
     measured: Measured, one: Floats, other: Floats, n: float, level: float, sampling: bool, simulated: Simulate
-) -> Answer:
+) -> IntervalEstimate:
     weights = one - other
     value, total = measured.of(np.stack([weights, weights**2]))
     error = float(measured.errors(weights[None])[0])
     if not sampling:
-        return linear_answer(float(value), error, simulated(weights)[0], (-n, n), level, difference=True)
+        return linear_interval(float(value), error, simulated(weights)[0], (-n, n), level, difference=True)
     spread = max(float(total), 0.0)
     null = math.sqrt(error**2 + spread)
     full = math.sqrt(error**2 + max(spread - float(value) ** 2 / max(n, 1.0), 0.0))
-    return normal_answer(float(value), full, null, (-n, n), level, Covers.both)
+    return normal_interval(float(value), full, null, (-n, n), level, Covers.both)
 
 
-def _rate(measured: Measured, top: Floats, bottom: Floats, level: float, sampling: bool, simulated: Simulate) -> Answer:
+def _rate(
+    measured: Measured, top: Floats, bottom: Floats, level: float, sampling: bool, simulated: Simulate
+) -> IntervalEstimate:
     cases, records = measured.of(np.stack([top, bottom])).tolist()
     v1, v2, v = (measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
     if sampling:
         return sampled_rate((cases, records), (v1, (v1 + v2 - v) / 2, v2), level)
     if v2 == 0 and records > 0:
-        found = linear_answer(cases / records, math.sqrt(v1) / records, simulated(top)[0] / records, (0.0, 1.0), level)
+        found = linear_interval(
+            cases / records, math.sqrt(v1) / records, simulated(top)[0] / records, (0.0, 1.0), level
+        )
         return found
     rate = cases / records if records else math.nan
     error = measured.errors((top - rate * bottom)[None])[0] / abs(records) if records else math.inf
     first, second = simulated(top, bottom)
-    return ratio_answer((cases, records), (first, second), float(error), level)
+    return ratio_interval((cases, records), (first, second), float(error), level)
 
 
 def _difference_of_rates(
     measured: Measured, parts: list[tuple[Floats, Floats]], level: float, sampling: bool, simulated: Simulate
-) -> Answer:
+) -> IntervalEstimate:
     sums = [measured.of(np.stack(part)).tolist() for part in parts]
     fixed = all(float(measured.errors(bottom[None])[0]) == 0 for _, bottom in parts)
     if any(records <= 0 for _, records in sums):
         covers = Covers.both if sampling else Covers.noise
-        return Answer(math.nan, math.inf, -1.0, 1.0, level, covers, False, 1.0)
+        return IntervalEstimate(math.nan, math.inf, -1.0, 1.0, level, covers, False, 1.0)
     rates = [cases / records for cases, records in sums]
     value = rates[0] - rates[1]
     lines = [
@@ -346,14 +352,16 @@ def _difference_of_rates(
     weights = lines[0] - lines[1]
     noise = float(measured.errors(weights[None])[0])
     if not sampling and fixed:
-        return linear_answer(value, noise, simulated(weights)[0], (-1.0, 1.0), level, difference=True)
+        return linear_interval(value, noise, simulated(weights)[0], (-1.0, 1.0), level, difference=True)
     if not sampling:
-        return normal_answer(value, noise, noise, (-1.0, 1.0), level, Covers.noise)
+        return normal_interval(value, noise, noise, (-1.0, 1.0), level, Covers.noise)
     inside = [min(max(rate, 0.0), 1.0) for rate in rates]
     pooled = min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
     own = sum(rate * (1 - rate) / records for rate, (_, records) in zip(inside, sums, strict=True))
     null = sum(pooled * (1 - pooled) / records for _, records in sums)
-    return normal_answer(value, math.sqrt(noise**2 + own), math.sqrt(noise**2 + null), (-1.0, 1.0), level, Covers.both)
+    return normal_interval(
+        value, math.sqrt(noise**2 + own), math.sqrt(noise**2 + null), (-1.0, 1.0), level, Covers.both
+    )
 
 
 def intervals_of(
@@ -377,7 +385,7 @@ def intervals_of(
     errors = measured.errors(weights)
     estimate = measured.estimate.ravel()
     if sampling:
-        each = 1 - (1 - level) / max(int(np.count_nonzero(errors)), 1)
+        each = 1 - (1 - level) / errors.size  # Bonferroni: cells without noise are sampled too
         found = [
             sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
             for y, e in zip(estimate, errors, strict=True)

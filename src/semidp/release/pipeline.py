@@ -20,6 +20,7 @@ from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries import QuerySpace, outcome_exchange
+from semidp.release.budgets import one_by_one, with_targets_met
 from semidp.release.plan import Plan
 from semidp.release.release import Release, versions
 from semidp.release.requests import Request, budget_of
@@ -34,7 +35,7 @@ class Prepared:
     Parameters
     ----------
     plan
-        What was asked for.
+        What was asked for; where errors were, with the budget that meets them.
     scope
         What is public: the totals, a(t), the adjacency.
     mechanisms
@@ -92,6 +93,7 @@ def prepare(plan: Plan, data: Any) -> Prepared:
         )
     _check(plan)
     scope, reader = survey(plan, data)
+    plan, scope = one_by_one(with_targets_met(plan, scope), scope)
     prepared = calibrate(plan, scope)
     values = (request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
     return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, tuple(values))
@@ -127,8 +129,8 @@ def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
     noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
 
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1))], ["sex"], adjacency="exchange",
-    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
+    >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
     >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
     >>> found = implied_guarantee(release)
     >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
@@ -191,13 +193,13 @@ def run(
     entry = None
     if ledger is not None:
         records = [mechanism.record() for mechanism in prepared.mechanisms]
-        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, plan.requests)), records)
+        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, prepared.plan.requests)), records)
     results = []
     for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
         measured = mechanism.reporting(progress).measure(values, randomness)
         results.append(request.publish(mechanism, measured, prepared.scope, progress))
     return Release(
-        plan=plan,
+        plan=prepared.plan,
         scope=prepared.scope,
         results=tuple(results),
         guarantee=prepared.guarantee,

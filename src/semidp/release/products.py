@@ -7,6 +7,7 @@ post-processing of public values.
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
 from semidp.fit import Fit, Infeasible, fit_alike, fit_totals
-from semidp.geometry import Grid, Totals, View, maximal, meet, named, trimmed_view, within
+from semidp.geometry import Grid, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.plots import heatmap
 from semidp.progress import Progress
@@ -51,11 +52,22 @@ _FEW = 64  # views below a table that are looked up one by one
 MEASUREMENTS = "product-measurements.csv"
 
 
+def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
+    """Return tables that share a budget, unnamed ones called after their features."""
+    return [evolve(table, name=_after(table.features)) if table.name == "table" else table for table in tables]
+
+
+def _after(features: Iterable[str]) -> str:
+    """Return features joined as the name of files, without what no file may be called."""
+    name = re.sub(r"[/\\\0]", "_", "-".join(features))
+    return f"_{name[1:]}" if name.startswith(".") else name
+
+
 def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
     found = tuple(value)
     if not all(isinstance(table, TableRequest) for table in found):
         raise InputError("the tables of a product are a list of TableRequest")
-    return tuple(evolve(table, name="-".join(table.features)) if table.name == "table" else table for table in found)
+    return tuple(called_after_features(found))
 
 
 def _objective(value: Objective | str) -> Objective:
@@ -101,6 +113,8 @@ class ProductRequest:
         for table in self.tables:
             if table.budget is not None:
                 raise InputError(f"the table {table.name!r} has a budget of its own: leave it out of the product")
+            if table.target_error is not None:
+                raise InputError(f"the table {table.name!r} has a target error and a shared budget: give one of them")
             if table.mechanism != AUTO:
                 raise InputError(
                     f"tables that share a budget are measured together, so that {table.name!r} has no mechanism of its "
@@ -168,7 +182,7 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
         return []
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
         raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
-    return [TableRequest(chosen, name="-".join(chosen)) for chosen in itertools.combinations(names, size)]
+    return [TableRequest(chosen, name=_after(chosen)) for chosen in itertools.combinations(names, size)]
 
 
 def tables_for(
@@ -252,6 +266,8 @@ class PublishedProduct(Published):
         The measured residuals as drawn, times their scales.
     tables
         The published tables.
+    one_by_one_l2
+        The expected distance from the truth of tables measured one by one at the same guarantee; None where unknown.
 
     Examples
     --------
@@ -271,6 +287,14 @@ class PublishedProduct(Published):
     mechanism: ResidualMechanism = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
+    one_by_one_l2: float | None = None
+
+    @property
+    def decomposable(self) -> bool:
+        """Whether one population is certain to have all tables and exact totals: a junction tree joins them."""
+        space = self.mechanism.space
+        views = [*space.views, *(total.view for total in space.dataspace.published)]
+        return junction_order(maximal(views)) is not None
 
     def __repr__(self) -> str:
         return f"PublishedProduct({', '.join(table.name for table in self.tables)})"
@@ -301,6 +325,8 @@ class PublishedProduct(Published):
         return {
             **super().to_json(),
             **residuals_json(self.mechanism),
+            "one_by_one_l2": self.one_by_one_l2,
+            "decomposable": self.decomposable,
             "whole_numbers": {
                 "loss": sum(table.fitted.loss for table in self.tables),
                 "real_valued_bound": sum(table.fitted.bound for table in self.tables),
@@ -324,13 +350,23 @@ class PublishedProduct(Published):
         space = request.space(scope)
         mechanism = residuals_from_json(entry, space)
         noisy = read_residuals(files[MEASUREMENTS], space)
+        alone = entry.get("one_by_one_l2")
+        if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
+            raise ValueError("a distance is a number of at least 0")
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
             cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
             estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
             tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
-        return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
+        return cls(
+            request=request,
+            mechanism=mechanism,
+            noisy=noisy,
+            tables=tuple(tables),
+            one_by_one_l2=alone,
+            **read_back(entry, scope),
+        )
 
 
 def published_product(
@@ -352,6 +388,7 @@ def published_product(
                 zip(request.tables, estimates, fitted, strict=True)
             )
         ),
+        one_by_one_l2=mechanism.one_by_one_l2,
         **measured_by(request.name, mechanism, measured.private),
     )
 
@@ -440,7 +477,7 @@ def _fit_in_order(
         assert fit.counts is not None
         how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
         if early:
-            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which it now gives."
+            note = "Fitted before the others, which follow from it: no whole numbers agreed with all of them."
             how = replace(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
         settled.add(Totals(space.views[number], fit.counts))

@@ -880,6 +880,8 @@ def read_cells(content: bytes, schema: Schema, reach: float | None = None) -> di
         whole = all(not set(row[place]) & set(".eni") for row in cells)
         texts = np.array([row[place] for row in cells], dtype=str)
         found[name] = texts.astype(np.int64 if whole else np.float64).reshape(schema.shape)
+    if not all((np.abs(column) < 2.0**63).all() for column in found.values()):  # false of what is not a number, too
+        raise ValueError("a cell does not hold a number")
     if reach is not None and "estimate_low" in found:
         middle, spread = found["estimate"], reach * found["standard_error"]
         for end, expected in ((found["estimate_low"], middle - spread), (found["estimate_high"], middle + spread)):

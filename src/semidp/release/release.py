@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
-from semidp.errors import AdjacencyUnknown, InputError
+from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import number
 from semidp.files import document_at, from_json, new_folder, read_plain, recover
+from semidp.geometry import Totals
 from semidp.guarantees import Guarantee
-from semidp.inference import Answer, Independence, TableIntervals
+from semidp.inference import Independence, IntervalEstimate, TableIntervals
 from semidp.mechanisms import Mechanism
-from semidp.noise import Randomness
+from semidp.noise import Randomness, SystemRandomness
 from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
 from semidp.release.frames import Sheet
@@ -44,6 +45,7 @@ from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
+from semidp.release.synthesis import SyntheticRecords, check_records, joined, save_records
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import tradeoff_from_json
 
@@ -85,6 +87,12 @@ class Release:
     def product(self) -> PublishedProduct | None:
         """The published tables that share a budget, or None."""
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
+
+    @property
+    def all_tables(self) -> tuple[PublishedTable | ProductTable, ...]:
+        """Every published table, with a budget of its own or a shared one."""
+        together: tuple[PublishedTable | ProductTable, ...] = self.product.tables if self.product else ()
+        return self.tables + together
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
@@ -182,7 +190,7 @@ class Release:
         table: str | None = None,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> Answer:
+    ) -> IntervalEstimate:
         """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
 
         Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
@@ -246,6 +254,77 @@ class Release:
     def quantiles(self) -> tuple[PublishedQuantiles, ...]:
         """The published quantiles by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
+
+    def records(self, randomness: Randomness | None = None) -> SyntheticRecords:
+        """Return synthetic records that have every published table and every exact total, to the person.
+
+        They follow from the published numbers alone, so that they cost no budget. They are refused where the tables
+        are not whole numbers, do not agree, or hang together in a circle (are not decomposable).
+
+        Parameters
+        ----------
+        randomness
+            How records are matched within what tables share; the operating system's unless given.
+        """
+        schema = self.scope.dataspace.schema
+        assert schema is not None
+        tables: list[tuple[str, Totals]] = []
+        for table in self.all_tables:
+            if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
+                raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
+            view = schema.view(table.schema.names)
+            tables.append((table.name, Totals(view, table.counts.reshape(schema.grid.shape_of(view)))))
+        if not tables:
+            raise Refused("this release holds no table: records are put together from tables")
+        return joined(self.scope.dataspace, tables, SystemRandomness() if randomness is None else randomness)
+
+    def save_records(
+        self, path: Path | str, *, force: bool = False, randomness: Randomness | None = None
+    ) -> dict[str, Any]:
+        """Write synthetic records to a CSV file, and beside it what they are, which is returned; see `records`.
+
+        Parameters
+        ----------
+        path
+            The file to write. The one beside it is called after it: ``people.about.json``.
+        force
+            Also replace records that were written by this function.
+        randomness
+            As for `records`.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     about = semidp.run(plan, {"sex": ["f", "m", "f"]}).save_records(f"{root}/people.csv")
+        ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
+        (['sex', 'f', 'f', 'm'], 3)
+        """
+        check_records(Path(path), force=force)
+        records = self.records(randomness)
+        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
+        about = {
+            "records": len(records),
+            "columns": list(records.columns),
+            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.all_tables],
+            "exact": [list(margin.names) for margin in self.scope.dataspace.margins],
+            "private": self.private,
+            "guarantee": self.guarantee.tradeoff.to_json(),
+            "adjacency": self.scope.adjacency_json(),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "report_delta": number(self.plan.report_delta),
+            "release_created": self.created,
+            "statement": [
+                "These records are synthetic: no line is a person. They were put together from the published numbers "
+                "of a release alone, so that they have its guarantee and cost no further budget.",
+                "Counted, they give every published table of the release and every exact total, to the person.",
+                "They say nothing more: features that no table has together were matched at random within what their "
+                "tables share.",
+                *([] if self.private else ["The release is not private: its noise can be replayed or read off."]),
+            ],
+        }
+        return save_records(records, path, about, force=force)
 
     def under(
         self,
@@ -404,9 +483,7 @@ class Release:
             release = cls._from_json(document, files)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        every: list[PublishedTable | ProductTable] = [*release.tables]
-        every += release.product.tables if release.product else ()
-        for table in every:
+        for table in release.all_tables:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release

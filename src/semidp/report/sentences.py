@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
+from semidp.geometry import View, maximal, meet
 from semidp.grouped import About, Comparison, Intervals
 from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Plan,
     Prepared,
     ProductRequest,
+    ProductTable,
     PublishedGroups,
     PublishedProduct,
     PublishedQuantiles,
@@ -28,10 +31,12 @@ from semidp.release import (
     table_files,
 )
 from semidp.release.metadata import METADATA
+from semidp.report.cells import error_text, reach_of
 from semidp.spaces import Dataspace, Margin
-from semidp.tradeoff import Order, Tradeoff
+from semidp.tradeoff import Budget, Order, Tradeoff
 
 _SHOWN_MARGINS = 8
+_SHOWN_TABLES = 40
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -59,10 +64,14 @@ def noisy_part(release: Release) -> list[str]:
         for table in release.tables
     ]
     if release.product is not None:
+        several = release.product.tables
         tables += [
             f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells, together with the other tables"
-            for table in release.product.tables
+            for table in several[:_SHOWN_TABLES]
         ]
+        if len(several) > _SHOWN_TABLES:
+            left = several[_SHOWN_TABLES:]
+            tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
     regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
@@ -110,8 +119,9 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
     a = scope.adjacency.a
-    if scope.adjacency.is_exchange:
-        return f"exchange: one person changes and up to {a - 1} hand over published values (not any {a} records)"
+    if scope.adjacency.is_exchange and a > 1:
+        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
+        return f"exchange: one person changes and {others} over published values (not any {a} records)"
     if not scope.dataspace.margins:
         return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
     return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
@@ -155,13 +165,13 @@ def why_together(scope: Scope) -> list[str]:
 
 def _exchanged(scope: Scope) -> list[str]:
     a = scope.adjacency.a
-    others = f"at most {a - 1} other record{'s' if a > 2 else ''}"
+    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
     return [
-        f"The guarantee compares datasets in which one person's record is different and {others} hand over the "
-        "published values that the person takes, each keeping everything else (exchange adjacency). Every person could "
-        "have been everybody that the published totals allow.",
-        f"This is not a guarantee for any {a} records that change at once; what the same noise guarantees for those is "
-        "stated apart.",
+        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
+        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
+        "everybody that the published totals allow.",
+        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
+        "those is stated apart.",
     ]
 
 
@@ -224,12 +234,13 @@ def table_summary(table: PublishedTable) -> str:
     return f"{how} and fitted to the exact totals. {made} {table.fitted.note}".strip()
 
 
-def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
-    """Say how far the measurements may be off; `shown` says that each error stands below its count."""
-    if table.noise.absent:
+def errors_caption(table: PublishedTable | ProductTable, absent: bool, shown: bool) -> str:
+    """Say how far the estimates may be off; `shown` says that each error stands below its count."""
+    if absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
-    below = ", and below each the standard error of its measurement" if shown else ""
-    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    below = ", and below each the standard error of its estimate" if shown else ""
+    largest = float(table.standard_errors.max(initial=0.0))
+    low = table.counts < reach_of(table) * table.standard_errors
     mark = " (marked ≈)" if shown else ""
     faint = (
         f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
@@ -238,8 +249,8 @@ def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
         else ""
     )
     return (
-        f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
-        f"count; the largest is {largest}.{faint}"
+        f"Published counts{below}. A standard error belongs to the estimate, which the file has beside the count, and "
+        f"not to the fitted count; the largest is {error_text(largest)}.{faint}"
     )
 
 
@@ -259,9 +270,13 @@ def files(release: Release) -> list[tuple[str, str]]:
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables:
+        for part in release.product.tables[:_SHOWN_TABLES]:
             what = " by ".join(part.schema.names)
             found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
+        left = len(release.product.tables) - _SHOWN_TABLES
+        if left > 0:
+            first = release.product.tables[_SHOWN_TABLES]
+            found.append((f"{first.name}.csv", f"the same of the next table, and so on: {left:,} files"))
         found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         several = group.request.files[len(group.request.by) :]
@@ -293,7 +308,7 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
     {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
     """
-    if isinstance(mechanism, ResidualMechanism):
+    if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
         return table_errors(mechanism, 0)
     unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
     if size > _MOST_CELLS:  # the mean needs no array of all cells
@@ -378,19 +393,104 @@ def product_paragraphs(product: PublishedProduct) -> list[str]:
         "alone. The counts are whole numbers fitted to the estimates, from the coarsest table to the finest, and may "
         "lie outside the intervals, which belong to the estimates.",
     ]
-    if noise.naive_l2:
-        paragraphs.append(
-            f"Over all cells the expected distance from the truth is {number(noise.expected_l2)}; ordinary "
-            "differential privacy, with the same tables at the same guarantee by group privacy, needs "
-            f"{number(noise.naive_l2)}."
-        )
     if mechanism.saved:
         paragraphs.append(
             f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the noise's variance against "
             "adding up their costs one by one."
         )
+    whole = [table for table in product.tables if table.fitted.kind == "integer"]
+    if whole:
+        away = math.sqrt(sum(table.fitted.loss for table in whole))
+        least = math.sqrt(sum(table.fitted.bound for table in whole))
+        paragraphs.append(
+            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real numbers that are not "
+            f"negative and have the same totals would lie at least {error_text(least)} away."
+        )
     missed = [f"{table.name}: {table.fitted.note}" for table in product.tables if not table.fitted.optimal]
     return [*paragraphs, *missed]
+
+
+def product_losses(product: PublishedProduct) -> dict[str, float]:
+    """Return the expected distance from the truth beside tables one by one and ordinary differential privacy."""
+    others = {"one by one,\nsame promise": product.one_by_one_l2, "ordinary DP,\ngroup privacy": product.noise.naive_l2}
+    return {"this release": product.noise.expected_l2, **{name: loss for name, loss in others.items() if loss}}
+
+
+def losses_caption(product: PublishedProduct, scope: Scope) -> str:
+    """Name the promise of each number in the picture of losses."""
+    a = scope.adjacency.a
+    records = f"{a} record{'s' if a != 1 else ''}"
+    promise = (
+        "exchanges of one person (not any records that change at once)"
+        if scope.adjacency.is_exchange
+        else f"any {records} that keep the exact totals"
+    )
+    alone = "" if product.one_by_one_l2 is None else "so do the tables measured one by one, with the best split; "
+    return (
+        "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
+        f"release promises {name_of(product.guarantee.tradeoff)} for {promise}; {alone}ordinary differential privacy "
+        f"promises it for any {records}, whether they keep the totals or not, by group privacy from one."
+    )
+
+
+def fits_together(product: PublishedProduct) -> tuple[str, list[tuple[str, str, str]]]:
+    """Say how the tables hang together: for each, what it shares with which others, and what of it is exact."""
+    space = product.mechanism.space
+    named, margins = space.schema.named, [total.view for total in space.dataspace.published]
+    views = dict(zip((table.name for table in product.tables), space.views, strict=True))
+    rows = []
+    for name, view in views.items():
+        shared: dict[View, list[str]] = {}
+        for other, theirs in views.items():
+            if other != name and any(met := meet(view, theirs)):
+                shared.setdefault(met, []).append(other)
+        agrees = [f"{' by '.join(named(met))} ({_some(others)})" for met, others in shared.items()]
+        exact = [" by ".join(named(met)) for met in maximal(meet(view, margin) for margin in margins) if any(met)]
+        rows.append((name, "; ".join(agrees) or "only n", "; ".join(exact) or "only n"))
+    if product.decomposable:
+        said = "The tables and the exact totals are decomposable: there are records that have all of them."
+    else:
+        said = (
+            "The tables agree wherever they overlap. They hang together in a circle (they are not decomposable), so "
+            "that nothing promises that one set of records has all of them."
+        )
+    return said, rows
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+
+
+def budget_parts(plan: Plan) -> list[str]:
+    """Say how a budget is divided; nothing where there is one part.
+
+    >>> from semidp import Budget, TableRequest
+    >>> wanted = [TableRequest(["sex"], Budget.zcdp(1), name="a"), TableRequest(["age"], Budget.zcdp(3), name="b")]
+    >>> budget_parts(Plan(wanted))
+    ['1-zCDP for a', '3-zCDP for b']
+    """
+    if len(plan.requests) < 2:
+        return []
+    parts = [(request.budget, _part(request)) for request in plan.requests]
+    return [f"{_stated(budget)} for {what}" for budget, what in parts if budget is not None]
+
+
+def _part(request: Request) -> str:
+    return f"{len(request.tables)} tables together" if isinstance(request, ProductRequest) else request.name
+
+
+def _stated(budget: Budget) -> str:
+    return str(budget).partition(" (")[0] if budget.kind == "approximate" else name_of(budget.tradeoff()) or str(budget)
+
+
+def apart(release: Release) -> list[str]:
+    """Say that tables with budgets of their own were measured one by one."""
+    if len(release.tables) < 2:
+        return []
+    return [
+        f"{len(release.tables)} tables were measured one by one, each with a budget of its own: what is not exact and "
+        "occurs in two of them is two numbers."
+    ]
 
 
 def titled(group: PublishedGroups) -> str:
@@ -634,6 +734,8 @@ def summary(release: Release, where: str | None = None) -> str:
         lines.append(f"mechanism  {quantile.noise.mechanism}{ranks}")
         lines.append(f"columns    {', '.join(quantile.headings)}")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(quantile_lines(quantile))]
+    lines += [f"apart      {item}" for item in apart(release)]
+    lines += [f"budget     {item}" for item in budget_parts(release.plan)]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
     others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]

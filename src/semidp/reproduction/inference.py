@@ -27,7 +27,7 @@ from semidp import (
     sensitivity_space,
 )
 from semidp.inference import Covers, Recursive, Strata, random_tables, sampled_rate, simulated_bound
-from semidp.inference.answers import linear_answer, normal_answer, ratio_answer
+from semidp.inference.answers import linear_interval, normal_interval, ratio_interval
 from semidp.mechanisms import Mechanism, calibrated
 from semidp.noise import SeededRandomness
 from semidp.plots.style import BLUE, ORANGE, drawing
@@ -181,7 +181,7 @@ def rates(seed: int, runs: int, draws: int) -> Shares:
     sampling = pooled * (1 - pooled) * (1 / sizes).sum()
     noise = np.var(world.errors(draws)[:, [0, -1]] / sizes @ [1, -1])
     answers = [
-        normal_answer(float(v), 0.0, math.sqrt(s + noise), (-1.0, 1.0), LEVEL, Covers.both).p_value or 0.0
+        normal_interval(float(v), 0.0, math.sqrt(s + noise), (-1.0, 1.0), LEVEL, Covers.both).p_value or 0.0
         for v, s in zip(value, sampling, strict=True)
     ]
     twin = 2 * scipy.special.ndtr(-np.abs(value) / np.sqrt(np.maximum(sampling, 1e-12)))
@@ -193,7 +193,7 @@ def one_cell(seed: int, runs: int, draws: int) -> Shares:
     world = World("laplace", Budget.pure(1), seed)
     seen, drawn = world.errors(runs // 10)[:, 0], world.errors(draws)[:, 0]
     truth, most = 100.0, (0.0, 200.0)
-    held = [[truth in linear_answer(truth + e, 1.0, drawn * k, most, LEVEL) for e in seen] for k in (1.0, 0.5)]
+    held = [[truth in linear_interval(truth + e, 1.0, drawn * k, most, LEVEL) for e in seen] for k in (1.0, 0.5)]
     return _covered(held[0], held[1], draws)
 
 
@@ -217,7 +217,7 @@ def noisy_ratio(seed: int, runs: int, draws: int) -> Shares:
 
     def held(noise: Floats) -> list[bool]:
         known = (noise[:, 0], noise[:, 1])
-        return [top / bottom in ratio_answer((top + e1, bottom + e2), known, 0.0, LEVEL) for e1, e2 in seen]
+        return [top / bottom in ratio_interval((top + e1, bottom + e2), known, 0.0, LEVEL) for e1, e2 in seen]
 
     return _covered(held(drawn), held(drawn / 2), draws)
 

@@ -1,0 +1,186 @@
+"""Audits of what is not a mechanism of this package: samples of outputs, functions, and published odds-ratio tests.
+
+Outputs are read as they come. Around which values they lie is learned from the part of them that trains the attack,
+never from the part that is counted.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.audit.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
+from semidp.audit.pairs import Pair
+from semidp.errors import InputError
+from semidp.inference import OddsRatioResult
+from semidp.noise import Randomness
+from semidp.progress import Progress, silent
+from semidp.tradeoff import Tradeoff
+
+_FINE = 2.0**12  # steps of the grid in which real outputs are read, for each typical deviation
+_FEWEST = 2_000
+_LARGEST = 2.0**52
+
+
+def audit_samples(
+    first: ArrayLike,
+    second: ArrayLike,
+    claim: Tradeoff,
+    *,
+    error: float = ERROR,
+    randomness: Randomness | None = None,
+    progress: Progress = silent,
+) -> Audit:
+    """Audit a mechanism of which only outputs are at hand: independent ones for each of two adjacent datasets.
+
+    Parameters
+    ----------
+    first, second
+        Outputs for the one dataset and for the other, one a row.
+    claim
+        The tradeoff curve to be tested.
+    error
+        The largest probability of convicting a mechanism whose claim is true.
+    randomness
+        Where the random words of the attack come from.
+
+    Examples
+    --------
+    >>> from semidp.tradeoff import gaussian
+    >>> words = np.random.default_rng(1)
+    >>> one, other = words.normal(0.0, 1.0, 20_000), words.normal(1.0, 1.0, 20_000)
+    >>> audit_samples(one, other, gaussian("0.75")).verdict, audit_samples(one, other, gaussian(1)).verdict
+    ('convicted', 'survives')
+    """
+    samples = _Samples.of(first, second)
+    return audit_mechanism(
+        samples.draw, samples.pair, claim, samples=samples.count, error=error, randomness=randomness, progress=progress
+    )
+
+
+def audit_function(
+    function: Callable[[Any], Any],
+    first: Any,
+    second: Any,
+    claim: Tradeoff,
+    *,
+    samples: int = 20_000,
+    error: float = ERROR,
+    randomness: Randomness | None = None,
+    progress: Progress = silent,
+) -> Audit:
+    """Audit any function of a dataset: it is called `samples` times for each of two adjacent datasets.
+
+    Parameters
+    ----------
+    function
+        Takes a dataset and returns a number, or numbers, always as many.
+    first, second
+        The two datasets, as the function takes them.
+    claim
+        The tradeoff curve to be tested.
+
+    Examples
+    --------
+    >>> from semidp.tradeoff import gaussian
+    >>> words = np.random.default_rng(1)
+    >>> audit_function(lambda data: sum(data) + words.normal(), [1, 0], [1, 1], gaussian("0.6")).verdict
+    'convicted'
+    """
+    one, other = (np.array([_numbers(function(data)) for _ in range(samples)]) for data in (first, second))
+    return audit_samples(one, other, claim, error=error, randomness=randomness, progress=progress)
+
+
+def draws_of_test(result: OddsRatioResult) -> tuple[Draws, Pair]:
+    """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can have.
+
+    >>> from semidp.inference import odds_ratio_test
+    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> from semidp.tradeoff import Budget
+    >>> schema = Schema([Feature("sex", "fm"), Feature("ill", "ny")])
+    >>> draws, pair = draws_of_test(odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.gdp(1)))
+    >>> pair.move, draws(pair.first, 3, SeededRandomness(1)).shape
+    (array([1]), (3, 1))
+    """
+    noise, bits, margins = result.test.noise, result.grid_bits, result.margins
+    move = min(noise.sensitivity, margins.high - margins.low)
+
+    def draws(values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
+        steps = np.array([noise.grid_steps(bits, randomness) for _ in range(count)], dtype=np.float64)
+        return values + (steps / 2.0**bits)[:, None]
+
+    return draws, Pair([margins.low], [margins.low + move])
+
+
+@dataclass
+class _Samples:
+    """Outputs that are handed out once each, and the values that they lie around."""
+
+    outputs: tuple[Outputs, Outputs] = field(repr=False)
+    pair: Pair
+    given: list[int] = field(default_factory=lambda: [0, 0])
+
+    @classmethod
+    def of(cls, first: ArrayLike, second: ArrayLike) -> "_Samples":
+        one, other = _matrix(first), _matrix(second)
+        if one.shape[1] != other.shape[1]:
+            raise InputError(
+                f"the outputs of one dataset have {one.shape[1]} numbers, those of the other {other.shape[1]}"
+            )
+        count = min(len(one), len(other))
+        if count < _FEWEST:
+            raise InputError(f"an audit needs at least {_FEWEST:,} outputs for each dataset, not {count:,}")
+        learned = trained_on(count)
+        whole = one.dtype.kind == other.dtype.kind == "i"
+        seen = (one[:learned].astype(np.float64), other[:learned].astype(np.float64))
+        centres = [np.median(part, axis=0) for part in seen]
+        spread = np.median(np.abs(np.concatenate([part - c for part, c in zip(seen, centres, strict=True)])), axis=0)
+        typical = float(spread[spread > 0].min(initial=math.inf))
+        unit = 1.0 if whole or not math.isfinite(typical) else 2.0 ** math.floor(math.log2(typical / _FINE))
+        if max(float(np.abs(part).max()) for part in (one, other)) / unit >= _LARGEST:
+            raise InputError("the outputs are too large beside their spread to be read in whole steps")
+        here, there = (np.rint(centre / unit).astype(np.int64) for centre in centres)
+        if np.array_equal(here, there):  # they may differ in other ways, which the learned scores find
+            change = seen[1].mean(axis=0) - seen[0].mean(axis=0)
+            where = int(np.abs(change).argmax())
+            there[where] += 1 if change[where] >= 0 else -1
+        precision = 1 / np.maximum(spread / unit, 1e-6) ** 2 if (spread > 0).any() else None
+        scaled = (one, other) if unit == 1.0 else (one / unit, other / unit)
+        return cls(scaled, Pair(here, there, precision))
+
+    @property
+    def count(self) -> int:
+        return min(map(len, self.outputs))
+
+    def draw(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
+        """Hand out the next outputs for one of the two."""
+        which = int(not np.array_equal(values, self.pair.first))
+        start = self.given[which]
+        self.given[which] += count
+        return self.outputs[which][start : start + count]
+
+
+def _matrix(outputs: ArrayLike) -> Outputs:
+    array = np.asarray(outputs)
+    array = array[:, None] if array.ndim == 1 else array.reshape(len(array), -1) if array.ndim else array
+    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "iufb":
+        raise InputError("outputs are numbers, as many in every row")
+    if not np.isfinite(array.astype(np.float64)).all():
+        raise InputError(
+            "an output is not a finite number: leave none out, but write what the mechanism gave as numbers"
+        )
+    return array.astype(np.int64) if array.dtype.kind in "iub" else array
+
+
+def _numbers(output: Any) -> NDArray[Any]:
+    try:
+        array = np.atleast_1d(np.asarray(output)).ravel()
+    except ValueError:
+        array = np.array([], dtype=object)
+    if array.dtype.kind not in "iufb":
+        raise InputError("the function must return a number, or numbers, always as many")
+    return array
