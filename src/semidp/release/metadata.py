@@ -34,13 +34,13 @@ _MEANINGS = {
 _LEVELS = {"term": "the column of the design", "residual": "the features whose residual was measured"}
 
 
-def csvw(title: str, created: str, results: Sequence[Published], files: Mapping[str, bytes]) -> bytes:
+def csvw(title: str, results: Sequence[Published], files: Mapping[str, bytes]) -> bytes:
     """Return the description of the CSV files of a release as JSON.
 
     Parameters
     ----------
-    title, created
-        What the release is about, and when it was made.
+    title
+        What the release is about.
     results
         What is published.
     files
@@ -50,7 +50,6 @@ def csvw(title: str, created: str, results: Sequence[Published], files: Mapping[
     document = {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
         "dc:title": title,
-        "dc:created": created,
         "tables": [
             {"url": quote(name), "tableSchema": _schema(content, labels[name])}
             for name, content in files.items()

@@ -482,7 +482,7 @@ class Release:
     def _files(self) -> dict[str, bytes]:
         files = {name: content for result in self.results for name, content in result.files().items()}
         title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
-        return {**files, METADATA: csvw(title, self.created, self.results, files)}
+        return {**files, METADATA: csvw(title, self.results, files)}
 
 
 def _report() -> Any:
