@@ -39,13 +39,13 @@ _MEANINGS = {
 _LEVELS = {"term": "the column of the design", "residual": "the features whose residual was measured"}
 
 
-def csvw(title: str, created: str, results: Sequence[Published], files: Mapping[str, bytes | Columns]) -> bytes | None:
+def csvw(title: str, results: Sequence[Published], files: Mapping[str, bytes | Columns]) -> bytes | None:
     """Return the description of the CSV files of a release as JSON; None where it has none.
 
     Parameters
     ----------
-    title, created
-        What the release is about, and when it was made.
+    title
+        What the release is about.
     results
         What is published.
     files
@@ -60,7 +60,6 @@ def csvw(title: str, created: str, results: Sequence[Published], files: Mapping[
     document = {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
         "dc:title": title,
-        "dc:created": created,
         "tables": tables,
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if tables else None

@@ -417,7 +417,7 @@ class Release:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = {name: content for result in self.results for name, content in result.files(self.form).items()}
         title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
-        described = csvw(title, self.created, self.results, files)
+        described = csvw(title, self.results, files)
         for name, content in (*files.items(), *([] if described is None else [(METADATA, described)])):
             if isinstance(content, bytes):
                 (folder / name).write_bytes(content)
