@@ -63,7 +63,12 @@ def maximal(views: Iterable[View]) -> list[View]:
     [(1, 1)]
     """
     every = sorted({view for view in views if any(view)}, reverse=True)
-    return [view for view in every if not any(within(view, other) and view != other for other in every)]
+    naming: dict[int, list[View]] = {}
+    for view in every:
+        for axis in named(view):
+            naming.setdefault(axis, []).append(view)
+    near = ((view, min((naming[axis] for axis in named(view)), key=len)) for view in every)
+    return [view for view, others in near if not any(within(view, other) and view != other for other in others)]
 
 
 def common_part(views: Sequence[View]) -> View | None:
@@ -93,15 +98,17 @@ def junction_order(views: Sequence[View]) -> list[View] | None:
     >>> junction_order([(1, 1, 0), (0, 1, 1), (1, 0, 1)]) is None
     True
     """
-    left = list(views)
-    ordered = [left.pop(0)] if left else []
+    left = dict.fromkeys(range(1, len(views)), -1)  # for each view how much it shares with an ordered one
+    ordered = list(views[:1])
     while left:
-        best = max(left, key=lambda view: max(sum(meet(view, other)) for other in ordered))
-        left.remove(best)
-        met = meet(best, join(*ordered))
+        for number in left:
+            left[number] = max(left[number], sum(map(min, views[number], ordered[-1])))
+        best = max(left, key=lambda number: left[number])
+        del left[best]
+        met = meet(views[best], join(*ordered))
         if not any(within(met, other) for other in ordered):
             return None
-        ordered.append(best)
+        ordered.append(views[best])
     return ordered
 
 

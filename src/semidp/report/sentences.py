@@ -439,7 +439,7 @@ def fits_together(product: PublishedProduct) -> tuple[str, list[tuple[str, str, 
     named, margins = space.schema.named, [total.view for total in space.dataspace.published]
     views = dict(zip((table.name for table in product.tables), space.views, strict=True))
     rows = []
-    for name, view in views.items():
+    for name, view in list(views.items())[:_SHOWN_TABLES]:
         shared: dict[View, list[str]] = {}
         for other, theirs in views.items():
             if other != name and any(met := meet(view, theirs)):
