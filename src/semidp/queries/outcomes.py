@@ -380,7 +380,7 @@ class MomentSpace(OutcomeSpace):
         if not self.combination:
             return True
         matrix = np.array([[float(value) for value in row] for row in self.combination])
-        return matrix.shape[0] == matrix.shape[1] == int(np.linalg.matrix_rank(matrix))
+        return bool(matrix.shape[0] == matrix.shape[1] == np.linalg.matrix_rank(matrix))
 
     @cached_property
     def rows_by_cell(self) -> NDArray[np.object_]:
