@@ -413,7 +413,8 @@ def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, 
     text = command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
     assert "sex-age: standard error" in text
     assert {path.name for path in out.iterdir()} == {
-        *("sex-age.csv", "age-region.csv", "product-measurements.csv", "release.json", "report.html")
+        *("csv-metadata.json", "sex-age.csv", "age-region.csv", "product-measurements.csv"),
+        *("release.json", "report.html"),
     }
     assert json.loads((out / "release.json").read_text())["budget"] == {"kind": "gdp", "mu": 1}
     shown = command("show", out)

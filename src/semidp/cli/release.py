@@ -15,7 +15,7 @@ from attrs import evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, complain, echo, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
 from semidp.exact import plain
@@ -34,10 +34,12 @@ from semidp.release import (
     RegressionRequest,
     Release,
     Statistic,
+    form_named,
     prepare,
     release_files,
     run,
 )
+from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, size_text
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
@@ -55,6 +57,7 @@ from semidp.report import (
     together_text,
 )
 
+_CHARGED = "the ledger was charged all the same"
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
 
@@ -77,6 +80,22 @@ PlanOption = Annotated[
 Sign = Annotated[
     Path | None,
     typer.Option("--sign", help="Sign every file with this secret key of minisign (extra: sign).", metavar="KEY"),
+]
+Write = Annotated[
+    str | None,
+    typer.Option(
+        "--write",
+        help="How to write tables: CSV, or Parquet, which is used from a million cells on unless said.",
+        metavar="csv|parquet",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="The memory that may be used; that of the machine or container unless said.",
+        metavar="8GB",
+    ),
 ]
 Verify = Annotated[
     Path | None,
@@ -139,6 +158,8 @@ def release(
     label: o.Label = None,
     seed: o.Seed = None,
     sign: Sign = None,
+    write: Write = None,
+    memory: Memory = None,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -192,6 +213,11 @@ def release(
     if out is not None and not dry_run:
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
+    form = None if write is None else form_named(write)
+    usable = None if memory is None else memory_from(memory)
+    foreseen = declared_needs(wanted, form)
+    if foreseen is not None:
+        foreseen.refuse_memory(usable)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     signer = Signer(sign, _password) if sign is not None else None
     with (
@@ -207,13 +233,23 @@ def release(
         ) as source,
     ):
         if dry_run:
-            _rehearse(wanted, source, format, quiet)
+            _rehearse(wanted, source, usable, format, quiet)
             return
         assert out is not None
         book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
-            done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
-            done.write_files(folder)
+            done = run(
+                wanted,
+                source,
+                randomness=randomness,
+                ledger=book,
+                label=label,
+                memory=usable,
+                folder=folder,
+                form=form,
+                progress=progress,
+            )
+            done.write_files(folder, progress)
             if signer is not None:
                 signer.sign(folder)
     with in_place(f"the release {out}"):
@@ -333,10 +369,13 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
     before = len(book.account().charges) if book else 0
     try:
         yield
-    except InputError as error:
-        if book and len(book.account().charges) > before:
-            raise InputError(f"{error}; the ledger was charged all the same") from None
-        raise
+    except BaseException as error:
+        if not book or len(book.account().charges) == before:
+            raise
+        if not isinstance(error, InputError):
+            complain(_CHARGED)
+            raise
+        raise InputError(f"{error}; {_CHARGED}") from None
 
 
 def _plan(
@@ -407,8 +446,8 @@ def _plan(
     return o.with_targets(wanted, targets)
 
 
-def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
-    prepared = prepare(plan, source)
+def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, quiet: bool) -> None:
+    prepared = prepare(plan, source, memory=memory)
     scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
@@ -443,7 +482,17 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
     for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
         echo(f"otherwise  {sentence}")
+    takes = _takes(prepared)
+    echo(
+        f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "
+        f"{takes.seconds:,.0f} s beside reading"
+    )
     echo("nothing was drawn or written")
+
+
+def _takes(prepared: Prepared) -> Needs:
+    assert prepared.scope.dataspace.schema is not None
+    return needs_of(prepared.plan, prepared.scope.dataspace.schema, False)
 
 
 def _found_budget(asked: Plan, carried_out: Plan) -> list[str]:
@@ -491,6 +540,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         ],
         "groups": measured("group"),
         "regressions": measured("regression"),
+        "needs": _takes(prepared).to_json(),
         "quantiles": measured("quantile"),
         "announced": expected["announced"],
         "disclosures": scope.disclosures,

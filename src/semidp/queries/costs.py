@@ -259,7 +259,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Ball:
+class BallMove:
     """Moves of a records that become a others, where every published node keeps its count."""
 
     a: int
@@ -278,7 +278,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ExchangeMove:
     """One exchange: x, y and the carriers before it are chosen; `server` is who serves the feature, if x and y differ.
 
     The server has y's published node and takes x's leaf; other carriers keep their own.
@@ -306,7 +306,7 @@ class Exchange:
 
 
 @cache
-def _tree_patterns(tree: Tree, move: Ball | Exchange) -> tuple[JointPattern, ...] | None:
+def _tree_patterns(tree: Tree, move: BallMove | ExchangeMove) -> tuple[JointPattern, ...] | None:
     """Return the kernels of a feature at all its depths for every way in which the records of a move may agree.
 
     Of all numbers of children only the smallest that fits and the largest matter: a sum of products of kernels is
@@ -324,7 +324,7 @@ def _tree_patterns(tree: Tree, move: Ball | Exchange) -> tuple[JointPattern, ...
         ]
         for chosen in itertools.product(*depths):
             kernels = np.stack([kernel for _, kernel in chosen])
-            kind = _occupied(every, tuple(counts for counts, _ in chosen)) if isinstance(move, Ball) else None
+            kind = _occupied(every, tuple(counts for counts, _ in chosen)) if isinstance(move, BallMove) else None
             found.setdefault(kernels.tobytes(), JointPattern((kind or kernels.tobytes(),), kernels))
         if len(found) > MOST_PATTERNS:
             return None
@@ -632,7 +632,7 @@ class BallCosts:
 
     def _joint_families(self, axes: Sequence[int], deepest: View) -> "list[JointFamily] | None":
         """All moves as patterns of every feature down to its deepest depth."""
-        patterns = [_tree_patterns(self._tree(deepest, axis), Ball(self.a)) for axis in axes]
+        patterns = [_tree_patterns(self._tree(deepest, axis), BallMove(self.a)) for axis in axes]
         if any(option is None for option in patterns):
             return None
         options = [option for option in patterns if option is not None]
@@ -684,7 +684,7 @@ class ExchangeCosts(BallCosts):
         found: list[JointFamily] = []
         for parts, servers in _servings(public):
             patterns = [
-                _tree_patterns(tree, Exchange(len(parts), servers.get(place))) for place, tree in enumerate(trees)
+                _tree_patterns(tree, ExchangeMove(len(parts), servers.get(place))) for place, tree in enumerate(trees)
             ]
             if any(option is None for option in patterns):
                 return None

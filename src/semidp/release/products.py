@@ -26,18 +26,19 @@ from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.queries.residuals import below
+from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.checks import texts
 from semidp.release.frames import Framed
 from semidp.release.published import (
     FitKind,
     Fitted,
     Published,
-    cells_csv,
+    cells_of,
     measured_by,
     read_back,
     read_cells,
     read_residuals,
-    residuals_csv,
+    residual_columns,
     residuals_from_json,
     residuals_json,
 )
@@ -49,7 +50,7 @@ from semidp.tradeoff import Budget
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
 
-MEASUREMENTS = "product-measurements.csv"
+MEASUREMENTS = "product-measurements"
 
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
@@ -135,7 +136,7 @@ class ProductRequest:
     @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
-        return (*(f"{table.name}.csv" for table in self.tables), MEASUREMENTS)
+        return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
 
     def space(self, scope: Scope) -> ProductSpace:
         """Return the residuals of the tables."""
@@ -234,10 +235,10 @@ class ProductTable(Framed):
         public = scope.dataspace.over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
-    def csv(self) -> bytes:
+    def columns(self) -> Columns:
         """Return the file: a row a cell."""
-        columns = (self.counts, self.estimate, self.standard_errors)
-        return cells_csv(self.schema, *columns, interval_factor(ResidualMechanism.name))
+        reach = interval_factor(ResidualMechanism.name)
+        return cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
 
     @property
     def level_columns(self) -> int:
@@ -313,12 +314,15 @@ class PublishedProduct(Published):
         error = self.mechanism.combination_error(given)
         return sum(float((self.tables[number].estimate * w).sum()) for number, w in given.items()), error
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return a file for each table, and the measured residuals."""
-        found = {}
-        for table in self.tables:
-            found[f"{table.name}.csv"] = table.csv()
-        return {**found, MEASUREMENTS: residuals_csv(self.mechanism, self.noisy)}
+        return named_files(
+            {
+                **{table.name: table.columns() for table in self.tables},
+                MEASUREMENTS: residual_columns(self.mechanism, self.noisy),
+            },
+            form,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
@@ -344,19 +348,19 @@ class PublishedProduct(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: Mapping[str, bytes]
+        cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: StoredFiles
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
         mechanism = residuals_from_json(entry, space)
-        noisy = read_residuals(files[MEASUREMENTS], space)
+        noisy = read_residuals(files, MEASUREMENTS, space)
         alone = entry.get("one_by_one_l2")
         if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
             raise ValueError("a distance is a number of at least 0")
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
-            cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
+            cells = read_cells(files, table.name, schema, interval_factor(mechanism.name))
             estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
             tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
         return cls(

@@ -4,11 +4,10 @@ A release is written to a folder as CSV, JSON and a page, and read back from it;
 """
 
 import csv
-import hashlib
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import number
-from semidp.files import document_at, from_json, new_folder, read_plain, recover
+from semidp.files import digest, document_at, from_json, new_folder, read_plain, recover
 from semidp.geometry import Totals
 from semidp.guarantees import Guarantee
 from semidp.inference import Independence, IntervalEstimate, TableIntervals
@@ -29,6 +28,8 @@ from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
+from semidp.progress import Progress, silent
+from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.metadata import METADATA, csvw
@@ -53,6 +54,10 @@ SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
 REPORT = "report.html"
+LISTED = 10_000
+"""Up to so many levels and exact totals are listed in release.json; more have files of their own."""
+
+_DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
 _NO_RELEASE = "{} is not a release: it has no readable release.json with its tables"
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
@@ -77,6 +82,7 @@ class Release:
     ledger: Mapping[str, Any] | None
     versions: Mapping[str, str]
     created: str
+    form: Form | None = None
 
     @property
     def tables(self) -> tuple[PublishedTable, ...]:
@@ -373,7 +379,14 @@ class Release:
         """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         return mechanisms_used(self.plan, self.scope, self.results)
 
-    def save(self, folder: Path | str, *, force: bool = False) -> None:
+    def save(
+        self,
+        folder: Path | str,
+        *,
+        force: bool = False,
+        form: Form | str | None = None,
+        progress: Progress = silent,
+    ) -> None:
         """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
 
         Parameters
@@ -382,6 +395,10 @@ class Release:
             Where to write: nothing may be there, or an empty folder.
         force
             Also replace a release, in a folder that holds no other file.
+        form
+            How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as Parquet unless given.
+        progress
+            Told what is going on.
 
         Examples
         --------
@@ -392,20 +409,39 @@ class Release:
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
         ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
+        written = self if form is None else replace(self, form=form_named(form))
         with new_folder(folder, force=force, ours=release_files) as new:
-            self.write_files(new)
+            written.write_files(new, progress)
 
-    def write_files(self, folder: Path) -> None:
+    def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
-        files = self._files()
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        document = {**self.to_json(), "files": digests}
-        (folder / "release.json").write_text(
-            json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        files = {name: content for result in self.results for name, content in result.files(self.form).items()}
+        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
+        described = csvw(title, self.results, files)
+        for name, content in (*files.items(), *([] if described is None else [(METADATA, described)])):
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+            else:
+                content.write(folder / name, progress)
+        names = [*files, *([] if described is None else [METADATA])]
+        document = self.to_json()
+        for key, file in _DOCUMENTS.items() if self._many_levels else ():
+            (folder / file).write_text(_text(document[key]), encoding="utf-8")
+            names.append(file)
+            document[key] = {"file": file}
+        progress("hashing the files", 0, None)
+        document["files"] = {name: digest(folder / name) for name in names}
+        (folder / "release.json").write_text(_text(document), encoding="utf-8")
+        progress("drawing the report", 0, None)
         (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+
+    @property
+    def _many_levels(self) -> bool:
+        """Whether levels and exact totals are so many that they have files of their own."""
+        space = self.scope.dataspace
+        assert space.schema is not None
+        many = sum(len(feature.levels) for feature in space.schema.features)
+        return many + sum(total.counts.size for total in space.totals) > LISTED
 
     def report_html(self, title: str | None = None) -> str:
         """Return the report as one HTML page that needs nothing else; its title names what is published.
@@ -467,22 +503,28 @@ class Release:
             raise InputError(_NO_RELEASE.format(folder)) from None
         try:
             document = from_json(content)
-            digests = {Path(name).name: digest for name, digest in document["files"].items()}
+            digests = {Path(name).name: expected for name, expected in document["files"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(_NO_RELEASE.format(folder)) from None
+        files = StoredFiles(folder, tuple(digests))
         try:
-            files = {name: read_plain(folder / name, folder) for name in digests}
+            found = {name: files.digest(name) for name in digests}
         except (OSError, UnicodeEncodeError):
             raise InputError(_NO_RELEASE.format(folder)) from None
         if document.get("schema_version") != SCHEMA_VERSION:
             raise InputError(f"{folder} was written by another version of semidp: read it with that version")
-        for name, digest in digests.items():
-            if hashlib.sha256(files[name]).hexdigest() != digest:
+        for name, expected in digests.items():
+            if found[name] != expected:
                 raise InputError(f"{folder / name} was changed after the release was written")
         try:
+            for key, file in _DOCUMENTS.items():
+                if document[key] == {"file": file}:
+                    document[key] = from_json(files[file])
             release = cls._from_json(document, files)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
+        if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
+            release = replace(release, form=Form.csv)  # written before there was another
         for table in release.all_tables:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
@@ -498,6 +540,7 @@ class Release:
             "schema_version": SCHEMA_VERSION,
             "created": self.created,
             "private": self.private,
+            **({} if self.form is None else {"form": str(self.form)}),
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
@@ -521,7 +564,7 @@ class Release:
         }
 
     @classmethod
-    def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
+    def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
         dataspace = Dataspace.from_json(document["dataspace"])
         if dataspace.schema is None:
             raise ValueError("a release has features")
@@ -567,15 +610,11 @@ class Release:
             ledger=document["ledger"],
             versions=document["versions"],
             created=document["created"],
+            form=form_named(document["form"]) if "form" in document else None,
         )
         if [result.name for result in release.results] != [request.name for request in plan.requests]:
             raise ValueError("a release has what its plan asks for")
         return release
-
-    def _files(self) -> dict[str, bytes]:
-        files = {name: content for result in self.results for name, content in result.files().items()}
-        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
-        return {**files, METADATA: csvw(title, self.created, self.results, files)}
 
 
 def _report() -> Any:
@@ -602,6 +641,10 @@ def _weights(given: ArrayLike, table: PublishedTable | ProductTable) -> NDArray[
     if weights.shape != table.schema.shape:
         raise InputError(f"the weights of {table.name!r} have shape {weights.shape}, but it has {table.schema.shape}")
     return weights
+
+
+def _text(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def versions() -> dict[str, str]:

@@ -17,6 +17,7 @@ from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary, read_histogram
 from semidp.queries import outcome_exchange
+from semidp.release.needs import needs_of
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import (
     Adjacency,
@@ -147,13 +148,14 @@ class Reader:
         )
 
 
-def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
+def survey(plan: Plan, source: Source, memory: int | None = None) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
     schema, disclosures = _schema(plan, source)
     for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:
             refuse_large(schema.restrict(names))
     reader = Reader(schema, source, plan.features)
+    needs_of(plan, schema, reader.joint).refuse_memory(memory)
     if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
         others = [name for name in plan.columns if name not in plan.names or name in plan.outcomes]
         source.hold(tuple(dict.fromkeys((*reader.columns, *others))))

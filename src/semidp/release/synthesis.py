@@ -20,7 +20,7 @@ from semidp.errors import Occupied, Refused
 from semidp.files import document_at, replace_file
 from semidp.geometry import Grid, Totals, View, join, junction_order, maximal, meet
 from semidp.noise import Randomness, generator
-from semidp.release.published import csv_bytes
+from semidp.release.cells import csv_bytes
 from semidp.spaces import Dataspace
 from semidp.tables import Schema
 

@@ -13,6 +13,7 @@ from semidp.exact import plain
 from semidp.grouped import Intervals
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import (
+    Form,
     ProductTable,
     Published,
     PublishedGroups,
@@ -22,7 +23,6 @@ from semidp.release import (
     PublishedTable,
     Release,
     Scope,
-    table_files,
 )
 from semidp.release.confidence import columns_of
 from semidp.report import sentences
@@ -72,7 +72,7 @@ def html(release: Release, title: str | None = None) -> str:
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        tables=[_table(table) for table in release.tables],
+        tables=[_table(table, release.form) for table in release.tables],
         sections=[
             *([] if release.product is None else _product(release.product, release)),
             *(section for group in release.groups for section in _sections(group)),
@@ -142,9 +142,9 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
     ]
 
 
-def _table(table: PublishedTable) -> dict[str, Any]:
+def _table(table: PublishedTable, form: Form | None) -> dict[str, Any]:
     return {
-        **_cells(table, table.noise.absent),
+        **_cells(table, table.noise.absent, form),
         "heading": f"Published counts: {' by '.join(table.schema.names)}",
         "summary": sentences.table_summary(table),
         "loss": _loss(table),
@@ -155,9 +155,9 @@ def _table(table: PublishedTable) -> dict[str, Any]:
     }
 
 
-def _cells(table: PublishedTable | ProductTable, absent: bool) -> dict[str, Any]:
+def _cells(table: PublishedTable | ProductTable, absent: bool, form: Form | None) -> dict[str, Any]:
     """Return the counts of a table as a page shows them: as numbers, folded by parent, as shades, or only the file."""
-    parts, file = branches(table), table_files(table.name)[0]
+    parts, file = branches(table), f"{table.name}.{table.columns().form(form)}"
     cells = None if parts else grid(table)
     picture = None if cells or parts else heatmap(table.schema, table.counts)
     return {
@@ -249,7 +249,10 @@ def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]
         "rows": rows[:_SHOWN_TOTALS],
         "names": 3,
         "tables": [
-            {**_cells(table, product.noise.absent), "heading": f"Published counts: {' by '.join(table.schema.names)}"}
+            {
+                **_cells(table, product.noise.absent, release.form),
+                "heading": f"Published counts: {' by '.join(table.schema.names)}",
+            }
             for table in shown
         ],
     }

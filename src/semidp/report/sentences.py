@@ -28,7 +28,6 @@ from semidp.release import (
     Request,
     Scope,
     implied_guarantee,
-    table_files,
 )
 from semidp.release.metadata import METADATA
 from semidp.report.cells import error_text, reach_of
@@ -265,19 +264,19 @@ def files(release: Release) -> list[tuple[str, str]]:
     """Name the files of a release and say what they hold."""
     found = []
     for table in release.tables:
-        counts, measurements = table_files(table.name)
+        counts, measurements = table.files(release.form)
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables[:_SHOWN_TABLES]:
+        *names, measurements = release.product.files(release.form)
+        for name, part in zip(names[:_SHOWN_TABLES], release.product.tables, strict=False):
             what = " by ".join(part.schema.names)
-            found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
-        left = len(release.product.tables) - _SHOWN_TABLES
+            found.append((name, f"the counts of {what}, with estimates and their standard errors"))
+        left = len(names) - _SHOWN_TABLES
         if left > 0:
-            first = release.product.tables[_SHOWN_TABLES]
-            found.append((f"{first.name}.csv", f"the same of the next table, and so on: {left:,} files"))
-        found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
+            found.append((names[_SHOWN_TABLES], f"the same of the next table, and so on: {left:,} files"))
+        found.append((measurements, "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         several = group.request.files[len(group.request.by) :]
         for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
@@ -292,7 +291,8 @@ def files(release: Release) -> list[tuple[str, str]]:
         for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
             what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
             found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
-    found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
+    if any(name.endswith(".csv") for name, _ in found):
+        found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
