@@ -35,6 +35,8 @@ def _matches(line: str, output: str) -> bool:
         ("groups.md", {"means"}),
         ("inference.md", {"release"}),
         ("nested.md", {"districts"}),
+        ("scale.md", {"large"}),
+        ("products.md", {"product", "people.csv", "people.about.json", "pairs"}),
     ],
 )
 def test_the_page_runs_and_prints_what_it_says(page: str, made: set[str], tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from semidp.errors import InputError, Occupied
 _SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|lock)", re.DOTALL)
 _OLD = ".old"
 LARGEST = 2**30
+_BLOCK = 2**22  # bytes of a file that are hashed at once
 """Bytes of the largest file that is read whole."""
 _LONGEST_TAG = 200  # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
 _HASHED = "sha256-"
@@ -35,10 +36,10 @@ _PATIENCE = 3.0
 """Seconds to wait for a destination that another run holds: long enough for one that only removes scraps."""
 
 
-def replace_file(path: str | Path, content: bytes | str, *, force: bool = True) -> None:
+def replace_file(path: str | Path, content: bytes | str | Iterable[bytes], *, force: bool = True) -> None:
     """Write `content` to `path`, whole or not at all; without `force` only where there is nothing yet.
 
-    A file that is replaced passes its permissions on.
+    Large content may come in parts. A file that is replaced passes its permissions on.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -49,14 +50,15 @@ def replace_file(path: str | Path, content: bytes | str, *, force: bool = True) 
     semidp.errors.Occupied: ...a.txt already exists
     """
     path = Path(path)
-    data = content.encode() if isinstance(content, str) else content
+    whole = content.encode() if isinstance(content, str) else content
+    parts = [whole] if isinstance(whole, bytes) else whole
     with _plainly(path), _claimed(path, timeout=-1):
         _sweep(path)
         scrap = _scrap_beside(path)
         try:
             with open(scrap, "xb") as file:
                 _like(path, scrap)
-                file.write(data)
+                file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
             if force:
@@ -247,18 +249,40 @@ def read_plain(path: Path, within: Path | None = None) -> bytes:
     Traceback (most recent call last):
     semidp.errors.InputError: /dev/null is not a regular file
     """
+    with open(regular_file(path, within), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(LARGEST + 1) if size <= LARGEST else b""
+        if max(size, len(content)) > LARGEST:
+            raise InputError(f"{path} is larger than {LARGEST >> 20} MB, which no such file that semidp writes is")
+        return content
+
+
+def regular_file(path: Path, within: Path | None = None) -> int:
+    """Open a regular file for reading, as `read_plain` does, and return its handle; it may be of any size."""
     if within is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
         raise InputError(f"{path} is a link that leads out of its folder")
     # To open a pipe would otherwise wait for somebody who writes to it.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(handle, "rb") as file:
-        known = os.fstat(handle)
-        if not stat.S_ISREG(known.st_mode):
-            raise InputError(f"{path} is not a regular file")
-        content = file.read(LARGEST + 1) if known.st_size <= LARGEST else b""
-        if max(known.st_size, len(content)) > LARGEST:
-            raise InputError(f"{path} is larger than {LARGEST >> 20} MB, which nothing that semidp writes is")
-        return content
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(f"{path} is not a regular file")
+    return handle
+
+
+def digest(path: Path, within: Path | None = None) -> str:
+    """Return the SHA-256 of a regular file, of any size, read in parts.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "x").write_bytes(b"abc")
+    ...     digest(Path(folder) / "x")[:8]
+    'ba7816bf'
+    """
+    found = hashlib.sha256()
+    with open(regular_file(path, within), "rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
 
 
 def from_json(content: bytes | str) -> Any:

@@ -115,7 +115,7 @@ def test_without_data_it_answers_from_public_totals(
     bound = document(capsys, "--schema", "schema.toml", *words, *both)
     assert (bound["n"], bound["totals"], bound["adjacency"]) == (None, "any", {"kind": "ball", "a": 3})
     assert bound["mechanisms"][0]["errors"]["standard_error"] >= public["mechanisms"][0]["errors"]["standard_error"]
-    assert bound["sensitivities"]["exchange"] is None
+    assert bound["sensitivities"]["exchange"]["a"] == 3
     assert run(["analyze", "--schema", "schema.toml", *words, *both]) == 0
     assert "upper bounds for all of them" in capsys.readouterr().out
 

@@ -19,7 +19,7 @@ from tests.release.conftest import Example, assert_same_margins, strict_json, wh
 OCCUPATIONS = Example.named("occupational_status")
 TITANIC = Example.named("titanic")
 BOTH = ("--table", "origin,destination", "--invariant", "origin", "--invariant", "destination", "--count", "count")
-FILES = {"table.csv", "measurements.csv", "release.json", "report.html"}
+FILES = {"csv-metadata.json", "table.csv", "measurements.csv", "release.json", "report.html"}
 
 
 def good(done: Done) -> Done:

@@ -69,6 +69,19 @@ def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exch
     assert "another promise" in text
 
 
+def test_without_data_exchanges_are_bounded_for_any_totals(here: Semidp) -> None:
+    words = ["analyze", "--table", "a,u", "--invariant", "a", "--invariant", "b", "--mu", "1"]
+    words += ["--levels", "a=x,y,z", "--levels", "b=x,y", "--levels", "u=y,n"]
+    chosen = here(*words, "--adjacency", "exchange", "--format", "json").json
+    assert chosen["totals"] == "any"
+    assert chosen["adjacency"] == {"kind": "exchange", "a": 3}
+    both = chosen["sensitivities"]
+    assert [both[kind]["l2"] ** 2 for kind in ("exchange", "ball")] == [pytest.approx(4), pytest.approx(18)]
+    assert here(*words, "--format", "json").json["sensitivities"] == both
+    few = here(*words, "--a", "2", "--format", "json").json["sensitivities"]
+    assert few["exchange"] is None, "two records in each cell do not stand for all totals of exchanges of three"
+
+
 def test_margins_without_exchanges_show_null_or_are_refused(here: Semidp, people: Path) -> None:
     words = ["analyze", people, "--table", "a,b,c", "--invariant", "a,b", "--invariant", "b,c"]
     assert here(*words, "--format", "json").json["sensitivities"]["exchange"] is None

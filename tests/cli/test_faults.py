@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from semidp import Release
+from semidp.release import pipeline
 from tests.cli.conftest import Done, Semidp, one_sentence, settle
 
 PRIMES = (1000003, 1299709, 1500007, 2000003, 3000017, 5000011)
@@ -186,7 +187,7 @@ def test_a_disk_that_is_full(here: Semidp, people: Path, small_disk: Path, tmp_p
     fill(small_disk, 12 * 1024)
     for out, force in (("second", ()), ("first", ("--force",))):
         done = here("release", people, *BOTH, *SPEND, "--out", small_disk / out, *force)
-        assert "no space left" in one_sentence(done)
+        assert "of disk, and 1 MB are free: choose another place" in one_sentence(done)
         check_no_leak(tmp_path, done.err)
         assert {path.name for path in small_disk.iterdir()} == {"first", "ballast"}
     assert {path.name: path.read_bytes() for path in (small_disk / "first").iterdir()} == before
@@ -205,7 +206,19 @@ def test_a_ledger_on_a_full_disk_stops_the_release(
     assert not (tmp_path / "release").exists()
 
 
-def test_a_failure_after_the_charge_is_said(here: Semidp, people: Path, small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_found_before_the_charge(here: Semidp, people: Path, small_disk: Path, tmp_path: Path) -> None:
+    fill(small_disk, 12 * 1024)
+    ledger = tmp_path / "ledger.json"
+    assert here("ledger", ledger, "--rho", "1").code == 0
+    done = here("release", people, *BOTH, *SPEND, "--ledger", ledger, "--out", small_disk / "release")
+    assert "of disk" in one_sentence(done)
+    assert not here("ledger", ledger, "--format", "json").json["charges"]
+
+
+def test_a_failure_after_the_charge_is_said(
+    here: Semidp, people: Path, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "refuse_files", lambda *_: None)  # as if the disk had been filled meanwhile
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
     assert here("ledger", ledger, "--rho", "1").code == 0
@@ -227,7 +240,7 @@ def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
 DEATHS = {
     "before any noise": "pipeline.survey = die",
     "in the fit": "published.fit_table = die",
-    "in the middle of a file": "Path.write_bytes = half",
+    "in the middle of a file": "cells.Columns.write = lambda own, path, progress: half(path, b''.join(own.csv()))",
     "before the report": "report.html = die",
     "before the folder is moved": "os.rename = die",
 }
@@ -242,7 +255,7 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
         "from pathlib import Path\n"
         "import semidp.cli\n"
         "pipeline, published = (sys.modules[f'semidp.release.{name}'] for name in ('pipeline', 'published'))\n"
-        "report = sys.modules['semidp.report']\n"
+        "report, cells = (sys.modules[f'semidp.{name}'] for name in ('report', 'release.cells'))\n"
         "def die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
         "def half(path, data):\n"
         "    with open(path, 'wb') as file: file.write(data[: len(data) // 2])\n"

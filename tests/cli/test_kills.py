@@ -94,6 +94,7 @@ class Place:
         assert max([self.newest, *(number for number, _ in reported)]) <= number <= charges
         assert (self.out / "report.html").read_text().rstrip().endswith("</html>")
         assert {path.name for path in self.out.iterdir()} == {
+            "csv-metadata.json",
             "release.json",
             "report.html",
             "table.csv",

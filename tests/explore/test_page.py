@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,35 @@ def test_starting_options_that_contradict_each_other(here: Semidp, people: Path)
         done = here("explore", *words, "--no-browser")
         assert done.code == 2
         assert said in done.err
+
+
+@pytest.mark.parametrize("name", ["starlette", "uvicorn"])
+def test_without_the_extra_it_says_what_to_install(
+    here: Semidp, people: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    done = here("explore", people, "--no-browser")
+    assert done.code == 2
+    assert "install semidp[explore]" in done.err
+
+
+def test_another_table_and_another_total_are_added_and_nothing_else_changes(client: TestClient) -> None:
+    for what in ("table", "total"):
+        text = post(client, "form", fields(PEOPLE_PLAN, *SEX_EXACT, ("add", what))).text
+        assert f'name="{what}-1"' in text
+        base = json.loads(html.unescape(re.search(r'name="base" value="([^"]*)"', text)[1]))
+        assert base["invariants"] == [["sex"]]
+        assert [table["features"] for table in base["table"]] == [["sex", "region"]]
+
+
+def test_names_and_levels_of_strangers_are_text(tmp_path: Path) -> None:
+    odd = "<img src=x onerror=alert(1)>"
+    (tmp_path / "odd.csv").write_text(f'"{odd}",b\n"{odd}",1\nx,2\n')
+    with client_of(Plan(), tmp_path / "odd.csv") as client:
+        more = [("table-0", odd), ("table-0", "b"), ("total-0", odd), ("total-1", "b")]
+        for text in (client.get(f"/{TOKEN}/").text, post(client, "results", fields(Plan(), *more)).text):
+            assert "<img" not in text
+            assert "&lt;img" in text
 
 
 # --- controls --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,16 @@ import pytest
 
 from semidp import Adjacency, Dataspace, Feature, Margin, Outcome, Schema, Table
 from semidp.errors import Refused
-from semidp.queries import Coding, Design, Norms, moment_space, outcome_exchange, sum_space
+from semidp.queries import (
+    Coding,
+    Design,
+    Norms,
+    moment_space,
+    outcome_exchange,
+    regression_routes,
+    route_values,
+    sum_space,
+)
 from semidp.spaces import listing
 from semidp.spaces.exchange import Blocks
 
@@ -101,3 +110,24 @@ def test_what_is_not_public_is_refused() -> None:
     joint = Dataspace.of(Table(overlapping, np.full((2, 2, 2), 2)), [Margin("a", "b"), Margin("b", "c")])
     with pytest.raises(Refused, match="share no feature"):
         sum_space(joint, Adjacency(3, "exchange"), OUTCOME, [Margin("a", "b")])
+
+
+def test_whatever_a_regression_measures_moves_no_farther_than_is_said() -> None:
+    """Cells, terms and combinations of columns for main effects of two factors whose joint counts are one block."""
+    counts = np.array([[1, 1], [1, 0]])
+    schema = Schema([Feature("a", "01"), Feature("b", "01")])
+    public = Dataspace.of(Table(schema, counts), [Margin("a", "b")])
+    design = Design.of(schema, ["a"])
+    whole = Design.of(schema, ["a", "b"])
+    every = [(X, Y) for X, Y in pairs(public)]
+    for model in (design, whole):
+        for route in regression_routes(public, outcome_exchange(public), OUTCOME, model):
+            moved = [
+                route_values(route, model, sums(schema, [Margin(*model.features)], Y))
+                - route_values(route, model, sums(schema, [Margin(*model.features)], X))
+                for X, Y in every
+            ]
+            found = norms_of(moved)
+            assert found.l2_squared <= route.l2_squared
+            assert found.l1 <= route.l1
+            assert found.l2_squared > route.l2_squared / 2.1  # and not much less: the bound is no idle one

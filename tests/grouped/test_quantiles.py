@@ -374,6 +374,7 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
         (["--group", "state", "--mean", "score", "--mu", "1", "--quantile-level", "0.9"], "is for --median"),
         (["--group", "state", "--median", "score", "--quantile-level", "2", "--mu", "1"], "between 0 and 1"),
         (["--group", "state", "--mu", "1"], "--median"),
+        (["--group", "state", "--median", "score", "--mechanism", "laplace", "--mu", "1"], "leave --mechanism out"),
     ):
         assert command([*shared, *wrong, "--out", str(tmp_path / "no")]) == 2
         assert said in capsys.readouterr().err

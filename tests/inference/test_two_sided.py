@@ -87,9 +87,12 @@ def test_a_grid_only_makes_p_values_larger() -> None:
     np.testing.assert_array_equal(rejected, (u - 0.125 >= high - 1e-9) | (u + 0.125 <= low + 1e-9))
 
 
-@pytest.mark.parametrize("margins", [TwoByTwo(3, 20, 60), TwoByTwo(30, 25, 60), MARGINS[4]])
-def test_the_interval_holds_the_odds_ratios_that_are_not_rejected(margins: TwoByTwo | Strata) -> None:
-    test = UmpuTest(margins, Tulap(Fraction(1)), grid=2.0**-20)
+@pytest.mark.parametrize(
+    ("margins", "name"),
+    [(TwoByTwo(3, 20, 60), "pure"), (TwoByTwo(30, 25, 60), "pure"), (MARGINS[4], "pure"), (MARGINS[1], "zcdp curve")],
+)
+def test_the_interval_holds_the_odds_ratios_that_are_not_rejected(margins: TwoByTwo | Strata, name: str) -> None:
+    test = UmpuTest(margins, NOISES[name], grid=2.0**-20)
     for u in (margins.low - 2.0, margins.low + 0.25, (margins.low + margins.high) / 2, margins.high + 1.5):
         interval = test.confidence_interval(u, 0.8)
         for odds in np.exp(np.linspace(-6, 6, 25)):

@@ -34,7 +34,7 @@ def drawn(request):
     table, space = ragged()
     mechanism = ResidualMechanism.calibrate(space, request.param)
     truth = space.measure([table.margin(space.schema.named(view)) for view in space.views])
-    vectors = mechanism.measure_many(truth, RUNS, SeededRandomness(11))
+    vectors = mechanism.measure_many(truth, RUNS, SeededRandomness(12))
     estimates = [space.estimates(mechanism.publish(vector)) for vector in vectors]
     return table, mechanism, [np.stack(tables) for tables in zip(*estimates, strict=True)]
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from semidp import (
     Budget,
@@ -234,9 +235,41 @@ def test_everything_exact_needs_no_noise(tmp_path):
 
 
 def test_the_report_shows_the_tables_and_how_they_hang_together():
-    page = html(run(plan(), people()))
+    done = run(plan(), people())
+    page = html(done)
     for words in ("Published tables from one budget", "sex-age", "the same number", "age-region.csv"):
         assert words in page
+    product = done.product
+    assert product.noise.expected_l2 < product.one_by_one_l2 < product.noise.naive_l2
+    for words in (
+        "one by one,",
+        "promises 1-GDP for any 3 records that keep the exact totals; so do the tables measured one by one",
+        "ordinary differential privacy promises it for any 3 records, whether they keep the totals or not",
+        "How the tables fit together",
+        "age (age-region)",
+        "there are records that have all of them",
+        "The whole numbers lie ",
+        "Published counts: sex by age",
+    ):
+        assert words in page, words
+    circle = ProductRequest(all_of(["sex", "age", "region"]), Budget.gdp(1))
+    asked = Plan(invariants=["sex"], features=FEATURES, product=circle, adjacency="exchange")
+    page = html(run(asked, people()))
+    assert "hang together in a circle" in page
+    assert "promises 1-GDP for exchanges of one person (not any records that change at once)" in page
+
+
+def test_tables_one_by_one_are_compared_at_the_same_guarantee():
+    """By hand: each table alone has noise Δ2² at its own budget; with the best split (Σ sqrt(trace Δ2²))²."""
+    from semidp.queries import sensitivity_space
+
+    mechanism = prepare(plan(), people()).mechanisms[0]
+    space = mechanism.space
+    total = 0.0
+    for names in (["sex", "age"], ["age", "region"]):
+        alone = sensitivity_space(space.dataspace, space.adjacency, names)
+        total += np.sqrt(alone.dimension * alone.l2_squared)
+    assert mechanism.one_by_one_l2 == pytest.approx(total)
 
 
 def test_a_release_from_strangers_is_computed_again():
@@ -380,7 +413,8 @@ def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, 
     text = command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
     assert "sex-age: standard error" in text
     assert {path.name for path in out.iterdir()} == {
-        *("sex-age.csv", "age-region.csv", "product-measurements.csv", "release.json", "report.html")
+        *("csv-metadata.json", "sex-age.csv", "age-region.csv", "product-measurements.csv"),
+        *("release.json", "report.html"),
     }
     assert json.loads((out / "release.json").read_text())["budget"] == {"kind": "gdp", "mu": 1}
     shown = command("show", out)
@@ -473,14 +507,28 @@ def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(com
     assert 0.85 < measured <= 1
 
 
-def test_structural_zeros_are_refused_with_what_to_do():
+def test_where_no_proof_covers_them_together_tables_are_measured_one_by_one_and_said_to_be(tmp_path):
     from semidp.tables import StructuralZero
 
-    asked = plan(structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
+    asked = plan(Budget.zcdp(1), structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
     data = people()
     data["sex"] = ["m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)]
+    zeros = run(asked, data)
+    pairs = zip(people()["sex"], people()["region"], strict=True)
+    empty = {**people(), "sex": ["f" if region == "n" else sex for sex, region in pairs]}
+    holes = run(evolve(plan(), invariants=[Margin("sex", "region")]), empty)
+    for done, reason in ((zeros, "structural zeros"), (holes, "a joint margin with empty cells")):
+        assert done.product is None
+        assert [table.name for table in done.tables] == ["sex-age", "age-region"]
+        assert any("one by one" in said and reason in said for said in done.scope.warnings)
+        done.save(tmp_path / reason)
+        loaded = Release.load(tmp_path / reason)
+        assert disagreements(loaded, json.loads((tmp_path / reason / "release.json").read_text())) == ()
+        assert "one by one" in (tmp_path / reason / "report.html").read_text()
+    assert zeros.guarantee.tradeoff == Budget.zcdp(1).tradeoff()
+    assert zeros.tables[0].counts[0, 0] == 0
     with pytest.raises(Refused, match="a budget of its own"):
-        run(asked, data)
+        asked.product.space(zeros.scope)
 
 
 def test_what_a_product_states_is_computed_again():

@@ -129,6 +129,17 @@ def test_a_forged_cell_shows(folder: Path, what: str) -> None:
     assert any(said in sentence for sentence in found(folder)), found(folder)
 
 
+@pytest.mark.parametrize("file", ["table.csv", "measurements.csv"])
+@pytest.mark.parametrize("number", ["1e400", "-1e308", "nan", "inf"])
+def test_a_cell_that_is_no_number_is_damage(folder: Path, file: str, number: str) -> None:
+    first, second, *rest = (folder / file).read_text().splitlines()
+    *others, _ = second.split(",")
+    (folder / file).write_text("\n".join([first, ",".join([*others, number]), *rest]) + "\n")
+    forge(folder, lambda document: None)
+    with pytest.raises(InputError, match="damaged"):
+        Release.load(folder)
+
+
 def test_a_warning_that_was_taken_out_shows(tmp_path: Path) -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.pure(1))], ["sex", "region"], adjacency=2)
     people = {**PEOPLE, "region": [*("n", "s", "w") * 10]}

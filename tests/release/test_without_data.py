@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Feature, Margin, Plan, Schema, Table, TableRequest
-from semidp.errors import AdjacencyUnknown, InputError, Refused
+from semidp.errors import AdjacencyUnknown, Refused
 from semidp.queries import sensitivity_space
 from semidp.release.scope import Scope, announced, any_totals, survey
 from semidp.spaces import Adjacency, semi_adjacency
@@ -31,10 +31,12 @@ def exceeded(margins: list[str], scope: Scope, names: tuple[str, ...]) -> bool:
     bound = squares(scope, names)
     for table in every_table(2):
         space = Dataspace.of(table, [Margin(name) for name in margins])
-        a = semi_adjacency(space).bound
-        assert a <= scope.adjacency.a or scope.adjacency.a < len(margins) + 1
+        adjacency = Adjacency.exchange(space) if scope.adjacency.is_exchange else Adjacency(semi_adjacency(space).bound)
+        assert adjacency.a <= scope.adjacency.a or scope.adjacency.a < len(margins) + 1
+        if adjacency.a > scope.adjacency.a:
+            adjacency = Adjacency(scope.adjacency.a)
         try:
-            norms = sensitivity_space(space, Adjacency(min(a, scope.adjacency.a)), names).norms
+            norms = sensitivity_space(space, adjacency, names).norms
         except Refused:
             continue
         if any(one > other for one, other in zip((norms.l1, norms.l2_squared, norms.linf), bound, strict=True)):
@@ -42,12 +44,15 @@ def exceeded(margins: list[str], scope: Scope, names: tuple[str, ...]) -> bool:
     return False
 
 
+@pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 @pytest.mark.parametrize("names", [("sex", "region"), ("region",)])
 @pytest.mark.parametrize("margins", MARGINS)
-def test_no_totals_need_more_than_is_said_without_them(margins: list[str], names: tuple[str, ...]) -> None:
-    plan = Plan([TableRequest(names)], margins)
+def test_no_totals_need_more_than_is_said_without_them(
+    margins: list[str], names: tuple[str, ...], adjacency: str
+) -> None:
+    plan = Plan([TableRequest(names)], margins, adjacency=adjacency)
     scope = any_totals(plan, SCHEMA)
-    assert scope.adjacency.a == len(margins) + 1
+    assert scope.adjacency == Adjacency(len(margins) + 1, "exchange" if adjacency == "exchange" else "ball")
     assert not exceeded(margins, scope, names)
 
 
@@ -68,8 +73,6 @@ def test_public_totals_say_what_the_data_say() -> None:
 
 
 def test_what_cannot_be_known_without_totals() -> None:
-    with pytest.raises(InputError, match="exchanges depend on the totals"):
-        any_totals(Plan(invariants=["sex"], adjacency="exchange"), SCHEMA)
     three = Schema([*SCHEMA.features, Feature("age", "yom")])
     pairs = [["sex", "region"], ["region", "age"], ["sex", "age"]]
     large = Schema([Feature(name, "0123") for name in "abc"])
@@ -77,4 +80,6 @@ def test_what_cannot_be_known_without_totals() -> None:
         any_totals(Plan(invariants=[["a", "b"], ["b", "c"], ["a", "c"]]), large)
     given = any_totals(Plan(invariants=[["a", "b"], ["b", "c"], ["a", "c"]], adjacency=4), large)
     assert "could not be checked" in given.warnings[0]
+    with pytest.raises(Refused, match="share no feature"):
+        any_totals(Plan(invariants=[["a", "b"], ["b", "c"]], adjacency="exchange"), large)
     assert any_totals(Plan(invariants=pairs, adjacency=2), three).warnings

@@ -80,7 +80,14 @@ def groups() -> Release:
     return run(Plan([TableRequest(["school", "sex"], Budget.gdp(1))], [school, sex], groups=wanted), people)
 
 
-REPORTS = [occupations, four_features, hard_names, many_cells, all_exact, groups]
+def product() -> Release:
+    wanted = [["class", "sex", "survived"], ["class", "age"], ["sex", "age"]]
+    tables = [TableRequest(features) for features in wanted]
+    plan = Plan(tables, ["class", "sex"], levels_from_data=True, count="count", adjacency="exchange")
+    return run(plan.with_budget(Budget.gdp(1)), DATA / "titanic.csv")
+
+
+REPORTS = [occupations, four_features, hard_names, many_cells, all_exact, groups, product]
 
 
 @pytest.mark.parametrize("make", REPORTS)

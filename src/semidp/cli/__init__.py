@@ -98,6 +98,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
     ),
     release.show: ("what a release holds and guarantees", ("semidp show release",)),
+    release.synthesize: (
+        "records that have every published table of a release",
+        ("semidp synthesize release --out synthetic.csv",),
+    ),
     census.census: (
         "what the 2020 Census file P.L. 94-171 guarantees",
         ("semidp census --out census",),

@@ -17,6 +17,7 @@ HINTS = {
     "request": "--table a,b, --group a --mean b, or --regress b --on a",
     "from": "--from TABLE",
     "two levels": "--where, --bins or --levels",
+    "memory": "--table with fewer features or at a coarser depth, or --memory",
     "ledger": "semidp ledger FILE --rho 1",
 }
 """What `SemidpError.needs` says, and the options for it."""

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from attrs import evolve, frozen
@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from semidp.accounting.ledger import Ledger as Book
 from semidp.cli._output import Format, notice, warn
 from semidp.errors import InputError, SchemaError
-from semidp.exact import exact
+from semidp.exact import exact, positive
 from semidp.files import from_json
 from semidp.grouped import LEVEL, Confidence
 from semidp.release import (
@@ -70,6 +70,38 @@ TableOption = Annotated[
 AllPairs = Annotated[
     str | None,
     typer.Option("--all-pairs", help="A table for each pair of these features.", metavar="A,B,C"),
+]
+TargetErrors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target-error",
+        help="Instead of a budget: the largest standard error that a table may have; repeat it. The least mu is found.",
+        metavar="A,B=NUMBER",
+    ),
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight",
+        help="How much the variance of a table counts beside the others (default 1); 4 about halves it.",
+        metavar="A,B=NUMBER",
+    ),
+]
+ObjectiveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--objective",
+        help="What the noise of several tables makes least: their total variance (default) or the largest error.",
+        metavar="total|largest",
+    ),
+]
+Shares = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--share",
+        help="The part of the budget for the tables, or for a statistic such as mean-age (default 1 each).",
+        metavar="NAME=NUMBER",
+    ),
 ]
 Invariants = Annotated[
     list[str] | None,
@@ -207,6 +239,9 @@ _SUCH_AS = {
     "--levels": "sex=f,m",
     "--bins": "age=0,18,65",
     "--null-level": "region=unknown",
+    "--target-error": "county,age=5",
+    "--weight": "county,age=4",
+    "--share": "tables=3",
     "--bounds": "income=0,100000",
     "--grid": "income=1000",
     "--of": "sex=f",
@@ -516,23 +551,44 @@ def plan_of(
     regressions: Sequence[RegressionRequest] = (),
     quantiles: Sequence[QuantileRequest] = (),
     all_pairs: str | None = None,
+    weights: Sequence[str] | None = None,
+    objective: str | None = None,
+    shares: Sequence[str] | None = None,
 ) -> Plan:
     """Return the plan that the options of a command describe; several measurements share its budget.
 
     Groups have exact counts, so each set of groups (and the factors of a regression) that no invariant covers is
     published too. The mechanism is that of the table, and that of the groups where there is no table; several tables
-    share one part of the budget.
+    share one part of the budget. Parts are even unless --share says otherwise.
     """
     margins = [Margin(*names_of(text)) for text in invariants or ()]
     sets = dict.fromkeys(margin for group in groups for margin in group.by)
     sets |= dict.fromkeys(margin for quantile in quantiles for margin in quantile.by)
     sets |= dict.fromkeys(Margin(*regression.factors) for regression in regressions)
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
+    if mechanism != "auto" and quantiles and not (tables or all_pairs or groups or regressions):
+        raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
     wanted = tables_of(tables, all_pairs, mechanism, fit)
+    if not wanted and fit != "integer":
+        raise InputError("--fit is for tables: leave it out where only statistics by group are asked for")
+    wanted = _set(wanted, "--weight", weights, "weight")
+    others = [
+        *(group.name for group in groups),
+        *(regression.name for regression in regressions),
+        *(quantile.name for quantile in quantiles),
+    ]
+    parts = _parts([*(["tables"] if wanted else []), *others], shares)
     product = None
-    if budget is not None:
-        budget = budget.shared(len(groups) + len(regressions) + len(quantiles) + bool(wanted))
-        wanted, product = tables_for(wanted, budget)
+
+    def part(name: str) -> Budget | None:
+        return budget and budget.share(parts[name] / sum(parts.values()))
+
+    if (mine := part("tables") if wanted else None) is not None:
+        wanted, product = tables_for(wanted, mine)
+    if objective is not None:
+        if product is None:
+            raise InputError("--objective is for several tables that share a budget: --rho, --mu, or --delta beside it")
+        product = evolve(product, objective=objective)
     theirs = mechanism if not wanted and product is None else "auto"
     return Plan(
         wanted,
@@ -544,9 +600,9 @@ def plan_of(
         where=where,
         id=identity,
         levels_from_data=levels_from_data,
-        groups=[evolve(group, budget=budget, mechanism=theirs) for group in groups],
-        regressions=[evolve(regression, budget=budget, mechanism=theirs) for regression in regressions],
-        quantiles=[evolve(quantile, budget=budget) for quantile in quantiles],
+        groups=[evolve(group, budget=part(group.name), mechanism=theirs) for group in groups],
+        regressions=[evolve(fit, budget=part(fit.name), mechanism=theirs) for fit in regressions],
+        quantiles=[evolve(quantile, budget=part(quantile.name)) for quantile in quantiles],
         report_delta=Plan().report_delta if report_delta is None else report_delta,
         nests=declared.nests if declared else (),
         product=product,
@@ -563,6 +619,42 @@ def tables_of(
     if len({frozenset(names) for names in sets}) < len(sets):
         raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
     return tuple(TableRequest(names, None, mechanism, fit) for names in sets)
+
+
+def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
+    """Return a plan whose tables without a budget have the errors that --target-error asks for."""
+    open_tables = [table for table in plan.tables if not table.budget]
+    found = list(_set(open_tables, "--target-error", targets, "target_error"))
+    return evolve(plan, tables=[table if table.budget else found.pop(0) for table in plan.tables])
+
+
+def _set(
+    tables: Sequence[TableRequest], option: str, entries: Sequence[str] | None, field: str
+) -> tuple[TableRequest, ...]:
+    """Return tables with what an option says of those that it names by their features; refuse one that is not there."""
+    found = {frozenset(table.features): table for table in tables}
+    seen = set()
+    for names, text in _assignments(option, entries).items():
+        key = frozenset(names_of(names))
+        if key not in found:
+            listed = "; ".join(",".join(table.features) for table in tables) or "none"
+            raise InputError(f"{option} names {names}: no table that shares the budget has these features ({listed})")
+        if key in seen:
+            raise InputError(f"{option} is given twice for the table {names}: keep one")
+        seen.add(key)
+        changes: dict[str, Any] = {field: exact(text, option)}
+        found[key] = evolve(found[key], **changes)
+    return tuple(found[frozenset(table.features)] for table in tables)
+
+
+def _parts(names: Sequence[str], shares: Sequence[str] | None) -> dict[str, Fraction]:
+    """Return the part of the budget for the tables and for each statistic, in proportion."""
+    parts = dict.fromkeys(names, Fraction(1))
+    for name, text in _assignments("--share", shares).items():
+        if name not in parts or len(parts) < 2:
+            raise InputError(f"--share names {name!r}, which shares no budget; what does is {', '.join(names)}")
+        parts[name] = positive(text, "--share")
+    return parts
 
 
 def all_used(plan: Plan, *options: Sequence[str] | None) -> None:

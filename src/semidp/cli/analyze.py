@@ -128,7 +128,7 @@ def analysis(
         "a": unknown if semi is None else semi.to_json(),
         "adjacency": {"kind": str(scope.adjacency.kind), "a": scope.adjacency.a},
         "sensitivity": _sensitivity(space),
-        "sensitivities": {"ball": _sensitivity(_ball(space, scope)), "exchange": _exchanged(space) if known else None},
+        "sensitivities": {"ball": _sensitivity(_ball(space, scope)), "exchange": _exchanged(space, known)},
         "naive": _norms(space.side_by_side()["S_Group"]),
         "published_exactly": space.is_zero,
         "mechanisms": [
@@ -175,11 +175,13 @@ def _ball(space: TableSpace, scope: Scope) -> TableSpace:
     return sensitivity_space(space.dataspace, Adjacency(a), space.schema.names)
 
 
-def _exchanged(space: TableSpace) -> dict[str, Any] | None:
-    """What exchanges would need; None where these margins have none."""
+def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
+    """What exchanges would need; None where these margins have none, or too few records stand for all totals."""
     try:
         exchange = Adjacency.exchange(space.dataspace)
     except Refused:
+        return None
+    if not known and space.adjacency.a < exchange.a:
         return None
     return _sensitivity(sensitivity_space(space.dataspace, exchange, space.schema.names))
 
@@ -233,7 +235,7 @@ def _both(spaces: dict[str, Any], any_totals: bool) -> list[tuple[str, str]]:
         ("ball", f"{records} at once: Δ2 = {ball['l2']:.4g}, loss {ball['loss']:.4g} at mu = 1"),
         (
             "exchange",
-            ("depends on the totals: give them" if any_totals else "not defined for these margins")
+            ("not known without the totals" if any_totals else "not defined for these margins")
             if exchange is None
             else f"one person, others hand over: Δ2 = {exchange['l2']:.4g}, loss {exchange['loss']:.4g} at mu = 1 "
             "(another promise, not a better one)",

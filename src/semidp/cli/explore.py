@@ -53,7 +53,8 @@ def explore(
     interrupt ends it. Without data it works from declared levels and public --totals.
     """
     try:
-        from semidp.explore.server import serve
+        import starlette as _starlette  # noqa: F401
+        import uvicorn as _uvicorn  # noqa: F401
     except ImportError:
         raise InputError("the page needs Starlette and uvicorn: install semidp[explore]") from None
     declared = o.declared_features(schema, levels, bins, null_level, nest)
@@ -64,6 +65,8 @@ def explore(
         desk = _without_data(first, totals or ())
     else:
         desk = _with_data(data, first, from_table, hive_partitions, allow_empty, ledger)
+    from semidp.explore.server import serve
+
     serve(desk, port, browser=not no_browser, announce=_announce)
 
 

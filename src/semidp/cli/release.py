@@ -1,4 +1,4 @@
-"""``semidp release``, ``semidp show`` and ``semidp demo``: the main job, its result again, and a first look at it."""
+"""``semidp release``, ``show``, ``synthesize`` and ``demo``: the main job, its result again, records, a first look."""
 
 import contextlib
 import os
@@ -15,9 +15,10 @@ from attrs import evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, complain, echo, in_place, naming_options, output_folder, print_json, progress_bar
 from semidp.engines import Source, local_paths, open_source
 from semidp.errors import InputError
+from semidp.exact import plain
 from semidp.files import check_place, document_at
 from semidp.grouped import most_rank_error
 from semidp.mechanisms import NAMES, ResidualMechanism
@@ -33,15 +34,19 @@ from semidp.release import (
     RegressionRequest,
     Release,
     Statistic,
+    form_named,
     prepare,
     release_files,
     run,
 )
+from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, size_text
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
+from semidp.release.synthesis import about_file, check_records
 from semidp.report import (
     announced_text,
+    budget_parts,
     forecast,
     forecast_text,
     implied,
@@ -52,6 +57,7 @@ from semidp.report import (
     together_text,
 )
 
+_CHARGED = "the ledger was charged all the same"
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
 
@@ -75,6 +81,22 @@ Sign = Annotated[
     Path | None,
     typer.Option("--sign", help="Sign every file with this secret key of minisign (extra: sign).", metavar="KEY"),
 ]
+Write = Annotated[
+    str | None,
+    typer.Option(
+        "--write",
+        help="How to write tables: CSV, or Parquet, which is used from a million cells on unless said.",
+        metavar="csv|parquet",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="The memory that may be used; that of the machine or container unless said.",
+        metavar="8GB",
+    ),
+]
 Verify = Annotated[
     Path | None,
     typer.Option("--verify", help="First verify the signature with this public key of minisign.", metavar="KEY.pub"),
@@ -97,6 +119,9 @@ def release(
     quantile: o.Quantiles = None,
     quantile_level: o.QuantileLevel = None,
     all_pairs: o.AllPairs = None,
+    weight: o.Weights = None,
+    objective: o.ObjectiveOption = None,
+    share: o.Shares = None,
     regress: o.Regress = None,
     logistic: o.Logistic = None,
     on: o.On = None,
@@ -111,6 +136,7 @@ def release(
     mu: o.Mu = None,
     delta: o.Delta = None,
     report_delta: o.ReportDelta = None,
+    target_error: o.TargetErrors = None,
     plan: PlanOption = None,
     mechanism: MechanismOption = "auto",
     fit: FitOption = "integer",
@@ -132,6 +158,8 @@ def release(
     label: o.Label = None,
     seed: o.Seed = None,
     sign: Sign = None,
+    write: Write = None,
+    memory: Memory = None,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -175,6 +203,8 @@ def release(
         regressions=regressions,
         quantiles=quantiles,
         all_pairs=all_pairs,
+        targets=target_error,
+        sharing=(weight, objective, share),
     )
     o.all_used(wanted, levels, bins, null_level, nest)
     if out is None and not dry_run:
@@ -183,6 +213,11 @@ def release(
     if out is not None and not dry_run:
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
+    form = None if write is None else form_named(write)
+    usable = None if memory is None else memory_from(memory)
+    foreseen = declared_needs(wanted, form)
+    if foreseen is not None:
+        foreseen.refuse_memory(usable)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     signer = Signer(sign, _password) if sign is not None else None
     with (
@@ -198,16 +233,28 @@ def release(
         ) as source,
     ):
         if dry_run:
-            _rehearse(wanted, source, format, quiet)
+            _rehearse(wanted, source, usable, format, quiet)
             return
         assert out is not None
         book = o.ledger_of(ledger, quiet)
         with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
-            done = run(wanted, source, randomness=randomness, ledger=book, label=label, progress=progress)
-            done.write_files(folder)
+            done = run(
+                wanted,
+                source,
+                randomness=randomness,
+                ledger=book,
+                label=label,
+                memory=usable,
+                folder=folder,
+                form=form,
+                progress=progress,
+            )
+            done.write_files(folder, progress)
             if signer is not None:
                 signer.sign(folder)
     with in_place(f"the release {out}"):
+        for line in _found_budget(wanted, done.plan) if format is Format.text else ():
+            echo(line)
         _print(done, format, str(out / REPORT), quiet)
 
 
@@ -233,6 +280,43 @@ def show(
         for sentence in said if format is Format.text else ():
             echo(f"disagrees  {sentence}")
         raise typer.Exit(DISAGREES)
+
+
+def synthesize(
+    folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
+    out: Annotated[Path | None, typer.Option("--out", help="The CSV file to write, one record a line.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Match records the same way again.", min=0)] = None,
+    force: o.Force = False,
+    format: o.FormatOption = Format.text,
+    quiet: o.Quiet = False,
+) -> None:
+    """Write synthetic records that have every published table of a release and every exact total, to the person.
+
+    Only the published numbers are used: no budget is spent. A file beside the records says what they are. Refused
+    where the tables and the exact totals are not decomposable, because records with all of them may not exist. --force
+    replaces records that this command wrote, and no other file.
+    """
+    if out is None:
+        raise InputError("say where to write the records: --out people.csv")
+    if folder.resolve() in out.resolve().parents:
+        raise InputError("a release is read again as it was written: choose an --out outside of its folder")
+    with naming_options(force):
+        check_records(out, force=force)
+        done = Release.load(folder)
+        o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
+        randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+        about = done.save_records(out, force=force, randomness=randomness)
+    with in_place(f"the file {out}"):
+        if format is Format.json:
+            print_json({**about, "out": str(out), "about": str(about_file(out))})
+            return
+        tables = "; ".join(" by ".join(table["features"]) for table in about["tables"])
+        echo(f"records    {about['records']:,}, of {', '.join(about['columns'])}")
+        echo(f"they have  {tables}: every published count, and every exact total")
+        echo("budget     none is spent: they follow from the published numbers")
+        if not done.private:
+            echo("NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for studies.")
+        echo(f"written    {out}, and what it is in {about_file(out)}")
 
 
 def demo(
@@ -285,10 +369,13 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
     before = len(book.account().charges) if book else 0
     try:
         yield
-    except InputError as error:
-        if book and len(book.account().charges) > before:
-            raise InputError(f"{error}; the ledger was charged all the same") from None
-        raise
+    except BaseException as error:
+        if not book or len(book.account().charges) == before:
+            raise
+        if not isinstance(error, InputError):
+            complain(_CHARGED)
+            raise
+        raise InputError(f"{error}; {_CHARGED}") from None
 
 
 def _plan(
@@ -307,26 +394,35 @@ def _plan(
     regressions: tuple[RegressionRequest, ...],
     quantiles: tuple[QuantileRequest, ...],
     all_pairs: str | None,
+    targets: list[str] | None,
+    sharing: tuple[list[str] | None, str | None, list[str] | None],
 ) -> Plan:
+    if targets and any(budget[:3]):
+        raise InputError("--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave it out")
     if path is not None:
-        asked = (table, all_pairs, groups, regressions, quantiles)
+        asked = (table, all_pairs, groups, regressions, quantiles, *sharing)
         others = (*asked, invariant, declared, *reading, *adjacency, levels_from_data)
         if any(others) or (mechanism, fit) != ("auto", "integer"):
             raise InputError(
                 "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
             )
         wanted = o.read_plan(path, "--plan")
-        if not any(budget[:-1]):
-            return evolve(wanted, report_delta=o.target_of(None, budget[-1]) or wanted.report_delta)
+        if targets or not any(budget[:-1]):
+            return evolve(
+                o.with_targets(wanted, targets), report_delta=o.target_of(*budget[-2:]) or wanted.report_delta
+            )
         if all(request.budget for request in wanted.requests):
             raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
         spend, report_delta = o.budget_of(*budget)
         return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
     if not table and all_pairs is None and not groups and not regressions and not quantiles:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
-    spend, report_delta = o.budget_of(*budget)
+    weights, objective, shares = sharing
+    if targets and (objective or shares):
+        raise InputError("--objective and --share divide a budget, and --target-error finds one: leave one of them out")
+    share, reported = (None, o.target_of(*budget[-2:])) if targets else o.budget_of(*budget)
     count, where, identity = reading
-    return o.plan_of(
+    wanted = o.plan_of(
         table,
         invariant,
         declared,
@@ -335,19 +431,23 @@ def _plan(
         where=where,
         identity=identity,
         levels_from_data=levels_from_data,
-        budget=spend,
-        report_delta=report_delta,
+        budget=share,
+        report_delta=reported,
         mechanism=mechanism,
         fit=fit,
         groups=groups,
         regressions=regressions,
         quantiles=quantiles,
         all_pairs=all_pairs,
+        weights=weights,
+        objective=objective,
+        shares=shares,
     )
+    return o.with_targets(wanted, targets)
 
 
-def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
-    prepared = prepare(plan, source)
+def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, quiet: bool) -> None:
+    prepared = prepare(plan, source, memory=memory)
     scope = prepared.scope
     o.warn_all((*scope.warnings, *scope.disclosures), quiet)
     if format is Format.json:
@@ -356,6 +456,8 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
     seen = forecast(prepared)
     expected = {table["name"]: table for table in seen["tables"]}
     echo(f"exact      {scope.dataspace.summary()}")
+    for line in (*_found_budget(plan, prepared.plan), *(f"budget     {part}" for part in budget_parts(prepared.plan))):
+        echo(line)
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):
             for line in product_lines(request, mechanism):
@@ -380,7 +482,25 @@ def _rehearse(plan: Plan, source: Source, format: Format, quiet: bool) -> None:
         echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
     for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
         echo(f"otherwise  {sentence}")
+    takes = _takes(prepared)
+    echo(
+        f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "
+        f"{takes.seconds:,.0f} s beside reading"
+    )
     echo("nothing was drawn or written")
+
+
+def _takes(prepared: Prepared) -> Needs:
+    assert prepared.scope.dataspace.schema is not None
+    return needs_of(prepared.plan, prepared.scope.dataspace.schema, False)
+
+
+def _found_budget(asked: Plan, carried_out: Plan) -> list[str]:
+    """Say which budget meets the target errors."""
+    wanted = [table for table in asked.tables if table.target_error is not None]
+    errors = [f"{plain(table.target_error)} in {' by '.join(table.features)}" for table in wanted if table.target_error]
+    found = {str(request.budget) for request in carried_out.requests if request not in asked.requests}
+    return [f"budget     {', '.join(found)}: the least for a standard error of {', '.join(errors)}"] if errors else []
 
 
 def _rehearsal(prepared: Prepared) -> dict[str, Any]:
@@ -420,6 +540,7 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         ],
         "groups": measured("group"),
         "regressions": measured("regression"),
+        "needs": _takes(prepared).to_json(),
         "quantiles": measured("quantile"),
         "announced": expected["announced"],
         "disclosures": scope.disclosures,

@@ -23,6 +23,8 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     Coded,
+    CodedColumn,
+    CodedGroups,
     Key,
     Measure,
     Outcome,
@@ -149,8 +151,8 @@ class Source:
         They are data: use them only for a feature that an invariant publishes, or state the disclosure.
         """
         require(self._records.columns, name)
-        values, _, _ = self._records.grouped([Key(name)], Measure(), MAX_LEVELS + 2)
-        levels = {text for text in map(value_text, values) if text is not None}
+        (column,) = self._records.grouped([Key(name)], Measure(), MAX_LEVELS + 2).keys
+        levels = {text for text in map(value_text, column.values) if text is not None}
         if len(levels) > MAX_LEVELS:
             raise DataError(
                 f"column {name!r} has more than {MAX_LEVELS:,} distinct values: give it bins, or declare its levels"
@@ -172,8 +174,11 @@ class Source:
         """
         for name in names:
             require(self._records.columns, name)
-        *columns, _, _ = self._records.grouped([Key(name) for name in names], Measure(), MAX_GROUPS)
-        texts = [[value_text(value) or null_level for value in column] for column in columns]
+        columns = self._records.grouped([Key(name) for name in names], Measure(), MAX_GROUPS).keys
+        texts = []
+        for column in columns:
+            known = [value_text(value) or null_level for value in column.values]
+            texts.append([known[code] for code in column.codes.tolist()])
         rows = {row for row in zip(*texts, strict=True) if None not in row}
         if len(rows) < len(texts[0]) and any(None in column for column in texts):
             raise DataError(f"feature {names[-1]!r} has missing values: declare a null level for it, or remove them")
@@ -207,7 +212,7 @@ class Source:
             keys = [self._keys(schema.features) for schema in schemas]
             answers = self._records.grouped_sets(keys, Measure(self.count), [_limit(schema) for schema in schemas])
             parts = zip(schemas, keys, answers, strict=True)
-            found = [self._cells(schema, part, answer, None) for schema, part, answer in parts]
+            found = [self._cells(schema, part, groups, None) for schema, part, groups in parts]
         return [Table(schema, counts) for schema, counts in zip(schemas, found, strict=True)]
 
     def _coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
@@ -290,8 +295,8 @@ class Source:
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
         refuse_large(schema)
         keys = self._keys(schema.features)
-        answer = self._records.grouped(keys, Measure(self.count, outcome), _limit(schema))
-        return self._cells(schema, keys, answer, outcome)
+        groups = self._records.grouped(keys, Measure(self.count, outcome), _limit(schema))
+        return self._cells(schema, keys, groups, outcome)
 
     def _keys(self, features: Sequence[Feature]) -> list[Key]:
         keys = []
@@ -303,17 +308,14 @@ class Source:
         return keys
 
     def _cells(
-        self, schema: Schema, keys: Sequence[Key], answer: Sequence[Sequence[Any]], outcome: Outcome | None
+        self, schema: Schema, keys: Sequence[Key], groups: CodedGroups, outcome: Outcome | None
     ) -> NDArray[np.int64]:
         """Put groups into the cells of a schema; refuse what does not fit."""
-        *values, totals, faults = answer
-        read = {key.column: column for key, column in zip(keys, values, strict=True)}
-        codes = [_codes(feature, read) for feature in schema.features]
-        _refuse(max(faults, default=0), self.count, outcome)
-        if sum(map(int, totals)) >= 2**62:
-            raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
+        read = {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
+        codes = tuple(_codes(feature, read) for feature in schema.features)
+        _refuse(groups.fault, self.count, outcome)
         cells = np.zeros(schema.size, dtype=np.int64)
-        np.add.at(cells, np.ravel_multi_index(tuple(codes), schema.shape), np.array(totals, dtype=np.int64))
+        np.add.at(cells, np.ravel_multi_index(codes, schema.shape), groups.totals)
         return cells.reshape(schema.shape)
 
 
@@ -323,7 +325,8 @@ class _Levels:
     def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
         self.feature, self.columns = feature, columns
         self._values = {name: coded.values[place] for name, place in columns.items()}
-        self._level = _codes(feature, self._values) if len(columns) == 1 else None
+        every = {name: CodedColumn(values, np.arange(len(values))) for name, values in self._values.items()}
+        self._level = _codes(feature, every) if len(columns) == 1 else None
         self._leaves: dict[int, int] = {}
 
     def of(self, chunk: Sequence[NDArray[Any]]) -> Codes:
@@ -336,7 +339,7 @@ class _Levels:
         new = [path for path in paths.tolist() if path not in self._leaves]
         if new:
             rows = dict(zip(self._values, np.unravel_index(new, sizes), strict=True))
-            read = {name: [values[code] for code in rows[name]] for name, values in self._values.items()}
+            read = {name: CodedColumn(values, rows[name]) for name, values in self._values.items()}
             self._leaves |= dict(zip(new, _codes(self.feature, read).tolist(), strict=True))
         return np.array([self._leaves[path] for path in paths.tolist()], dtype=np.intp)[where]
 
@@ -401,40 +404,41 @@ def _no_folders(hive_partitions: bool) -> None:
         raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
 
 
-def _codes(feature: Feature, columns: Mapping[str, Sequence[Any]]) -> NDArray[np.intp]:
+def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
     """Return each group's position among the feature's levels; refuse missing and undeclared values."""
-    values = columns[feature.name]
     if len(feature.names) > 1:
         return _located(feature, {name: columns[name] for name in feature.names if name in columns})
+    column = columns[feature.name]
     if feature.bins is None:
-        texts = [value_text(value) for value in values]
-        distinct = list(dict.fromkeys(texts))
-        code = dict(zip(distinct, feature.codes(np.array(distinct, dtype=object)), strict=True))
-        return np.array([code[text] for text in texts], dtype=np.intp)
-    if NOT_A_NUMBER in values:
+        texts = [value_text(value) for value in column.values]
+        return feature.codes(np.array(texts, dtype=object))[column.codes] if texts else column.codes
+    if NOT_A_NUMBER in column.values:
         raise DataError(f"feature {feature.name!r} has bins but its values are not all numbers")
-    if BELOW in values:
+    if BELOW in column.values:
         raise DataError(
             f"feature {feature.name!r} has values below its first bin: extend the schema, or correct the data"
         )
-    if None in values and feature.null_level is None:
+    if None in column.values and feature.null_level is None:
         raise DataError(
             f"feature {feature.name!r} has missing values: declare a null level for it, or remove those records"
         )
     missing = -1 if feature.null_level is None else feature.levels.index(feature.null_level)
-    return np.array([missing if value is None else value for value in values], dtype=np.intp)
+    bins = np.array([missing if value is None else value for value in column.values], dtype=np.intp)
+    return bins[column.codes]
 
 
-def _located(feature: Feature, columns: Mapping[str, Sequence[Any]]) -> NDArray[np.intp]:
+def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
     """Return the leaf of each group; every path is looked up once."""
-    rows = list(zip(*columns.values(), strict=True))
-    distinct = list(dict.fromkeys(rows))
-    texts = {
-        name: [value_text(value) for value in column]
-        for name, column in zip(columns, zip(*distinct, strict=True), strict=True)
-    }
-    leaf = dict(zip(distinct, feature.located(texts).tolist(), strict=True)) if distinct else {}
-    return np.array([leaf[row] for row in rows], dtype=np.intp)
+    numbers = np.zeros(len(columns[feature.name].codes), dtype=np.intp)
+    for column in columns.values():  # the distinct paths are numbered depth by depth, so that no product overflows
+        _, numbers = np.unique(numbers * max(len(column.values), 1) + column.codes, return_inverse=True)
+    first = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.intp)
+    first[numbers] = np.arange(len(numbers))
+    texts = {}
+    for name, column in columns.items():
+        known = [value_text(value) for value in column.values]
+        texts[name] = [known[code] for code in column.codes[first].tolist()]
+    return feature.located(texts)[numbers] if len(first) else numbers
 
 
 def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:

@@ -4,8 +4,10 @@
 what to add up. Turning the answer into a `Table` is done once, in the package itself, for all engines alike.
 """
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as field_of
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
@@ -13,7 +15,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from semidp.errors import InputError, SchemaError, SemidpError
+from semidp.errors import DataError, InputError, SchemaError, SemidpError
 from semidp.exact import Number, exact, plain
 from semidp.tables import no_column
 
@@ -102,6 +104,57 @@ class Measure:
     outcome: Outcome | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """A column of few distinct values: those, and for each group the position of its own among them.
+
+    >>> CodedColumn.of(["f", None, "f"]).codes
+    array([0, 1, 0])
+    """
+
+    values: Sequence[Any] = field_of(repr=False)
+    codes: NDArray[np.intp] = field_of(repr=False)
+
+    @classmethod
+    def of(cls, column: Sequence[Any]) -> "CodedColumn":
+        """Return a column that holds a value a group."""
+        found: dict[Any, int] = {}
+        codes = [found.setdefault(value, len(found)) for value in column]
+        return cls(list(found), np.array(codes, dtype=np.intp))
+
+
+@dataclass(frozen=True, eq=False)
+class CodedGroups:
+    """What an engine found: each key's column, what the records of each group add up to, and the worst fault."""
+
+    keys: tuple[CodedColumn, ...]
+    totals: NDArray[np.int64] = field_of(repr=False)
+    fault: int
+
+    @classmethod
+    def of(cls, columns: Sequence[Sequence[Any]]) -> "CodedGroups":
+        """Return groups that are given value by value: the keys, the totals, the fault of each."""
+        *keys, totals, faults = columns
+        return cls(tuple(map(CodedColumn.of, keys)), whole_totals(totals), max(faults, default=FINE))
+
+
+def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
+    """Return totals as whole numbers of 64 bits; refuse larger ones, which an engine may give as missing.
+
+    >>> whole_totals([3, 2**70])
+    Traceback (most recent call last):
+    semidp.errors.DataError: the totals sum to more than 2^62, which exact arithmetic here does not cover
+    """
+    missing = np.ma.getmaskarray(totals).any() if isinstance(totals, np.ndarray) else None in totals
+    with contextlib.suppress(OverflowError):
+        if not missing:
+            numbers = np.asarray(totals, dtype=np.int64)
+            low, high = int((numbers & (2**32 - 1)).sum()), int((numbers >> 32).sum())
+            if (high << 32) + low < 2**62:
+                return numbers
+    raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
+
+
 class Coded(Protocol):
     """Records of which every key is coded by the position of its value in a list."""
 
@@ -119,8 +172,8 @@ class Records(Protocol):
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
-        """Return at most `limit` groups, columnwise: each key's values, the totals, the worst fault of each group.
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+        """Return at most `limit` groups, columnwise.
 
         The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
         """
@@ -128,7 +181,7 @@ class Records(Protocol):
 
     def grouped_sets(
         self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
-    ) -> Iterator[list[Sequence[Any]]]:
+    ) -> Iterator[CodedGroups]:
         """Yield what `grouped` returns for each of several sets of keys, from as few readings as the engine can.
 
         Where there are more groups than the limits allow together, at least one set has more than its own.
@@ -179,7 +232,7 @@ def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
 
 def separated(
     rows: Sequence[Sequence[Any]], sets: Sequence[Sequence[Key]], known: Sequence[Key]
-) -> Iterator[list[Sequence[Any]]]:
+) -> Iterator[CodedGroups]:
     """Take the answer of grouping sets apart: columns of absent keys as a number in binary, keys, totals, faults."""
     groups: dict[int, list[Sequence[Any]]] = {}
     for row in rows:
@@ -188,7 +241,7 @@ def separated(
         absent = sum(1 << place for place, key in enumerate(known) if key not in keys)
         places = [1 + known.index(key) for key in keys]
         mine = groups.get(absent, [])
-        yield [[row[place] for row in mine] for place in (*places, len(known) + 1, len(known) + 2)]
+        yield CodedGroups.of([[row[place] for row in mine] for place in (*places, len(known) + 1, len(known) + 2)])
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:

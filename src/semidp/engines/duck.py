@@ -32,6 +32,8 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     QUERY_THREAD,
+    CodedColumn,
+    CodedGroups,
     Key,
     Measure,
     Outcome,
@@ -40,6 +42,7 @@ from semidp.engines.contract import (
     refuse_calls,
     separated,
     short_enough,
+    whole_totals,
 )
 from semidp.errors import DataError, InputError
 
@@ -100,9 +103,9 @@ class DuckRecords:
     ) -> "DuckRecords":
         """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
         files, kind = _files(pattern)
-        connection = _connect()
+        connection = connect()
         with _closed_on_error(connection):
-            _confine(connection, files)
+            confine(connection, files)
             unreadable = DataError(
                 f"{pattern} could not be read as {kind}: check that the file is whole, that its records have the same "
                 "columns, and that its text is UTF-8"
@@ -110,7 +113,7 @@ class DuckRecords:
             if kind == "CSV":
                 delimiter = quietly(lambda: _delimiter(files[0]), unreadable)
                 names = _common_header(files, delimiter, pattern, unreadable)
-                options: tuple[str, ...] = (f"delim = {_quoted_text(delimiter)}", _CSV)
+                options: tuple[str, ...] = (f"delim = {quoted_text(delimiter)}", _CSV)
             else:
                 names, options = quietly(lambda: _parquet_header(connection, files), unreadable), ()
             _bounded(names, pattern)
@@ -134,7 +137,7 @@ class DuckRecords:
     @classmethod
     def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
         """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays."""
-        connection = _connect()
+        connection = connect()
         with _closed_on_error(connection):
             unreadable = InputError(
                 f"a {type(frame).__name__} cannot be read: give a path, a database address, a data frame (pandas, "
@@ -144,7 +147,7 @@ class DuckRecords:
             names = quietly(lambda: _frame_header(frame), unreadable)
             _bounded(names, "the data frame")
             _same_names(connection, names, "the data frame")
-            _confine(connection, ())
+            confine(connection, ())
             if where is None:
                 _keep_all(connection)
                 return cls(connection)
@@ -153,16 +156,26 @@ class DuckRecords:
             _filter(connection, where, patience, None)
             return cls(connection, patience=patience)
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
-        """Group by `keys`; see the contract."""
-        selected = ", ".join([*map(self._key, keys), *self._measure(measure)])
-        positions = ", ".join(str(position) for position in range(1, len(keys) + 1))
-        rows = self._rows(f"SELECT {selected} FROM records GROUP BY {positions} LIMIT {limit}")
-        return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(len(keys) + 2)]
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
+        """Group by `keys`; see the contract.
+
+        The records are read once. What they give is kept in memory until every key's distinct values are numbered.
+        """
+        total, fault = self._measure(measure)
+        names = [f"k{position}" for position in range(len(keys))]
+        selected = [f"{self._key(key)} AS {name}" for key, name in zip(keys, names, strict=True)]
+        selected += [f"TRY_CAST({total} AS BIGINT) AS total", f"{fault} AS fault"]
+        by = ", ".join(str(position) for position in range(1, len(keys) + 1))
+        self._rows(f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM records GROUP BY {by} LIMIT {limit}")
+        try:
+            return quietly(lambda: _coded(self._connection, names), DataError(_FAILED))
+        finally:
+            for name in ("found", *(f"values_{name}" for name in names)):
+                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def grouped_sets(
         self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
-    ) -> Iterator[list[Sequence[Any]]]:
+    ) -> Iterator[CodedGroups]:
         """Group by several sets of keys; see the contract."""
         for batch in batches(sets):
             wanted = [sets[number] for number in batch]
@@ -229,7 +242,7 @@ class DuckRecords:
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
-        name = _quoted_name(column)
+        name = quoted_name(column)
         ((records, present, distinct),) = self._rows(
             f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM records"
         )
@@ -254,8 +267,8 @@ class DuckRecords:
 
     def _key(self, key: Key) -> str:
         if key.edges is None:
-            return _quoted_name(key.column)
-        raw, number, edges = _quoted_name(key.column), self._number(key.column), [_double(edge) for edge in key.edges]
+            return quoted_name(key.column)
+        raw, number, edges = quoted_name(key.column), self._number(key.column), [_double(edge) for edge in key.edges]
         if self._types[key.column].removeprefix("U") in _WHOLE and all(abs(edge) < 2**53 for edge in key.edges):
             # No casts, for speed: a whole number is below an edge if and only if it is below the edge's ceiling.
             number, edges = raw, [str(math.ceil(edge)) for edge in key.edges]
@@ -276,7 +289,7 @@ class DuckRecords:
             adds = f"CASE WHEN {good} THEN CAST({number} AS BIGINT) ELSE 0 END"
             faults.append(f"WHEN {good} IS NOT TRUE THEN {BAD_COUNT}")
         if measure.outcome is not None:
-            raw, number = _quoted_name(measure.outcome.column), self._outcome(measure.outcome)
+            raw, number = quoted_name(measure.outcome.column), self._outcome(measure.outcome)
             steps = self._steps(measure.outcome)
             adds = f"CAST({adds} AS HUGEINT) * {steps}" if adds else steps
             faults.append(f"WHEN {raw} IS NULL OR isnan({number}) THEN {MISSING_OUTCOME}")
@@ -291,14 +304,31 @@ class DuckRecords:
         return f"CAST(floor({scaled} + {_double(0.5)}) AS BIGINT)"
 
     def _outcome(self, outcome: Outcome) -> str:
-        number, words = self._number(outcome.column), f"lower({_quoted_name(outcome.column)})"
+        number, words = self._number(outcome.column), f"lower({quoted_name(outcome.column)})"
         if outcome.proportion and _text(self._types[outcome.column]):
             return f"CASE {words} WHEN 'true' THEN {_double(1)} WHEN 'false' THEN {_double(0)} ELSE {number} END"
         return number
 
     def _number(self, column: str) -> str:
         cast = "TRY_CAST" if _text(self._types[column]) else "CAST"
-        return f"{cast}({_quoted_name(column)} AS DOUBLE)"
+        return f"{cast}({quoted_name(column)} AS DOUBLE)"
+
+
+def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
+    """Return the groups of the table `found`, with the values of every key numbered."""
+    values = []
+    for name in names:
+        connection.execute(
+            f"CREATE TEMP TABLE values_{name} AS SELECT value, CAST(row_number() OVER () - 1 AS BIGINT) AS code "
+            f"FROM (SELECT DISTINCT {name} AS value FROM found)"
+        )
+        values.append([value for (value,) in _run(connection, f"SELECT value FROM values_{name} ORDER BY code")])
+    codes = ", ".join(f"values_{name}.code AS {name}" for name in names)
+    joined = " ".join(f"JOIN values_{name} ON found.{name} IS NOT DISTINCT FROM values_{name}.value" for name in names)
+    columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
+    ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
+    keys = tuple(CodedColumn(known, columns[name]) for known, name in zip(values, names, strict=True))
+    return CodedGroups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
 
 
 class DuckCoded:
@@ -334,7 +364,7 @@ class DuckCoded:
 
 def _code(key: str, texts: Sequence[str], width: int) -> str:
     """Return the expression for the position of a key's text; a missing one comes last."""
-    text, known = f"CAST({key} AS VARCHAR)", ", ".join(map(_quoted_text, texts))
+    text, known = f"CAST({key} AS VARCHAR)", ", ".join(map(quoted_text, texts))
     if not texts:
         found = "NULL"
     elif len(texts) <= _SEARCHED:
@@ -344,7 +374,8 @@ def _code(key: str, texts: Sequence[str], width: int) -> str:
     return f"CAST(coalesce({found}, {len(texts)}) AS {_UNSIGNED[width]})"
 
 
-def _connect() -> Any:
+def connect() -> Any:
+    """Open a database in memory that may not spill to disk, load an extension or reach the caller's variables."""
     import duckdb
 
     return duckdb.connect(":memory:", config=_SETTINGS)
@@ -364,9 +395,9 @@ def _close(connection: Any) -> None:
         connection.close()
 
 
-def _confine(connection: Any, files: Sequence[str]) -> None:
+def confine(connection: Any, files: Sequence[str]) -> None:
     """Leave the connection these files and nothing else."""
-    allowed = ", ".join(_quoted_text(name) for file in files for name in dict.fromkeys((file, _literal(file))))
+    allowed = ", ".join(quoted_text(name) for file in files for name in dict.fromkeys((file, literal(file))))
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -490,7 +521,7 @@ def _common_header(files: Sequence[str], delimiter: str, pattern: str, unreadabl
 
 def _parquet_header(connection: Any, files: Sequence[str]) -> list[str]:
     """Return the names of the columns in the first of some Parquet files, as they are in the file."""
-    sql = f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({_quoted_text(_literal(files[0]))})"
+    sql = f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({quoted_text(literal(files[0]))})"
     _, *nodes = _run(connection, sql)
     names: list[str] = []
     inside = 0  # how many nodes are still to come below the last column
@@ -537,15 +568,15 @@ def _partitions(files: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:
     """Return the SQL that reads these files, with what the names of folders say where that is asked for."""
-    names = f"[{', '.join(_quoted_text(_literal(file)) for file in files)}]"
+    names = f"[{', '.join(quoted_text(literal(file)) for file in files)}]"
     place = "_" * (1 + max(map(len, folders), default=0)) + "file"
-    path = [f"filename = {_quoted_text(place)}"] if folders else []
+    path = [f"filename = {quoted_text(place)}"] if folders else []
     call = f"read_{kind.lower()}({', '.join([names, *options, *path, 'hive_partitioning = false'])})"
     if not folders:
         return call
     values = [
-        f"nullif(url_decode(regexp_extract({place}, {_quoted_text(_folder_value(key))}, 1)), '{_HIVE_NULL}') "
-        f"AS {_quoted_name(key)}"
+        f"nullif(url_decode(regexp_extract({place}, {quoted_text(_folder_value(key))}, 1)), '{_HIVE_NULL}') "
+        f"AS {quoted_name(key)}"
         for key in folders
     ]
     return f"(SELECT * EXCLUDE ({place}), {', '.join(values)} FROM {call})"
@@ -560,10 +591,10 @@ def _folder_value(key: str) -> str:
     return rf"[/\\]{re.escape(key)}=([^/\\]*)[/\\]"
 
 
-def _literal(file: str) -> str:
+def literal(file: str) -> str:
     """Return a pattern that matches this file and no other.
 
-    >>> _literal("a[1]*.csv")
+    >>> literal("a[1]*.csv")
     'a[[]1][*].csv'
     """
     return re.sub(r"([*?\[])", r"[\1]", file)
@@ -611,7 +642,7 @@ def _is_condition(connection: Any, place: str, where: str, patience: float) -> b
 
 def _typed(columns: Sequence[tuple[Any, ...]]) -> tuple[str, str]:
     """Return a query that adds numbers and truth values to the text of a CSV file, and what to select for the text."""
-    names = [_quoted_name(name) for name, *_ in columns]
+    names = [quoted_name(name) for name, *_ in columns]
     aside = "_" * max(map(len, names))  # longer than any name, so that it hides none
     texts = [f"{name} AS {aside}{position}" for position, name in enumerate(names)]
     kinds = ["BOOLEAN" if kind == "BOOLEAN" else "DOUBLE" if _numeric(kind) else "VARCHAR" for _, kind, *_ in columns]
@@ -681,9 +712,11 @@ def _double(number: float) -> str:
     return f"CAST('{float(number)!r}' AS DOUBLE)"
 
 
-def _quoted_name(name: str) -> str:
+def quoted_name(name: str) -> str:
+    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _quoted_text(text: str) -> str:
+def quoted_text(text: str) -> str:
+    """Return a text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"

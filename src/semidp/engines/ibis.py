@@ -20,6 +20,7 @@ from semidp.engines.contract import (
     FINE,
     LARGEST_COUNT,
     MISSING_OUTCOME,
+    CodedGroups,
     Key,
     Measure,
     Outcome,
@@ -107,17 +108,17 @@ class IbisRecords:
             close()
             raise
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract."""
         names = [f"k{position}" for position in range(len(keys))]
         named = {name: self._key(key) for key, name in zip(keys, names, strict=True)}
         total, fault = self._measure(measure)
         query = self._table.group_by(**named).aggregate(total=total, fault=fault).limit(limit)
-        return self._answer(query, [*names, "total", "fault"])
+        return CodedGroups.of(self._answer(query, [*names, "total", "fault"]))
 
     def grouped_sets(
         self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
-    ) -> Iterator[list[Sequence[Any]]]:
+    ) -> Iterator[CodedGroups]:
         """Group by several sets of keys, with GROUPING SETS or UNION ALL; see the contract."""
         connection = self._table.get_backend()
         union = connection.name not in _GROUPING_SETS

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.engines.contract import Key, Measure, quietly
+from semidp.engines.contract import CodedGroups, Key, Measure, quietly
 from semidp.errors import InputError
 from semidp.tables import Table
 
@@ -17,15 +17,15 @@ class TableRecords:
 
     >>> from semidp.tables import Feature, Schema
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 0], [2, 3]])
-    >>> TableRecords(table).grouped([Key("sex")], Measure(), 10)
-    [['f', 'm'], [1, 5], [0, 0]]
+    >>> TableRecords(table).grouped([Key("sex")], Measure(), 10).totals
+    array([1, 5])
     """
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self.columns: Mapping[str, bool] = dict.fromkeys(table.schema.names, False)
 
-    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> list[Sequence[Any]]:
+    def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract. A table has no column of counts and no outcome."""
         part = self._table.margin([key.column for key in keys])
         cells = np.nonzero(part.counts)
@@ -35,11 +35,11 @@ class TableRecords:
             for place, name in enumerate(feature.names):
                 columns[name] = [paths[leaf][place] for leaf in leaves[:limit].tolist()]
         totals = part.counts[cells][:limit].tolist()
-        return [*(columns[key.column] for key in keys), totals, [0] * len(totals)]
+        return CodedGroups.of([*(columns[key.column] for key in keys), totals, [0] * len(totals)])
 
     def grouped_sets(
         self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
-    ) -> Iterator[list[Sequence[Any]]]:
+    ) -> Iterator[CodedGroups]:
         """Group by several sets of keys; see the contract."""
         for keys, limit in zip(sets, limits, strict=True):
             yield self.grouped(keys, measure, limit)

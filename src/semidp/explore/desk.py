@@ -110,7 +110,7 @@ class Desk:
                 continue
             more = evolve(plan, invariants=(*plan.invariants, margin))
             try:
-                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=_ball(more)), schema)))
+                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=_without_totals(more)), schema)))
             except SemidpError as refusal:
                 found.append({"margin": margin, "refused": str(refusal)})
             else:
@@ -123,9 +123,9 @@ class Desk:
 _BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 
 
-def _ball(plan: Plan) -> Any:
-    """Exchanges depend on the totals; any records that move together do not."""
-    return "worst-case" if str(plan.adjacency) in ("exchange", "definition") else plan.adjacency
+def _without_totals(plan: Plan) -> Any:
+    """The literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not."""
+    return "worst-case" if str(plan.adjacency) == "definition" else plan.adjacency
 
 
 def _budgetless(plan: Plan) -> Plan:

@@ -248,8 +248,9 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
         start = approach(problem, progress)
         counts, proved = transport(problem, start, progress)
         return _whole(problem, counts, start.bound, "flow", proved, "")
-    start = project(problem, (time.monotonic() + deadline) / 2, progress)
-    if problem.noisy.size >= LARGE and start.met and roundable(problem):
+    large = problem.noisy.size >= LARGE and roundable(problem)  # a few passes over the cells, however long they take
+    start = project(problem, math.inf if large else (time.monotonic() + deadline) / 2, progress)
+    if large and start.met:
         near = rounded(problem, start, progress)
         if near is not None:
             counts, levels = near

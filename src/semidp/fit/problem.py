@@ -6,10 +6,12 @@ solved is in the modules beside this one; nothing here knows what a schema or a 
 
 import bisect
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +20,11 @@ from semidp.errors import InputError
 from semidp.geometry import Chain, Counts, Grid, Mask, Totals, View, junction_order, meet
 
 Floats = NDArray[np.float64]
+Result = TypeVar("Result")
 
 FRACTION_BITS = 24  # noisy values are read on multiples of 2^-24, about 6e-8; finer where they are whole numbers
 CELLS_IN_CACHE = 1 << 16  # what is handled at once where all cells are passed through
+SLABS_FOR_ALL = 32  # from so many slabs on, two million cells, all cores work on them
 CELLS_A_TOTAL = 200  # with so many cells for each total, totals are few
 WORD_BITS = 58  # what integer costs may use of a word: five bits are left for sums of a few of them
 
@@ -123,6 +127,26 @@ class Problem:
             for end in [min(begin + leaves, shape[axis])]
         ]
 
+    def each_slab(self, work: "Callable[[Block], Result]") -> "Iterator[tuple[Block, Result]]":
+        """Yield every slab, in their order, with what `work` makes of it: on all cores where there are many."""
+        if len(self.slabs) < SLABS_FOR_ALL:
+            yield from ((block, work(block)) for block in self.slabs)
+            return
+        workers = min(os.cpu_count() or 1, 8)
+        assert self.all_allowed in (True, False)  # worked out once, before the threads ask
+        with ThreadPoolExecutor(workers) as pool:
+            for start in range(0, len(self.slabs), 4 * workers):
+                some = self.slabs[start : start + 4 * workers]
+                yield from zip(some, pool.map(work, some), strict=True)
+
+    def subtract(
+        self, sums: Sequence[NDArray[Any]], views: Sequence[View], table: "Callable[[Block], NDArray[Any]]"
+    ) -> None:
+        """Take the margins of a table, given slab by slab, off sums, in an order that no number of cores changes."""
+        for block, parts in self.each_slab(lambda block: block.margins(table(block), views)):
+            for view, total, part in zip(views, sums, parts, strict=True):
+                total[block.at(view)] -= part
+
     def lifted(self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0) -> Floats:
         """Return y + Aᵀθ in all cells or in a block: a noisy value, or a share of it, plus the levels of its margins.
 
@@ -162,11 +186,12 @@ class Problem:
 
     def loss(self, table: NDArray[Any]) -> float:
         """Return the sum of squared differences from the noisy values."""
-        loss = 0.0
-        for block in self.slabs:
+
+        def squares(block: Block) -> float:
             cells = block.at(self.grid.full)
-            loss += float(np.square((table[cells] - self.noisy[cells]).astype(np.float64)).sum())
-        return loss
+            return float(np.square((table[cells] - self.noisy[cells]).astype(np.float64)).sum())
+
+        return sum(part for _, part in self.each_slab(squares))
 
     def parts(self) -> "Iterator[tuple[Block, Problem]]":
         """Take the problem apart by the cells of what all margins share."""
@@ -220,10 +245,9 @@ class Block:
             self._known[view] = tuple(_inside(chain.starts[depth - 1], *ends) for chain, depth, ends in sides if depth)
         return self._known[view]
 
-    def subtract(self, table: NDArray[Any], views: Sequence[View], sums: Sequence[NDArray[Any]]) -> None:
-        """Take the margins of a table in this block off sums over the whole."""
-        for view, total in zip(views, sums, strict=True):
-            total[self.at(view)] -= self.grid.sum(table, view)
+    def margins(self, table: NDArray[Any], views: Sequence[View]) -> list[NDArray[Any]]:
+        """Return margins of a table of this block."""
+        return [self.grid.sum(table, view) for view in views]
 
 
 def _inside(starts: tuple[int, ...], begin: int, end: int) -> slice:

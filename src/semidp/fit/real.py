@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.fit.problem import Floats, Infeasible, Problem
+from semidp.fit.problem import Block, Floats, Infeasible, Problem
 from semidp.geometry import Grid, Mask, Totals, View, join
 from semidp.progress import Progress, silent
 
@@ -116,11 +116,16 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
     """
     bound = 0.0
     missing = [total.counts.astype(np.float64) for total in problem.totals]
-    for block in problem.slabs:
-        cells = block.at(problem.grid.full)
+
+    def part(block: Block) -> tuple[float, list[Floats]]:
         table = problem.nearest(levels, block, whole=whole)
-        bound += float(np.square(table - problem.noisy[cells]).sum())
-        block.subtract(table, problem.views, missing)
+        squares = float(np.square(table - problem.noisy[block.at(problem.grid.full)]).sum())
+        return squares, block.margins(table, problem.views)
+
+    for block, (squares, margins) in problem.each_slab(part):
+        bound += squares
+        for view, total, margin in zip(problem.views, missing, margins, strict=True):
+            total[block.at(view)] -= margin
     return max(0.0, bound + 2 * _dot(levels, missing))
 
 
@@ -238,18 +243,24 @@ class Newton:
         view = self.totals[0].view
         lacking, cells = self.totals[0].counts.astype(np.float64), np.zeros(self.grid.shape_of(view))
         nothing = [np.zeros(total.counts.shape) for total in self.totals]
-        for block in self.problem.slabs:
+
+        def wet(block: Block) -> tuple[Floats, Floats]:
             values = self.problem.lifted(nothing, block, share)
             there = values > -np.inf
-            block.subtract(np.where(there, values, 0.0), [view], [lacking])
-            block.subtract(np.negative(there, dtype=np.float64), [view], [cells])
+            held, open_cells = block.margins(np.where(there, values, 0.0), [view]), block.margins(there, [view])
+            return held[0], open_cells[0]
+
+        for block, (held, open_cells) in self.problem.each_slab(wet):
+            lacking[block.at(view)] -= held
+            cells[block.at(view)] += open_cells
         return np.where(cells > 0, lacking / np.maximum(cells, 1.0), 0.0)
 
     def missing(self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False) -> list[Floats]:
         """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
         missing = [total.counts.astype(np.float64) for total in self.totals]
-        for block in self.problem.slabs:
-            block.subtract(self.problem.nearest(levels, block, share, whole), self.problem.views, missing)
+        self.problem.subtract(
+            missing, self.problem.views, lambda block: self.problem.nearest(levels, block, share, whole)
+        )
         return missing
 
     def step(
@@ -291,9 +302,11 @@ class Newton:
         """Return the number of cells above zero in each margin and in the joint margin of each two."""
         views = list(dict.fromkeys(join(one, other) for one in self.problem.views for other in self.problem.views))
         counts = [np.zeros(self.grid.shape_of(view)) for view in views]
-        for block in self.problem.slabs:
-            wet = self.problem.lifted(levels, block, share) > 0
-            block.subtract(np.negative(wet, dtype=np.float64), views, counts)
+        self.problem.subtract(
+            counts,
+            views,
+            lambda block: np.negative(self.problem.lifted(levels, block, share) > 0, dtype=np.float64),
+        )
         return dict(zip(views, counts, strict=True))
 
     def gradients(self, active: dict[View, Floats], missing: list[Floats]) -> tuple[list[Floats], bool]:

@@ -23,7 +23,7 @@ from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
 from semidp.noise.distributions import sample_each
-from semidp.queries import ProductSpace, QuerySpace
+from semidp.queries import ProductSpace, QuerySpace, sensitivity_space
 from semidp.queries.costs import BallCosts
 from semidp.queries.residuals import below
 from semidp.spaces import Adjacency
@@ -33,6 +33,7 @@ _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals th
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _ROUNDS = 400
 _CLOSE = 1e-3
+_MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _Law = DiscreteGaussian | RoundedGaussian
 _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
 
@@ -248,6 +249,22 @@ class ResidualMechanism(Mechanism):
         one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
         return min(together, one_by_one) / math.sqrt(self.precision)
 
+    @cached_property
+    def one_by_one_l2(self) -> float | None:
+        """The same root for tables measured one by one at this guarantee, with the best split of the budget.
+
+        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are too many to ask.
+        """
+        views, space = self.space.views, self.space
+        if len(views) > _MOST_COMPARED or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6:
+            return None
+        try:
+            alone = [sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view)) for view in views]
+        except Refused:
+            return None
+        parts = (math.sqrt(float(table.variances().sum()) * table.l2_squared) for table in alone if not table.is_zero)
+        return sum(parts) / math.sqrt(self.precision)
+
     @property
     def forgotten(self) -> Fraction:
         """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were forgotten."""
@@ -329,23 +346,31 @@ class ResidualMechanism(Mechanism):
         return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
 
     def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, for many measurements at once."""
+        """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
         result = np.zeros((count, len(entries)), dtype=np.int64)
-        place = np.full(math.prod(self.space.shape), -1)
-        place[entries] = np.arange(len(entries))
+        laws = self._law[entries]
+        order = np.argsort(laws, kind="stable")
+        numbers, firsts = np.unique(laws[order], return_index=True)
         rare = []
-        for sampler, where in self.samplers:
-            mine = place[where]
-            mine = mine[mine >= 0]
-            if sampler.sigma2 >= 1 and (count * len(mine)) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+        for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
+            sampler, _ = self.samplers[number]
+            if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
                 rare.append((sampler, mine))
             else:
-                result[:, mine] = sampler.sample((count, len(mine)), randomness)
+                result[:, mine] = sampler.sample((count, mine.size), randomness)
         if rare:
-            which = np.repeat(np.arange(len(rare)), [len(mine) for _, mine in rare])
+            which = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
             drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
             result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
         return result
+
+    @cached_property
+    def _law(self) -> NDArray[np.intp]:
+        """For each entry of the vector the number of its sampler."""
+        found = np.zeros(self.space.shape, dtype=np.intp)
+        for number, (_, where) in enumerate(self.samplers):
+            found[where] = number
+        return found
 
 
 def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:

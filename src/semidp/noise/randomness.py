@@ -4,6 +4,8 @@ A source hands out independent uniform 64-bit words; everything in `semidp.noise
 the words are turned into lives in the other modules of this package.
 """
 
+import hashlib
+import json
 import os
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -29,6 +31,9 @@ class Randomness(Protocol):
     def words(self, count: int) -> Words:
         """Return `count` fresh words, independent of every word returned before."""
 
+    def part(self, *key: str) -> "Randomness":
+        """Return the source of one part of the work, named by its key: a request, a partition."""
+
 
 @dataclass(frozen=True)
 class SystemRandomness:
@@ -51,6 +56,10 @@ class SystemRandomness:
         """Return `count` fresh words."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
+    def part(self, *key: str) -> "SystemRandomness":
+        """Return this source: its words never come twice, whatever they are for."""
+        return self
+
 
 @dataclass(frozen=True)
 class SeededRandomness:
@@ -65,16 +74,22 @@ class SeededRandomness:
     SeededRandomness(seed=7, NOT PRIVATE)
     >>> bool((source.words(2) == SeededRandomness(7).words(2)).all()), source.secure
     (True, False)
+    >>> one, other = source.part("table", "north"), source.part("table", "south")
+    >>> bool((one.words(2) == other.words(2)).any())
+    False
     """
 
     seed: int
+    key: tuple[str, ...] = field(default=(), repr=False)
     _bits: np.random.BitGenerator = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Start the generator."""
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
             raise InputError(f"a seed must be a whole number, 0 or more, not {self.seed!r}")
-        object.__setattr__(self, "_bits", np.random.PCG64(int(self.seed)))
+        hashed = hashlib.sha256(json.dumps(self.key).encode()).digest()
+        spawned = np.random.SeedSequence(int(self.seed), spawn_key=np.frombuffer(hashed, dtype=np.uint32).tolist())
+        object.__setattr__(self, "_bits", np.random.PCG64(spawned if self.key else int(self.seed)))
 
     def __repr__(self) -> str:
         """Say at every turn that this source is not private."""
@@ -88,6 +103,10 @@ class SeededRandomness:
     def words(self, count: int) -> Words:
         """Return the next `count` words."""
         return np.asarray(self._bits.random_raw(count), dtype=np.uint64)
+
+    def part(self, *key: str) -> "SeededRandomness":
+        """Return the source of one part: its words depend on the seed and the key, and on nothing drawn before."""
+        return SeededRandomness(self.seed, (*self.key, *key))
 
 
 class Stream:

@@ -18,7 +18,7 @@ from semidp.queries.outcomes import (
     query_space,
     sum_space,
 )
-from semidp.queries.products import ProductSpace, product_space
+from semidp.queries.products import NotTogether, ProductSpace, product_space
 from semidp.queries.ranks import RankSpace, rank_space
 from semidp.queries.routes import RouteSpace, moment_map, regression_routes, route_values
 from semidp.queries.tables import TableSpace, sensitivity_space
@@ -31,6 +31,7 @@ __all__ = [
     "MatrixForm",
     "MomentSpace",
     "Norms",
+    "NotTogether",
     "ProductSpace",
     "QuerySpace",
     "RankSpace",

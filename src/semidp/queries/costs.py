@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import View, meet, named, variables
+from semidp.geometry import View, join, meet, named, variables
 from semidp.queries.bounds import certified_norms
 from semidp.queries.residuals import Floats, Residuals
 
@@ -30,6 +31,10 @@ _EXACT_DENOMINATOR = 10**8  # kernels are multiples of one over this, if not mor
 
 Places = list[tuple[int, int]]
 """For each record its parent and its node below it, numbered as they are met."""
+
+
+Path = tuple[int, ...]
+"""The nodes of a record along one feature, from the root down, numbered below each node as they are met."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,19 @@ class Pattern:
     kernel: Floats = field(repr=False, compare=False)
 
 
+@dataclass(frozen=True)
+class JointPattern:
+    """Kernels of one feature at each of its depths; `kind` as for a pattern."""
+
+    kind: tuple[object, ...]
+    kernels: Floats = field(repr=False, compare=False)
+
+
+AnyPattern = TypeVar("AnyPattern", Pattern, JointPattern)
+JointFamily = tuple[NDArray[np.int64], tuple[tuple[JointPattern, ...], ...]]
+"""The signs of the records of a move, and for each feature the patterns that it may have."""
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
     """Moves of records that appear (+1) and vanish (-1), with the patterns that each feature may have.
@@ -94,7 +112,7 @@ class Family:
         return float(current.sum(axis=1).max())
 
 
-def _kinds(options: Sequence[Pattern]) -> tuple[Pattern, ...]:
+def _kinds(options: Sequence[AnyPattern]) -> tuple[AnyPattern, ...]:
     return tuple({pattern.kind: pattern for pattern in options}.values())
 
 
@@ -222,6 +240,168 @@ def _partitions(items: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
         for number, group in enumerate(groups):
             yield [*groups[:number], (first, *group), *groups[number + 1 :]]
         yield [(first,), *groups]
+
+
+def _servings(public: tuple[int, ...]) -> Iterator[tuple[list[tuple[int, ...]], dict[int, int]]]:
+    """Iterate over which published features differ, which of them share a carrier, and who serves each."""
+    for size in range(len(public) + 1):
+        for differ in itertools.combinations(public, size):
+            for parts in _partitions(differ):
+                yield parts, {place: number for number, part in enumerate(parts) for place in part}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One feature: for each depth the distinct numbers of children of a node above, and how deep it is published."""
+
+    counts: tuple[tuple[int, ...], ...]
+    published: int
+
+
+@dataclass(frozen=True)
+class BallMove:
+    """Moves of a records that become a others, where every published node keeps its count."""
+
+    a: int
+
+    @property
+    def records(self) -> int:
+        """How many places are chosen."""
+        return 2 * self.a
+
+    def every(self, paths: list[Path], published: int) -> list[Path] | None:
+        """Return the places of all records of a move, those that appear first; None where it is none."""
+        balance: dict[Path, int] = {}
+        for place, path in enumerate(paths):
+            balance[path[:published]] = balance.get(path[:published], 0) + (1 if place < self.a else -1)
+        return None if published and any(balance.values()) else paths
+
+
+@dataclass(frozen=True)
+class ExchangeMove:
+    """One exchange: x, y and the carriers before it are chosen; `server` is who serves the feature, if x and y differ.
+
+    The server has y's published node and takes x's leaf; other carriers keep their own.
+    """
+
+    carriers: int
+    server: int | None
+
+    @property
+    def records(self) -> int:
+        """How many places are chosen."""
+        return self.carriers + 2
+
+    def every(self, paths: list[Path], published: int) -> list[Path] | None:
+        """Return y, x, then each carrier after and before; None where the feature cannot be served so."""
+        x, y, *before = paths
+        if published and (x[:published] == y[:published]) != (self.server is None):
+            return None
+        if published and self.server is not None and before[self.server][:published] != y[:published]:
+            return None
+        found = [y, x]
+        for number, path in enumerate(before):
+            found += [x if number == self.server else path, path]
+        return found
+
+
+@cache
+def _tree_patterns(tree: Tree, move: BallMove | ExchangeMove) -> tuple[JointPattern, ...] | None:
+    """Return the kernels of a feature at all its depths for every way in which the records of a move may agree.
+
+    Of all numbers of children only the smallest that fits and the largest matter: a sum of products of kernels is
+    affine in each 1/c. None where there are too many.
+    """
+    if move.records > _MOST_RECORDS:
+        return None
+    found: dict[bytes, JointPattern] = {}
+    for paths in _paths(tree, move.records):
+        every = move.every(paths, tree.published)
+        if every is None:
+            continue
+        depths = [
+            list(_kernels(Slot(counts, 1, 0), *_numbered(every, depth))) for depth, counts in enumerate(tree.counts)
+        ]
+        for chosen in itertools.product(*depths):
+            kernels = np.stack([kernel for _, kernel in chosen])
+            kind = _occupied(every, tuple(counts for counts, _ in chosen)) if isinstance(move, BallMove) else None
+            found.setdefault(kernels.tobytes(), JointPattern((kind or kernels.tobytes(),), kernels))
+        if len(found) > MOST_PATTERNS:
+            return None
+    return tuple(found.values())
+
+
+def _paths(tree: Tree, records: int) -> Iterator[list[Path]]:
+    """Iterate over the places of records in a tree, nodes numbered as they are met."""
+
+    def below(known: list[Path], prefix: Path) -> Iterator[Path]:
+        if len(prefix) == len(tree.counts):
+            yield prefix
+            return
+        used = len({path[len(prefix)] for path in known if path[: len(prefix)] == prefix})
+        for node in range(min(used + 1, tree.counts[len(prefix)][-1])):
+            yield from below(known, (*prefix, node))
+
+    def grow(known: list[Path]) -> Iterator[list[Path]]:
+        if len(known) == records:
+            yield known
+            return
+        for path in below(known, ()):
+            yield from grow([*known, path])
+
+    return grow([])
+
+
+def _numbered(paths: Sequence[Path], depth: int) -> tuple[Places, list[int]]:
+    """Return the parent and the node of each record at a depth, and how many nodes each parent has in use."""
+    parents = list(dict.fromkeys(path[:depth] for path in paths))
+    nodes = [list(dict.fromkeys(path[depth] for path in paths if path[:depth] == parent)) for parent in parents]
+    places = [(number := parents.index(path[:depth]), nodes[number].index(path[depth])) for path in paths]
+    return places, [len(each) for each in nodes]
+
+
+def _occupied(paths: Sequence[Path], counts: tuple[tuple[int, ...], ...]) -> object:
+    """What does not change when records of the same sign change places: occupied nodes, from the root down."""
+    half = len(paths) // 2
+    parents = [list(dict.fromkeys(path[:depth] for path in paths)) for depth in range(len(counts))]
+
+    def node(prefix: Path) -> object:
+        signs = [place < half for place, path in enumerate(paths) if path[: len(prefix)] == prefix]
+        if len(prefix) == len(counts):
+            return sum(signs), len(signs)
+        own = counts[len(prefix)][parents[len(prefix)].index(prefix)]
+        children = {path[: len(prefix) + 1] for path in paths if path[: len(prefix)] == prefix}
+        return own, tuple(sorted(map(repr, map(node, children))))
+
+    return node(())
+
+
+def _largest_sum(
+    signs: NDArray[np.int64],
+    patterns: Sequence[Sequence[JointPattern]],
+    axes: Sequence[int],
+    sigma2: Mapping[View, Fraction],
+) -> float:
+    """Return ``max Σ_d s' (∘ K) s / σ_d²`` over one pattern a feature, the kernels those of the depths that d names."""
+    outer = np.outer(signs, signs).ravel()
+    if any(not options for options in patterns):
+        return 0.0
+    kernels = [np.stack([pattern.kernels.reshape(len(pattern.kernels), -1) for pattern in part]) for part in patterns]
+    last = max(range(len(axes)), key=lambda place: len(patterns[place]))
+    others = [place for place in range(len(axes)) if place != last]
+    deepest = kernels[last].shape[1]
+    best = 0.0
+    for chosen in itertools.product(*(range(len(kernels[place])) for place in others)):
+        by_depth = np.zeros((deepest + 1, outer.size))  # what stands beside each depth of the last feature
+        for view, square in sigma2.items():
+            product = outer / float(square)
+            for place, pattern in zip(others, chosen, strict=True):
+                if view[axes[place]]:
+                    product = product * kernels[place][pattern, view[axes[place]] - 1]
+            by_depth[view[axes[last]]] += product
+        found = kernels[last].reshape(len(kernels[last]), -1) @ by_depth[1:].ravel()
+        best = max(best, float(found.max()) + float(by_depth[0].sum()))
+    return best
 
 
 def _kind(places: Places, signs: list[int], counts: Sequence[int]) -> tuple[object, ...]:
@@ -440,37 +620,33 @@ class BallCosts:
         return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)
 
     def _joint_patterns(self, sigma2: Mapping[View, Fraction]) -> float | None:
-        """Patterns of all features at once; ordinary features only."""
+        """The largest sum over the patterns of all features at once; None where they are too many."""
         axes = sorted({axis for view in sigma2 for axis in named(view)})
-        if not axes or any(depth > 1 for view in sigma2 for depth in view):
+        families = self._joint_families(axes, join(*sigma2)) if axes else None
+        if families is None:
             return None
-        view = tuple(int(axis in axes) for axis in range(len(self.residuals.grid.chains)))
-        options = [ball_patterns(self.slot(view, axis), self.a) for axis in axes]
-        if any(option is None for option in options):
+        work = sum(math.prod(map(len, patterns)) * len(signs) ** 2 * (len(sigma2) + 1) for signs, patterns in families)
+        if work > _MOST_WORK:
             return None
-        lists = [option for option in options if option is not None]
-        widest = max(range(len(axes)), key=lambda place: len(lists[place]) / len(_kinds(lists[place])))
-        lists[widest] = _kinds(lists[widest])
-        entries = (2 * self.a) ** 2
-        if math.prod(map(len, lists)) * entries * (len(sigma2) + 1) > _MOST_WORK:
+        return max(_largest_sum(signs, patterns, axes, sigma2) for signs, patterns in families) * (1 + 1e-9)
+
+    def _joint_families(self, axes: Sequence[int], deepest: View) -> "list[JointFamily] | None":
+        """All moves as patterns of every feature down to its deepest depth."""
+        patterns = [_tree_patterns(self._tree(deepest, axis), BallMove(self.a)) for axis in axes]
+        if any(option is None for option in patterns):
             return None
-        kernels = [np.stack([pattern.kernel for pattern in option]).reshape(len(option), -1) for option in lists]
-        signs = _signs(self.a)
-        outer, best = np.outer(signs, signs).ravel(), 0.0
-        *others, last = range(len(axes))
-        for chosen in itertools.product(*(range(len(kernels[place])) for place in others)):
-            with_last, without = np.zeros(entries), np.zeros(entries)
-            for each, square in sigma2.items():
-                product = outer / float(square)
-                for place in others:
-                    if each[axes[place]]:
-                        product = product * kernels[place][chosen[place]]
-                if each[axes[last]]:
-                    with_last = with_last + product
-                else:
-                    without = without + product
-            best = max(best, float((kernels[last] @ with_last).max() + without.sum()))
-        return best * (1 + 1e-9)
+        options = [option for option in patterns if option is not None]
+        fewer = [_kinds(option) for option in options]
+        widest = max(range(len(axes)), key=lambda place: len(options[place]) / max(1, len(fewer[place])))
+        options[widest] = fewer[widest]  # records of the same sign change places: one feature may be taken in order
+        return [(_signs(self.a), tuple(options))]
+
+    def _tree(self, deepest: View, axis: int) -> "Tree":
+        """One feature at all its depths down to the deepest in use, and how deep it is published."""
+        views = [
+            tuple(depth * (other == axis) for other in range(len(deepest))) for depth in range(1, deepest[axis] + 1)
+        ]
+        return Tree(tuple(self.slot(view, axis).counts for view in views), max(self._depths[axis], default=0))
 
 
 class ExchangeCosts(BallCosts):
@@ -490,14 +666,9 @@ class ExchangeCosts(BallCosts):
         if len(public) > _MOST_CARRIERS:
             return None
         found = []
-        for size in range(len(public) + 1):
-            for differ in itertools.combinations(public, size):
-                for parts in _partitions(differ):
-                    servers = {place: number for number, part in enumerate(parts) for place in part}
-                    patterns = [
-                        exchange_patterns(slot, len(parts), servers.get(place)) for place, slot in enumerate(slots)
-                    ]
-                    found.append(Family(np.array([1, -1] * (len(parts) + 1)), tuple(patterns)))
+        for parts, servers in _servings(public):
+            patterns = [exchange_patterns(slot, len(parts), servers.get(place)) for place, slot in enumerate(slots)]
+            found.append(Family(np.array([1, -1] * (len(parts) + 1)), tuple(patterns)))
         return found
 
     def _certified(self, view: View) -> Fraction:
@@ -505,8 +676,21 @@ class ExchangeCosts(BallCosts):
         q = sum(any(meet(margin, view)) for margin in self.margins)
         return Fraction(q * q + q + 2)
 
-    def _joint_patterns(self, sigma2: Mapping[View, Fraction]) -> float | None:
-        return None
+    def _joint_families(self, axes: Sequence[int], deepest: View) -> "list[JointFamily] | None":
+        trees = [self._tree(deepest, axis) for axis in axes]
+        public = tuple(place for place, tree in enumerate(trees) if tree.published)
+        if len(public) > _MOST_CARRIERS:
+            return None
+        found: list[JointFamily] = []
+        for parts, servers in _servings(public):
+            patterns = [
+                _tree_patterns(tree, ExchangeMove(len(parts), servers.get(place))) for place, tree in enumerate(trees)
+            ]
+            if any(option is None for option in patterns):
+                return None
+            signs = np.array([1, -1] * (len(parts) + 1))
+            found.append((signs, tuple(option for option in patterns if option is not None)))
+        return found
 
 
 def _signs(a: int) -> NDArray[np.int64]:

@@ -32,6 +32,10 @@ _MOST_LISTED = 20_000  # moves that are listed one by one
 _TRIES = 200
 
 
+class NotTogether(Refused):
+    """The residuals of these tables have no proven cost here, though each table alone has."""
+
+
 def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[Sequence[str]]) -> "ProductSpace":
     """Return the space of the residuals that some tables, given by their features, consist of.
 
@@ -58,11 +62,11 @@ def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[S
     if len(set(views)) < len(views):
         raise InputError("two tables of the product have the same features: name each once")
     if schema.structural_zeros:
-        raise Refused("tables with structural zeros are not measured together: give each a budget of its own")
+        raise NotTogether("tables with structural zeros are not measured together: give each a budget of its own")
     space = ProductSpace(dataspace, adjacency, views)
     for margin in dataspace.published:
         if len(named(margin.view)) > 1 and not space.trim(margin.counts, margin.view).all():
-            raise Refused(
+            raise NotTogether(
                 "a joint margin with empty cells is published, under which tables are not measured together: give each "
                 "table a budget of its own"
             )

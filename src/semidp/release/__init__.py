@@ -3,6 +3,7 @@
 `pipeline` is the page to read first; `published` and `release` hold what comes out.
 """
 
+from semidp.release.cells import Form, form_named
 from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.plan import Plan, Reading, adjacency_from, declared
 from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
@@ -15,7 +16,6 @@ from semidp.release.published import (
     PublishedQuantiles,
     PublishedRegression,
     PublishedTable,
-    table_files,
 )
 from semidp.release.release import REPORT, Release, release_files
 from semidp.release.requests import (
@@ -38,6 +38,7 @@ __all__ = [
     "REPORT",
     "FitKind",
     "Fitted",
+    "Form",
     "GroupRequest",
     "Model",
     "Noise",
@@ -63,6 +64,7 @@ __all__ = [
     "all_of",
     "calibrate",
     "declared",
+    "form_named",
     "implied_guarantee",
     "mechanism_again",
     "outcome_from",
@@ -70,6 +72,5 @@ __all__ = [
     "proportion_of",
     "release_files",
     "run",
-    "table_files",
     "tables_for",
 ]

@@ -5,10 +5,12 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from semidp.errors import InputError
 from semidp.notebook import sheet
+from semidp.release.cells import Columns
 
 if TYPE_CHECKING:
     import pandas
@@ -23,9 +25,16 @@ class Framed:
 
     name: str
 
+    def columns(self) -> Columns | None:
+        """Return the columns of the file where they are at hand, and not just its text."""
+        return None
+
     def csv(self) -> bytes:
         """Return the file."""
-        raise NotImplementedError
+        columns = self.columns()
+        if columns is None:
+            raise NotImplementedError
+        return b"".join(columns.csv())
 
     @property
     def level_columns(self) -> int:
@@ -34,6 +43,10 @@ class Framed:
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns as lists: levels as text, counts as whole numbers, what is missing as NaN."""
+        known = self.columns()
+        if known is not None:
+            labels = {name: column.column(known.rows).tolist() for name, column in known.labels.items()}
+            return {**labels, **{name: column.tolist() for name, column in known.numbers.items()}}
         header, *rows = csv.reader(io.StringIO(self.csv().decode()))
         columns = [[row[place] for row in rows] for place in range(len(header))]
         texts = self.level_columns
@@ -53,8 +66,9 @@ class Framed:
         return _package("polars").DataFrame(self.to_dict())
 
     def _repr_html_(self) -> str:
-        content = self.csv()
-        size = max(content.count(b"\n") - 1, 0)
+        known = self.columns()
+        content = self.csv() if known is None else b"".join(islice(known.csv(), 2))
+        size = max(content.count(b"\n") - 1, 0) if known is None else known.rows
         header, *rows = csv.reader(io.StringIO(content[:_SHOWN].decode(errors="ignore")))
         whole = rows if len(content) <= _SHOWN else rows[:-1]
         texts = self.level_columns

@@ -10,15 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from semidp.release.products import MEASUREMENTS, PublishedProduct
-from semidp.release.published import (
-    Published,
-    PublishedGroups,
-    PublishedQuantiles,
-    PublishedRegression,
-    PublishedTable,
-    table_files,
-)
+from semidp.release.cells import Columns
+from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression
 
 METADATA = "csv-metadata.json"
 
@@ -46,50 +39,51 @@ _MEANINGS = {
 _LEVELS = {"term": "the column of the design", "residual": "the features whose residual was measured"}
 
 
-def csvw(title: str, created: str, results: Sequence[Published], files: Mapping[str, bytes]) -> bytes:
-    """Return the description of the CSV files of a release as JSON.
+def csvw(title: str, results: Sequence[Published], files: Mapping[str, bytes | Columns]) -> bytes | None:
+    """Return the description of the CSV files of a release as JSON; None where it has none.
 
     Parameters
     ----------
-    title, created
-        What the release is about, and when it was made.
+    title
+        What the release is about.
     results
         What is published.
     files
-        The content of every CSV file by its name.
+        What every file holds, by its name.
     """
     labels = {name: count for result in results for name, count in _labels(result).items()}
+    tables = [
+        {"url": quote(name), "tableSchema": _schema(content, labels.get(name, 1))}
+        for name, content in files.items()
+        if name.endswith(".csv")
+    ]
     document = {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
         "dc:title": title,
-        "dc:created": created,
-        "tables": [
-            {"url": quote(name), "tableSchema": _schema(content, labels[name])}
-            for name, content in files.items()
-            if name in labels
-        ],
+        "tables": tables,
     }
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if tables else None
 
 
 def _labels(result: Published) -> dict[str, int]:
-    """Return how many columns of each file of a result hold levels."""
-    if isinstance(result, PublishedTable):
-        return dict.fromkeys(table_files(result.name), result.level_columns)
-    if isinstance(result, PublishedProduct):
-        return {**{f"{table.name}.csv": table.level_columns for table in result.tables}, MEASUREMENTS: 1}
+    """Return how many columns of each file hold levels, where its columns do not say."""
     if isinstance(result, PublishedGroups):
         return dict(zip(result.request.files, result.label_columns, strict=True))
     if isinstance(result, PublishedQuantiles):
         return {file: len(names) for file, names in zip(result.request.files, result.columns, strict=True)}
     if isinstance(result, PublishedRegression):
         return dict(zip(result.files(), (1, 0), strict=False))
-    return dict.fromkeys(result.files(), 1)
+    return {}
 
 
-def _schema(content: bytes, labels: int) -> dict[str, Any]:
-    lines = csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline=""))
-    header, first = next(lines), next(lines, None)
+def _schema(content: bytes | Columns, labels: int) -> dict[str, Any]:
+    if isinstance(content, Columns):
+        header, labels = [*content.labels, *content.numbers], len(content.labels)
+        whole = [column.dtype.kind == "i" for column in content.numbers.values()]
+    else:
+        lines = csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline=""))
+        header, first = next(lines), next(lines, None)
+        whole = [_whole(first, place) for place in range(labels, len(header))]
     columns = []
     for place, name in enumerate(header):
         text = place < labels
@@ -98,7 +92,7 @@ def _schema(content: bytes, labels: int) -> dict[str, Any]:
             {
                 "name": quote(name, safe=""),
                 "titles": name,
-                "datatype": "string" if text else "integer" if _whole(first, place) else "number",
+                "datatype": "string" if text else "integer" if whole[place - labels] else "number",
                 **({} if meaning is None else {"dc:description": meaning}),
             }
         )

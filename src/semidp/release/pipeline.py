@@ -7,6 +7,7 @@ draws the noise and publishes. Rehearsals, audits and tests use what was prepare
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,17 @@ from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries import QuerySpace, outcome_exchange
+from semidp.release.budgets import one_by_one, with_targets_met
+from semidp.release.cells import Form
+from semidp.release.needs import refuse_files
 from semidp.release.plan import Plan
+from semidp.release.published import Published
 from semidp.release.release import Release, versions
 from semidp.release.requests import Request, budget_of
 from semidp.release.scope import Scope, survey
 from semidp.spaces import Adjacency
+
+_LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,7 @@ class Prepared:
     Parameters
     ----------
     plan
-        What was asked for.
+        What was asked for; where errors were, with the budget that meets them.
     scope
         What is public: the totals, a(t), the adjacency.
     mechanisms
@@ -65,7 +72,7 @@ class Prepared:
         return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
 
 
-def prepare(plan: Plan, data: Any) -> Prepared:
+def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is spent.
 
     Parameters
@@ -74,6 +81,8 @@ def prepare(plan: Plan, data: Any) -> Prepared:
         What to publish exactly and what with noise. Every request needs a budget.
     data
         A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened here is closed.
+    memory
+        The bytes that may be used, which a release must be expected to fit in; all of the machine unless given.
 
     Examples
     --------
@@ -85,16 +94,20 @@ def prepare(plan: Plan, data: Any) -> Prepared:
     """
     if not isinstance(data, Source):
         with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
-            return prepare(plan, source)
+            return prepare(plan, source, memory=memory)
     if (data.count, data.where, data.id) != (plan.count, plan.where, plan.id):
         raise InputError(
             "the source was opened with another count, where or id than the plan has: open it as the plan says"
         )
     _check(plan)
-    scope, reader = survey(plan, data)
+    scope, reader = survey(plan, data, memory)
+    plan, scope = one_by_one(with_targets_met(plan, scope), scope)
     prepared = calibrate(plan, scope)
-    values = (request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
-    return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, tuple(values))
+    values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
+    for request, numbers in zip(plan.requests, values, strict=True):
+        if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
+            raise InputError(f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not cover")
+    return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, values)
 
 
 def _space(request: Request, scope: Scope) -> QuerySpace:
@@ -127,8 +140,8 @@ def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
     noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
 
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1))], ["sex"], adjacency="exchange",
-    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
+    >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
     >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
     >>> found = implied_guarantee(release)
     >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
@@ -155,6 +168,9 @@ def run(
     *,
     ledger: Ledger | None = None,
     label: str | None = None,
+    memory: int | None = None,
+    folder: Path | None = None,
+    form: Form | None = None,
     progress: Progress = silent,
 ) -> Release:
     """Carry out a plan: prepare, account, measure, publish.
@@ -171,6 +187,13 @@ def run(
         Charged with the composed guarantee before any noise is drawn.
     label
         What the ledger calls the charge; what is released, unless given.
+    memory
+        The bytes that may be used, as for `prepare`.
+    folder, form
+        An empty folder that the release will be written to, and in which form: before the ledger is charged, it must
+        take files of these names and this size.
+    progress
+        Told what is going on.
 
     Returns
     -------
@@ -187,25 +210,42 @@ def run(
     ([2, 3], 3)
     """
     randomness = SystemRandomness() if randomness is None else randomness
-    prepared = prepare(plan, data)
+    progress("reading the records", 0, None)
+    prepared = prepare(plan, data, memory=memory)
+    if folder is not None:
+        assert prepared.scope.dataspace.schema is not None
+        refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
     entry = None
     if ledger is not None:
         records = [mechanism.record() for mechanism in prepared.mechanisms]
-        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, plan.requests)), records)
-    results = []
-    for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
-        measured = mechanism.reporting(progress).measure(values, randomness)
-        results.append(request.publish(mechanism, measured, prepared.scope, progress))
+        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, prepared.plan.requests)), records)
+    try:
+        results = _measured(prepared, randomness, progress)
+    except BaseException as error:
+        if entry is not None:
+            error.add_note("The ledger was charged for this release all the same.")
+        raise
     return Release(
-        plan=plan,
+        plan=prepared.plan,
         scope=prepared.scope,
-        results=tuple(results),
+        results=results,
         guarantee=prepared.guarantee,
         private=all(result.private for result in results),
         ledger=entry,
         versions=versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        form=form,
     )
+
+
+def _measured(prepared: Prepared, randomness: Randomness, progress: Progress) -> tuple[Published, ...]:
+    """Draw the noise of every request, and publish."""
+    results = []
+    for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
+        progress(f"measuring {request.name}", 0, None)
+        measured = mechanism.reporting(progress).measure(values, randomness)
+        results.append(request.publish(mechanism, measured, prepared.scope, progress))
+    return tuple(results)
 
 
 def _label(request: Request) -> str:

@@ -87,7 +87,12 @@ def _all(value: Any, kind: type, what: str) -> tuple[Any, ...]:
 
 
 def _tables(value: "Iterable[TableRequest]") -> "tuple[TableRequest, ...]":
-    return _of_kind(value, "table")
+    """Read the tables; several that are to share a budget are called after their features unless named."""
+    from semidp.release.products import called_after_features
+
+    tables = _of_kind(value, "table")
+    together = called_after_features(table for table in tables if table.budget is None)
+    return tuple(table if table.budget else together.pop(0) for table in tables) if len(together) > 1 else tables
 
 
 def _groups(value: "Iterable[GroupRequest]") -> "tuple[GroupRequest, ...]":

@@ -7,6 +7,7 @@ post-processing of public values.
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
@@ -19,24 +20,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
 from semidp.fit import Fit, Infeasible, fit_alike, fit_totals
-from semidp.geometry import Grid, Totals, View, maximal, meet, named, trimmed_view, within
+from semidp.geometry import Grid, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.queries.residuals import below
+from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.checks import texts
 from semidp.release.frames import Framed
 from semidp.release.published import (
     FitKind,
     Fitted,
     Published,
-    cells_csv,
+    cells_of,
     measured_by,
     read_back,
     read_cells,
     read_residuals,
-    residuals_csv,
+    residual_columns,
     residuals_from_json,
     residuals_json,
 )
@@ -48,14 +50,25 @@ from semidp.tradeoff import Budget
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
 
-MEASUREMENTS = "product-measurements.csv"
+MEASUREMENTS = "product-measurements"
+
+
+def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
+    """Return tables that share a budget, unnamed ones called after their features."""
+    return [evolve(table, name=_after(table.features)) if table.name == "table" else table for table in tables]
+
+
+def _after(features: Iterable[str]) -> str:
+    """Return features joined as the name of files, without what no file may be called."""
+    name = re.sub(r"[/\\\0]", "_", "-".join(features))
+    return f"_{name[1:]}" if name.startswith(".") else name
 
 
 def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
     found = tuple(value)
     if not all(isinstance(table, TableRequest) for table in found):
         raise InputError("the tables of a product are a list of TableRequest")
-    return tuple(evolve(table, name="-".join(table.features)) if table.name == "table" else table for table in found)
+    return tuple(called_after_features(found))
 
 
 def _objective(value: Objective | str) -> Objective:
@@ -101,6 +114,8 @@ class ProductRequest:
         for table in self.tables:
             if table.budget is not None:
                 raise InputError(f"the table {table.name!r} has a budget of its own: leave it out of the product")
+            if table.target_error is not None:
+                raise InputError(f"the table {table.name!r} has a target error and a shared budget: give one of them")
             if table.mechanism != AUTO:
                 raise InputError(
                     f"tables that share a budget are measured together, so that {table.name!r} has no mechanism of its "
@@ -121,7 +136,7 @@ class ProductRequest:
     @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
-        return (*(f"{table.name}.csv" for table in self.tables), MEASUREMENTS)
+        return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
 
     def space(self, scope: Scope) -> ProductSpace:
         """Return the residuals of the tables."""
@@ -168,7 +183,7 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
         return []
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
         raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
-    return [TableRequest(chosen, name="-".join(chosen)) for chosen in itertools.combinations(names, size)]
+    return [TableRequest(chosen, name=_after(chosen)) for chosen in itertools.combinations(names, size)]
 
 
 def tables_for(
@@ -220,10 +235,10 @@ class ProductTable(Framed):
         public = scope.dataspace.over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
-    def csv(self) -> bytes:
+    def columns(self) -> Columns:
         """Return the file: a row a cell."""
-        columns = (self.counts, self.estimate, self.standard_errors)
-        return cells_csv(self.schema, *columns, interval_factor(ResidualMechanism.name))
+        reach = interval_factor(ResidualMechanism.name)
+        return cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
 
     @property
     def level_columns(self) -> int:
@@ -252,6 +267,8 @@ class PublishedProduct(Published):
         The measured residuals as drawn, times their scales.
     tables
         The published tables.
+    one_by_one_l2
+        The expected distance from the truth of tables measured one by one at the same guarantee; None where unknown.
 
     Examples
     --------
@@ -271,6 +288,14 @@ class PublishedProduct(Published):
     mechanism: ResidualMechanism = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
+    one_by_one_l2: float | None = None
+
+    @property
+    def decomposable(self) -> bool:
+        """Whether one population is certain to have all tables and exact totals: a junction tree joins them."""
+        space = self.mechanism.space
+        views = [*space.views, *(total.view for total in space.dataspace.published)]
+        return junction_order(maximal(views)) is not None
 
     def __repr__(self) -> str:
         return f"PublishedProduct({', '.join(table.name for table in self.tables)})"
@@ -289,18 +314,23 @@ class PublishedProduct(Published):
         error = self.mechanism.combination_error(given)
         return sum(float((self.tables[number].estimate * w).sum()) for number, w in given.items()), error
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return a file for each table, and the measured residuals."""
-        found = {}
-        for table in self.tables:
-            found[f"{table.name}.csv"] = table.csv()
-        return {**found, MEASUREMENTS: residuals_csv(self.mechanism, self.noisy)}
+        return named_files(
+            {
+                **{table.name: table.columns() for table in self.tables},
+                MEASUREMENTS: residual_columns(self.mechanism, self.noisy),
+            },
+            form,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
         return {
             **super().to_json(),
             **residuals_json(self.mechanism),
+            "one_by_one_l2": self.one_by_one_l2,
+            "decomposable": self.decomposable,
             "whole_numbers": {
                 "loss": sum(table.fitted.loss for table in self.tables),
                 "real_valued_bound": sum(table.fitted.bound for table in self.tables),
@@ -318,19 +348,29 @@ class PublishedProduct(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: Mapping[str, bytes]
+        cls, entry: Mapping[str, Any], request: ProductRequest, scope: Scope, files: StoredFiles
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
         mechanism = residuals_from_json(entry, space)
-        noisy = read_residuals(files[MEASUREMENTS], space)
+        noisy = read_residuals(files, MEASUREMENTS, space)
+        alone = entry.get("one_by_one_l2")
+        if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
+            raise ValueError("a distance is a number of at least 0")
         tables = []
         for part, table in zip(entry["tables"], request.tables, strict=True):
             schema = space.schema.restrict(table.features)
-            cells = read_cells(files[f"{table.name}.csv"], schema, interval_factor(mechanism.name))
+            cells = read_cells(files, table.name, schema, interval_factor(mechanism.name))
             estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
             tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
-        return cls(request=request, mechanism=mechanism, noisy=noisy, tables=tuple(tables), **read_back(entry, scope))
+        return cls(
+            request=request,
+            mechanism=mechanism,
+            noisy=noisy,
+            tables=tuple(tables),
+            one_by_one_l2=alone,
+            **read_back(entry, scope),
+        )
 
 
 def published_product(
@@ -352,6 +392,7 @@ def published_product(
                 zip(request.tables, estimates, fitted, strict=True)
             )
         ),
+        one_by_one_l2=mechanism.one_by_one_l2,
         **measured_by(request.name, mechanism, measured.private),
     )
 
@@ -440,7 +481,7 @@ def _fit_in_order(
         assert fit.counts is not None
         how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
         if early:
-            note = "Fitted before the others: no whole numbers agreed with the coarser tables, which it now gives."
+            note = "Fitted before the others, which follow from it: no whole numbers agreed with all of them."
             how = replace(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
         settled.add(Totals(space.views[number], fit.counts))

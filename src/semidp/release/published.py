@@ -6,7 +6,6 @@ published: it is a measurement, or follows from measurements and public values.
 
 import csv
 import io
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome
+from semidp.engines.columns import Labels
 from semidp.exact import plain
 from semidp.fit import fit_table
 from semidp.grouped import (
@@ -44,6 +44,7 @@ from semidp.mechanisms import (
 from semidp.plots import estimates_plot, heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, RankSpace, product_space
+from semidp.release.cells import Columns, Form, StoredFiles, csv_bytes, named_files
 from semidp.release.confidence import columns_of, read_intervals, stated
 from semidp.release.frames import Framed, Sheet
 from semidp.release.scope import Scope
@@ -122,8 +123,8 @@ class Published:
     advertised: Tradeoff | None
     private: bool
 
-    def files(self) -> dict[str, bytes]:
-        """Return the files that hold it."""
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+        """Return the files that hold it; cells and measurements in this form, or in what their number suggests."""
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
@@ -263,10 +264,10 @@ class PublishedTable(Framed, Published):
             Table(self.schema, self.counts)
         )
 
-    def csv(self) -> bytes:
-        """Return the file of published counts and estimates: a row a cell."""
+    def columns(self) -> Columns:
+        """Return the published counts and estimates: a row a cell."""
         reach = interval_factor(self.noise.mechanism)
-        return cells_csv(self.schema, self.counts, self.estimate, self.standard_errors, reach)
+        return cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
 
     @property
     def level_columns(self) -> int:
@@ -281,15 +282,14 @@ class PublishedTable(Framed, Published):
         what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
         return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return the published counts with the estimates, and the measurements, one row a cell."""
-        counts, measurements = table_files(self.name)
-        return {
-            counts: self.csv(),
-            measurements: _columns_csv(self.schema, {"noisy_count": self.noisy})
+        measurements = (
+            Columns.of_cells(self.schema, {"noisy_count": self.noisy})
             if self.residuals is None
-            else residuals_csv(self.residuals, self.noisy),
-        }
+            else residual_columns(self.residuals, self.noisy)
+        )
+        return named_files(dict(zip(table_stems(self.name), (self.columns(), measurements), strict=True)), form)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values."""
@@ -297,19 +297,19 @@ class PublishedTable(Framed, Published):
         return {**super().to_json(), **measured, "features": list(self.schema.names), "fit": asdict(self.fitted)}
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: Mapping[str, bytes]) -> "PublishedTable":
+    def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: StoredFiles) -> "PublishedTable":
         """Read what `to_json` and `files` wrote."""
         assert scope.dataspace.schema is not None
         schema = scope.dataspace.schema.restrict(entry["features"])
-        published, measurements = table_files(entry["name"])
-        cells = read_cells(files[published], schema, interval_factor(entry["noise"]["mechanism"]))
+        published, measurements = table_stems(entry["name"])
+        cells = read_cells(files, published, schema, interval_factor(entry["noise"]["mechanism"]))
         residuals = None
         if entry["noise"]["mechanism"] == ResidualMechanism.name:
             space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
             residuals = residuals_from_json(entry, space)
-            measured = {"noisy_count": read_residuals(files[measurements], space)}
+            measured = {"noisy_count": read_residuals(files, measurements, space)}
         else:
-            measured = read_cells(files[measurements], schema)
+            measured = read_cells(files, measurements, schema)
         estimate = cells.get("estimate", measured.get("projected"))  # earlier versions had it beside the measurement
         if estimate is None:
             raise ValueError("a table has estimates")
@@ -325,13 +325,13 @@ class PublishedTable(Framed, Published):
         )
 
 
-def table_files(name: str) -> tuple[str, str]:
-    """Return what the files of a table are called: its published counts, and its measurements.
+def table_stems(name: str) -> tuple[str, str]:
+    """Return what the files of a table are called, but for their endings: its published counts, and its measurements.
 
-    >>> table_files("table"), table_files("income")
-    (('table.csv', 'measurements.csv'), ('income.csv', 'income-measurements.csv'))
+    >>> table_stems("table"), table_stems("income")
+    (('table', 'measurements'), ('income', 'income-measurements'))
     """
-    return f"{name}.csv", "measurements.csv" if name == "table" else f"{name}-measurements.csv"
+    return name, "measurements" if name == "table" else f"{name}-measurements"
 
 
 def published_table(
@@ -430,6 +430,7 @@ class PublishedGroups(Published):
         return tuple(
             Sheet(file.removesuffix(".csv"), content, own)
             for (file, content), own in zip(self.files().items(), self.label_columns, strict=True)
+            if isinstance(content, bytes)
         )
 
     def plot(self, axes: Any = None, by: int = 0) -> Any:
@@ -449,9 +450,10 @@ class PublishedGroups(Published):
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.sheets())
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""
-        found, start = {}, 0
+        found: dict[str, bytes | Columns] = {}
+        start = 0
         several = zip(self.request.files, self.columns, self.estimates, self.intervals or repeat(()), strict=False)
         for file, names, part, intervals in several:
             steps = self.noisy[start : start + len(part.groups)].tolist()
@@ -598,7 +600,7 @@ class PublishedRegression(Framed, Published):
         """Yield each term with its coefficient and standard error."""
         yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return the coefficients, a row each, and the measurements."""
         coefficients, measurements = self.request.files
         if self.query is None:
@@ -740,6 +742,7 @@ class PublishedQuantiles(Published):
         return tuple(
             Sheet(file.removesuffix(".csv"), content, len(names))
             for (file, content), names in zip(self.files().items(), self.columns, strict=True)
+            if isinstance(content, bytes)
         )
 
     def __repr__(self) -> str:
@@ -749,9 +752,10 @@ class PublishedQuantiles(Published):
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.sheets())
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
         """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
-        found, chosen = {}, len(self.headings)
+        found: dict[str, bytes | Columns] = {}
+        chosen = len(self.headings)
         steps = self.noisy.reshape(-1, chosen).tolist()
         for number, (file, names) in enumerate(zip(self.request.files, self.columns, strict=True)):
             header = [*names, "count", *self.headings, *(f"steps_{name}" for name in self.headings)]
@@ -829,23 +833,10 @@ def _is_size(value: object) -> bool:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
-    """Return a CSV file that every reader splits into the same rows."""
-    every = [header, *rows]
-    text = io.StringIO()
-    few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    few.writerows(every)
-    if "\r" in text.getvalue():  # a carriage return is not quoted by itself, and ends the line for a reader
-        text.seek(text.truncate(0))
-        for row in every:
-            (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
-    return text.getvalue().encode()
-
-
-def cells_csv(
+def cells_of(
     schema: Schema, counts: NDArray[Any], estimate: NDArray[Any], standard_errors: NDArray[Any], reach: float
-) -> bytes:
-    """Write a table, one row a cell: its count, the estimate and its standard error, the ends of a 95% interval.
+) -> Columns:
+    """Return a table, one row a cell: its count, the estimate and its standard error, the ends of a 95% interval.
 
     The interval is the estimate's, `reach` standard errors to each side, from the noise alone and never clipped. Tables
     of a million cells and more leave it out.
@@ -854,32 +845,15 @@ def cells_csv(
     if schema.size < INTERVALS_BELOW:
         ends = {"estimate_low": estimate - reach * standard_errors, "estimate_high": estimate + reach * standard_errors}
         columns = {**columns, **ends}
-    return _columns_csv(schema, columns)
+    return Columns.of_cells(schema, columns)
 
 
-def _columns_csv(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> bytes:
-    """Write one row a cell: its levels (of a nested feature the whole path), then numbers that read back the same."""
-    paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in schema.features]
-    numbers = zip(*(column.ravel().tolist() for column in columns.values()), strict=True)
-    rows = (
-        (*itertools.chain(*labels), *values) for labels, values in zip(itertools.product(*paths), numbers, strict=True)
-    )
-    return csv_bytes([*schema.names, *columns], rows)
-
-
-def read_cells(content: bytes, schema: Schema, reach: float | None = None) -> dict[str, NDArray[Any]]:
-    """Return the columns of a table's file by their names, in the shape of the schema; refuse intervals that are off.
-
-    A column is of whole numbers where every number in it is written as one.
-    """
-    header, *rows = csv.reader(io.StringIO(content.decode()))
-    names = header[len(schema.names) :]
-    cells = [row[len(schema.names) :] for row in rows]
-    found: dict[str, NDArray[Any]] = {}
-    for place, name in enumerate(names):
-        whole = all(not set(row[place]) & set(".eni") for row in cells)
-        texts = np.array([row[place] for row in cells], dtype=str)
-        found[name] = texts.astype(np.int64 if whole else np.float64).reshape(schema.shape)
+def read_cells(files: StoredFiles, name: str, schema: Schema, reach: float | None = None) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file, in the shape of the schema; refuse intervals that are off."""
+    columns = files.numbers(name, len(schema.names))
+    found = {key: column.reshape(schema.shape) for key, column in columns.items()}
+    if not all((np.abs(column) < 2.0**63).all() for column in found.values()):  # false of what is not a number, too
+        raise ValueError("a cell does not hold a number")
     if reach is not None and "estimate_low" in found:
         middle, spread = found["estimate"], reach * found["standard_error"]
         for end, expected in ((found["estimate_low"], middle - spread), (found["estimate_high"], middle + spread)):
@@ -911,23 +885,25 @@ def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> Residu
     )
 
 
-def residuals_csv(mechanism: ResidualMechanism, noisy: NDArray[np.int64]) -> bytes:
-    """Write the measured residuals, one row an entry."""
+def residual_columns(mechanism: ResidualMechanism, noisy: NDArray[np.int64]) -> Columns:
+    """Return the measured residuals, one row an entry."""
     space = mechanism.space
-    rows = (
-        (name, entry, scale, value)
-        for view, part in space.parts.items()
-        for name in [" × ".join(space.schema.named(view))]
-        for entry, (scale, value) in enumerate(zip(space.scales[part].tolist(), noisy[part].tolist(), strict=True))
+    sizes = [part.stop - part.start for part in space.parts.values()]
+    names = [" × ".join(space.schema.named(view)) for view in space.parts]
+    return Columns(
+        {"residual": Labels(names, codes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))},
+        {
+            "entry": np.concatenate([np.arange(size) for size in sizes] or [np.arange(0)]),
+            "scale": np.asarray(space.scales, dtype=np.int64),
+            "noisy": np.asarray(noisy, dtype=np.int64),
+        },
     )
-    return csv_bytes(["residual", "entry", "scale", "noisy"], rows)
 
 
-def read_residuals(content: bytes, space: ProductSpace) -> NDArray[np.int64]:
-    """Read what `residuals_csv` wrote; refuse measurements that are not of the space."""
-    _, *rows = csv.reader(io.StringIO(content.decode()))
-    noisy = np.array([int(row[-1]) for row in rows], dtype=np.int64)
-    if noisy.shape != space.shape:
+def read_residuals(files: StoredFiles, name: str, space: ProductSpace) -> NDArray[np.int64]:
+    """Read what `residual_columns` wrote; refuse measurements that are not of the space."""
+    noisy: NDArray[np.int64] = files.numbers(name, 1)["noisy"]
+    if noisy.shape != space.shape or noisy.dtype != np.int64:
         raise ValueError("the measurements are not those of the plan")
     return noisy
 

@@ -190,6 +190,10 @@ def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[s
         stated = result.residuals
         tables.append(result)
     assert stated is not None  # a table whose noise is on residuals says how much
+    if not _close(result.noise.expected_l2, stated.expected_l2):
+        yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {stated.expected_l2:.6g}"
+    if isinstance(result, PublishedProduct) and not _close(result.one_by_one_l2 or 0.0, stated.one_by_one_l2 or 0.0):
+        yield "another loss of tables one by one than they have"
     if any(stated.sigma2[view] < float(square) * (1 - CLOSE) for view, square in mechanism.sigma2.items()):
         yield "less noise on a residual than its budget needs"
     if stated.precision > mechanism.precision or stated.law != mechanism.law:

@@ -4,11 +4,10 @@ A release is written to a folder as CSV, JSON and a page, and read back from it;
 """
 
 import csv
-import hashlib
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,15 +18,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
-from semidp.errors import AdjacencyUnknown, InputError
+from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import number
-from semidp.files import document_at, from_json, new_folder, read_plain, recover
+from semidp.files import digest, document_at, from_json, new_folder, read_plain, recover
+from semidp.geometry import Totals
 from semidp.guarantees import Guarantee
 from semidp.inference import Independence, IntervalEstimate, TableIntervals
 from semidp.mechanisms import Mechanism
-from semidp.noise import Randomness
+from semidp.noise import Randomness, SystemRandomness
 from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
+from semidp.progress import Progress, silent
+from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.metadata import METADATA, csvw
@@ -44,6 +46,7 @@ from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
 from semidp.release.signing import SIGNATURE, SUMS
+from semidp.release.synthesis import SyntheticRecords, check_records, joined, save_records
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import tradeoff_from_json
 
@@ -51,6 +54,10 @@ SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
 REPORT = "report.html"
+LISTED = 10_000
+"""Up to so many levels and exact totals are listed in release.json; more have files of their own."""
+
+_DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
 _NO_RELEASE = "{} is not a release: it has no readable release.json with its tables"
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
@@ -75,6 +82,7 @@ class Release:
     ledger: Mapping[str, Any] | None
     versions: Mapping[str, str]
     created: str
+    form: Form | None = None
 
     @property
     def tables(self) -> tuple[PublishedTable, ...]:
@@ -85,6 +93,12 @@ class Release:
     def product(self) -> PublishedProduct | None:
         """The published tables that share a budget, or None."""
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
+
+    @property
+    def all_tables(self) -> tuple[PublishedTable | ProductTable, ...]:
+        """Every published table, with a budget of its own or a shared one."""
+        together: tuple[PublishedTable | ProductTable, ...] = self.product.tables if self.product else ()
+        return self.tables + together
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
@@ -247,6 +261,77 @@ class Release:
         """The published quantiles by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
 
+    def records(self, randomness: Randomness | None = None) -> SyntheticRecords:
+        """Return synthetic records that have every published table and every exact total, to the person.
+
+        They follow from the published numbers alone, so that they cost no budget. They are refused where the tables
+        are not whole numbers, do not agree, or hang together in a circle (are not decomposable).
+
+        Parameters
+        ----------
+        randomness
+            How records are matched within what tables share; the operating system's unless given.
+        """
+        schema = self.scope.dataspace.schema
+        assert schema is not None
+        tables: list[tuple[str, Totals]] = []
+        for table in self.all_tables:
+            if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
+                raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
+            view = schema.view(table.schema.names)
+            tables.append((table.name, Totals(view, table.counts.reshape(schema.grid.shape_of(view)))))
+        if not tables:
+            raise Refused("this release holds no table: records are put together from tables")
+        return joined(self.scope.dataspace, tables, SystemRandomness() if randomness is None else randomness)
+
+    def save_records(
+        self, path: Path | str, *, force: bool = False, randomness: Randomness | None = None
+    ) -> dict[str, Any]:
+        """Write synthetic records to a CSV file, and beside it what they are, which is returned; see `records`.
+
+        Parameters
+        ----------
+        path
+            The file to write. The one beside it is called after it: ``people.about.json``.
+        force
+            Also replace records that were written by this function.
+        randomness
+            As for `records`.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     about = semidp.run(plan, {"sex": ["f", "m", "f"]}).save_records(f"{root}/people.csv")
+        ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
+        (['sex', 'f', 'f', 'm'], 3)
+        """
+        check_records(Path(path), force=force)
+        records = self.records(randomness)
+        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
+        about = {
+            "records": len(records),
+            "columns": list(records.columns),
+            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.all_tables],
+            "exact": [list(margin.names) for margin in self.scope.dataspace.margins],
+            "private": self.private,
+            "guarantee": self.guarantee.tradeoff.to_json(),
+            "adjacency": self.scope.adjacency_json(),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "report_delta": number(self.plan.report_delta),
+            "release_created": self.created,
+            "statement": [
+                "These records are synthetic: no line is a person. They were put together from the published numbers "
+                "of a release alone, so that they have its guarantee and cost no further budget.",
+                "Counted, they give every published table of the release and every exact total, to the person.",
+                "They say nothing more: features that no table has together were matched at random within what their "
+                "tables share.",
+                *([] if self.private else ["The release is not private: its noise can be replayed or read off."]),
+            ],
+        }
+        return save_records(records, path, about, force=force)
+
     def under(
         self,
         invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
@@ -294,7 +379,14 @@ class Release:
         """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         return mechanisms_used(self.plan, self.scope, self.results)
 
-    def save(self, folder: Path | str, *, force: bool = False) -> None:
+    def save(
+        self,
+        folder: Path | str,
+        *,
+        force: bool = False,
+        form: Form | str | None = None,
+        progress: Progress = silent,
+    ) -> None:
         """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
 
         Parameters
@@ -303,6 +395,10 @@ class Release:
             Where to write: nothing may be there, or an empty folder.
         force
             Also replace a release, in a folder that holds no other file.
+        form
+            How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as Parquet unless given.
+        progress
+            Told what is going on.
 
         Examples
         --------
@@ -313,20 +409,39 @@ class Release:
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
         ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
+        written = self if form is None else replace(self, form=form_named(form))
         with new_folder(folder, force=force, ours=release_files) as new:
-            self.write_files(new)
+            written.write_files(new, progress)
 
-    def write_files(self, folder: Path) -> None:
+    def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
-        files = self._files()
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        document = {**self.to_json(), "files": digests}
-        (folder / "release.json").write_text(
-            json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        files = {name: content for result in self.results for name, content in result.files(self.form).items()}
+        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
+        described = csvw(title, self.results, files)
+        for name, content in (*files.items(), *([] if described is None else [(METADATA, described)])):
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+            else:
+                content.write(folder / name, progress)
+        names = [*files, *([] if described is None else [METADATA])]
+        document = self.to_json()
+        for key, file in _DOCUMENTS.items() if self._many_levels else ():
+            (folder / file).write_text(_text(document[key]), encoding="utf-8")
+            names.append(file)
+            document[key] = {"file": file}
+        progress("hashing the files", 0, None)
+        document["files"] = {name: digest(folder / name) for name in names}
+        (folder / "release.json").write_text(_text(document), encoding="utf-8")
+        progress("drawing the report", 0, None)
         (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+
+    @property
+    def _many_levels(self) -> bool:
+        """Whether levels and exact totals are so many that they have files of their own."""
+        space = self.scope.dataspace
+        assert space.schema is not None
+        many = sum(len(feature.levels) for feature in space.schema.features)
+        return many + sum(total.counts.size for total in space.totals) > LISTED
 
     def report_html(self, title: str | None = None) -> str:
         """Return the report as one HTML page that needs nothing else; its title names what is published.
@@ -388,25 +503,29 @@ class Release:
             raise InputError(_NO_RELEASE.format(folder)) from None
         try:
             document = from_json(content)
-            digests = {Path(name).name: digest for name, digest in document["files"].items()}
+            digests = {Path(name).name: expected for name, expected in document["files"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(_NO_RELEASE.format(folder)) from None
+        files = StoredFiles(folder, tuple(digests))
         try:
-            files = {name: read_plain(folder / name, folder) for name in digests}
+            found = {name: files.digest(name) for name in digests}
         except (OSError, UnicodeEncodeError):
             raise InputError(_NO_RELEASE.format(folder)) from None
         if document.get("schema_version") != SCHEMA_VERSION:
             raise InputError(f"{folder} was written by another version of semidp: read it with that version")
-        for name, digest in digests.items():
-            if hashlib.sha256(files[name]).hexdigest() != digest:
+        for name, expected in digests.items():
+            if found[name] != expected:
                 raise InputError(f"{folder / name} was changed after the release was written")
         try:
+            for key, file in _DOCUMENTS.items():
+                if document[key] == {"file": file}:
+                    document[key] = from_json(files[file])
             release = cls._from_json(document, files)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        every: list[PublishedTable | ProductTable] = [*release.tables]
-        every += release.product.tables if release.product else ()
-        for table in every:
+        if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
+            release = replace(release, form=Form.csv)  # written before there was another
+        for table in release.all_tables:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
@@ -421,6 +540,7 @@ class Release:
             "schema_version": SCHEMA_VERSION,
             "created": self.created,
             "private": self.private,
+            **({} if self.form is None else {"form": str(self.form)}),
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
@@ -444,7 +564,7 @@ class Release:
         }
 
     @classmethod
-    def _from_json(cls, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
+    def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
         dataspace = Dataspace.from_json(document["dataspace"])
         if dataspace.schema is None:
             raise ValueError("a release has features")
@@ -490,15 +610,11 @@ class Release:
             ledger=document["ledger"],
             versions=document["versions"],
             created=document["created"],
+            form=form_named(document["form"]) if "form" in document else None,
         )
         if [result.name for result in release.results] != [request.name for request in plan.requests]:
             raise ValueError("a release has what its plan asks for")
         return release
-
-    def _files(self) -> dict[str, bytes]:
-        files = {name: content for result in self.results for name, content in result.files().items()}
-        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
-        return {**files, METADATA: csvw(title, self.created, self.results, files)}
 
 
 def _report() -> Any:
@@ -525,6 +641,10 @@ def _weights(given: ArrayLike, table: PublishedTable | ProductTable) -> NDArray[
     if weights.shape != table.schema.shape:
         raise InputError(f"the weights of {table.name!r} have shape {weights.shape}, but it has {table.schema.shape}")
     return weights
+
+
+def _text(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def versions() -> dict[str, str]:

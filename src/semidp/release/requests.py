@@ -237,6 +237,10 @@ def _weight(value: Number) -> Fraction:
     return positive(value, "the weight of a table")
 
 
+def _target(value: Number | None) -> Fraction | None:
+    return None if value is None else positive(value, "the target error of a table")
+
+
 def _table_features(value: Iterable[str]) -> tuple[str, ...]:
     return texts(value, "the features of a table")
 
@@ -283,6 +287,9 @@ def _groups(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]
 class TableRequest:
     """One table to release: its features, its share of the privacy budget, how to measure and how to fit.
 
+    Instead of a budget a table may have a target: the largest standard error of its estimates. `prepare` finds the
+    least budget that meets it, together with the other tables that have none.
+
     >>> TableRequest(("sex", "region"), Budget.pure(1)).name
     'table'
     >>> TableRequest("sex,region")
@@ -298,6 +305,7 @@ class TableRequest:
     fit: FitKind = field(default=FitKind.integer, converter=_fit)
     name: str = field(default="table", converter=_file_name)
     weight: Fraction = field(default=Fraction(1), converter=_weight)
+    target_error: Fraction | None = field(default=None, converter=_target)
 
     def __attrs_post_init__(self) -> None:
         if not self.features:
@@ -306,6 +314,8 @@ class TableRequest:
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
         if self.budget is not None and self.weight != 1:
             raise InputError(f"the table {self.name!r} has a budget of its own: a weight is for tables that share one")
+        if self.budget is not None and self.target_error is not None:
+            raise InputError(f"the table {self.name!r} has a budget and a target error: give one of them")
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -342,12 +352,14 @@ class TableRequest:
             "mechanism": self.mechanism,
             "fit": str(self.fit),
             **({} if self.weight == 1 else {"weight": plain(self.weight)}),
+            **({} if self.target_error is None else {"target_error": plain(self.target_error)}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TableRequest":
         """Read what `to_json` wrote, or one ``[[table]]`` of a plan file."""
-        only_keys(value, {"name", "features", "mechanism", "fit", "weight", *_BUDGET_KEYS}, "a table of a plan")
+        own = {"name", "features", "mechanism", "fit", "weight", "target_error"}
+        only_keys(value, {*own, *_BUDGET_KEYS}, "a table of a plan")
         if "features" not in value:
             raise InputError('a table of a plan needs features = ["…", …]')
         return cls(
@@ -357,6 +369,7 @@ class TableRequest:
             value.get("fit", FitKind.integer),
             value.get("name", "table"),
             value.get("weight", 1),
+            value.get("target_error"),
         )
 
 

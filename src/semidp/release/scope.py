@@ -14,11 +14,21 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome, Source
-from semidp.errors import AdjacencyUnknown, InputError, SchemaError
+from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary, read_histogram
 from semidp.queries import outcome_exchange
+from semidp.release.needs import needs_of
 from semidp.release.plan import Plan, Reading
-from semidp.spaces import Adjacency, Dataspace, SemiAdjacency, normalised, semi_adjacency, semi_adjacency_bound
+from semidp.spaces import (
+    Adjacency,
+    Dataspace,
+    SemiAdjacency,
+    even_space,
+    exchange_bound,
+    normalised,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.tables import Feature, Nest, Schema, Table, no_column, refuse_large
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
@@ -138,13 +148,14 @@ class Reader:
         )
 
 
-def survey(plan: Plan, source: Source) -> tuple[Scope, Reader]:
+def survey(plan: Plan, source: Source, memory: int | None = None) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
     schema, disclosures = _schema(plan, source)
     for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
         if names:
             refuse_large(schema.restrict(names))
     reader = Reader(schema, source, plan.features)
+    needs_of(plan, schema, reader.joint).refuse_memory(memory)
     if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
         others = [name for name in plan.columns if name not in plan.names or name in plan.outcomes]
         source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
@@ -167,7 +178,8 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
 
     Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some D_t differ in at most
     `a` records, the difference of their tables takes at most `a` from a cell, so that it is one of two tables of this
-    dataspace, and they are `a` records apart: ``S_a(t) ⊆ S_a(t')`` for every t.
+    dataspace, and they are `a` records apart: ``S_a(t) ⊆ S_a(t')`` for every t. The same holds of exchanges, whose
+    carriers are among the at most `a` records that differ.
 
     >>> from semidp.spaces import Margin
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
@@ -175,9 +187,9 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     >>> scope.adjacency.a, scope.dataspace.value(Margin("sex")).counts.tolist()
     (3, [9, 9])
     """
-    if plan.adjacency is Reading.exchange:
-        raise InputError("exchanges depend on the totals: give them, or ask for any records that move together")
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    if plan.adjacency is Reading.exchange:
+        given = max(exchange_bound(schema, plan.invariants).a, 1)
     try:
         semi: SemiAdjacency | None = semi_adjacency_bound(schema, plan.invariants)
         warnings: tuple[str, ...] = ()
@@ -189,14 +201,13 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     if semi is not None and a < semi.bound:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
     refuse_large(schema)
-    if schema.structural_zeros:
-        space = Dataspace.of(Table(schema, a * np.asarray(schema.possible, dtype=np.int64)), plan.invariants)
-    else:  # without the table itself, which may be large where its margins are not
-        margins = {margin: schema.restrict(margin.names) for margin in normalised(schema, plan.invariants)}
-        below = {margin: schema.grid.below(schema.view(margin.names)) for margin in margins}
-        values = {margin: Table(part, np.full(part.shape, a) * below[margin]) for margin, part in margins.items()}
-        space = Dataspace.known(schema, values, a * schema.size)
-    return Scope(space, semi, Adjacency(a), (), (*warnings, *formulas(schema)))
+    space = even_space(schema, plan.invariants, a)
+    adjacency = _exchanges(plan, space) if plan.adjacency is Reading.exchange else Adjacency(a)
+    return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
+
+
+def _exchanges(plan: Plan, dataspace: Dataspace) -> Adjacency:
+    return outcome_exchange(dataspace) if plan.outcomes else Adjacency.exchange(dataspace)
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
@@ -298,8 +309,7 @@ def settled(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adj
     """Return a(t) where it is known, the adjacency that a plan protects, and what a reader must know about it."""
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
     if plan.adjacency is Reading.exchange:
-        adjacency = outcome_exchange(dataspace) if plan.outcomes else Adjacency.exchange(dataspace)
-        return semi_of(dataspace, plan), adjacency, ()
+        return semi_of(dataspace, plan), _exchanges(plan, dataspace), ()
     try:
         semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:

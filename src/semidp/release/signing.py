@@ -5,13 +5,12 @@ SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder without semi
 optional package.
 """
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, MissingExtra
-from semidp.files import read_plain
+from semidp.files import digest, read_plain
 
 SUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.minisig"
@@ -51,7 +50,7 @@ class Signer:
         odd = [name for name in names if not name.isprintable()]
         if odd:
             raise InputError(f"the file {odd[0]!r} has a name that a list of hashes cannot hold: name it otherwise")
-        sums = "".join(f"{hashlib.sha256(read_plain(folder / name)).hexdigest()}  {name}\n" for name in names).encode()
+        sums = "".join(f"{digest(folder / name)}  {name}\n" for name in names).encode()
         (folder / SUMS).write_bytes(sums)
         (folder / SIGNATURE).write_bytes(bytes(self._key.sign(sums)) + b"\n")
 
@@ -81,19 +80,19 @@ def verify(folder: Path, public_key: Path) -> None:
         raise InputError(f"{folder} is not signed: it has no {SUMS} with its signature") from None
     try:
         key.verify(sums, minisign.Signature.from_bytes(signature))
-        listed = {name: digest for digest, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
+        listed = {name: hashed for hashed, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
     except ValueError:
         raise InputError(f"the signature of {folder} is not one of the key {public_key}") from None
     found = {path.name for path in folder.iterdir()} - {SUMS, SIGNATURE}
     if found != listed.keys():
         name = min(found ^ listed.keys())
         raise InputError(f"{folder} {'holds' if name in found else 'lacks'} {name!r}, against what was signed")
-    for name, digest in sorted(listed.items()):
+    for name, expected in sorted(listed.items()):
         try:
-            content = read_plain(folder / name, folder)
+            found_now = digest(folder / name, folder)
         except OSError:
             raise InputError(f"cannot read {folder / name}") from None
-        if hashlib.sha256(content).hexdigest() != digest:
+        if found_now != expected:
             raise InputError(f"{folder / name} was changed after it was signed")
 
 

@@ -6,6 +6,7 @@ Everything said here is computed from a `Release`, which holds nothing confident
 from semidp.report.outlook import announced_text, comparison, expected_counts, forecast, forecast_text
 from semidp.report.page import html
 from semidp.report.sentences import (
+    budget_parts,
     cell_errors,
     errors_text,
     implied,
@@ -19,6 +20,7 @@ from semidp.report.sentences import (
 
 __all__ = [
     "announced_text",
+    "budget_parts",
     "cell_errors",
     "comparison",
     "errors_text",

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from semidp.mechanisms import interval_factor
-from semidp.release import PublishedTable
+from semidp.mechanisms import ResidualMechanism, interval_factor
+from semidp.release import ProductTable, PublishedTable
 from semidp.tables import Feature
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
@@ -22,7 +22,7 @@ _ACROSS = 12  # columns that a page holds side by side
 
 @dataclass(frozen=True)
 class Cell:
-    """One published count with the standard error of its measurement, as text; `shade` runs from 0 to 1.
+    """One published count with the standard error of its estimate, as text; `shade` runs from 0 to 1.
 
     It is `faint` where the count is smaller than the half-width of its 95% interval: mostly noise.
     """
@@ -70,7 +70,7 @@ class Branch:
     unfolded: bool
 
 
-def grid(table: PublishedTable) -> CellGrid | None:
+def grid(table: PublishedTable | ProductTable) -> CellGrid | None:
     """Lay out a published table with one feature across and the others down the side; None where it is too large.
 
     The feature across is the one with the most levels that still fit side by side, the last of equals.
@@ -80,7 +80,7 @@ def grid(table: PublishedTable) -> CellGrid | None:
     return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors, reach_of(table))
 
 
-def branches(table: PublishedTable) -> tuple[Branch, ...]:
+def branches(table: PublishedTable | ProductTable) -> tuple[Branch, ...]:
     """Cut a published table at the coarsest depth of its first nested feature; empty where it has none."""
     nested = [axis for axis, feature in enumerate(table.schema.features) if feature.above]
     if not nested:
@@ -108,9 +108,9 @@ def _flat(feature: Feature) -> Feature:
     return Feature(" · ".join(feature.names), tuple(" · ".join(path) for path in feature.paths()))
 
 
-def reach_of(table: PublishedTable) -> float:
-    """Return how many standard errors to each side the 95% interval of a table's counts has."""
-    return interval_factor(table.noise.mechanism)
+def reach_of(table: PublishedTable | ProductTable) -> float:
+    """Return how many standard errors to each side the 95% interval of a table's estimates has."""
+    return interval_factor(table.noise.mechanism if isinstance(table, PublishedTable) else ResidualMechanism.name)
 
 
 def _laid_out(

@@ -17,7 +17,7 @@ from semidp.guarantees import detection
 from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.release import Prepared, ProductRequest, Request, TableRequest
 from semidp.release.published import advertised
-from semidp.report.sentences import cell_errors, errors_text, name_of, table_errors, together_text
+from semidp.report.sentences import cell_errors, errors_text, implied, name_of, table_errors, together_text
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -86,6 +86,7 @@ def forecast(prepared: Prepared) -> dict[str, Any]:
         "n": scope.dataspace.n,
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
         "guarantee": _strength(prepared.guarantee.tradeoff, delta),
+        "otherwise": implied(prepared) if scope.adjacency.is_exchange else [],
         "announced": None if forgotten is None else _strength(forgotten, delta),
         "report_delta": delta,
         "tables": [table for part in prepared.parts for table in _tables(prepared, *part)],
@@ -129,6 +130,7 @@ def comparison(plans: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
         *lines,
         ("attacker", [plan["guarantee"]["attacker"] for plan in plans]),
         ("guarantee", [_stated(plan, "guarantee") for plan in plans]),
+        *([("otherwise", others)] if any(others := [" ".join(plan["otherwise"]) for plan in plans]) else []),
         ("announced", [announced_text(plan) for plan in plans]),
     ]
 
@@ -146,7 +148,10 @@ def _stated(plan: dict[str, Any], key: str) -> str:
     restated = (
         "none" if found["epsilon"] is None else f"({rounded_up(found['epsilon'])}, {plain(plan['report_delta'])})-DP"
     )
-    return f"{found['name']}, {restated}" if found["name"] else restated
+    pairs = (
+        ", for exchanges of one person" if key == "guarantee" and plan["adjacency"].get("kind") == "exchange" else ""
+    )
+    return f"{found['name']}, {restated}{pairs}" if found["name"] else f"{restated}{pairs}"
 
 
 def _strength(tradeoff: Tradeoff, delta: Fraction) -> dict[str, Any]:

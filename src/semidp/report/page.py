@@ -13,6 +13,8 @@ from semidp.exact import plain
 from semidp.grouped import Intervals
 from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
 from semidp.release import (
+    Form,
+    ProductTable,
     Published,
     PublishedGroups,
     PublishedProduct,
@@ -21,11 +23,10 @@ from semidp.release import (
     PublishedTable,
     Release,
     Scope,
-    table_files,
 )
 from semidp.release.confidence import columns_of
 from semidp.report import sentences
-from semidp.report.cells import branches, error_text, grid
+from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -34,6 +35,7 @@ _LONG = 25  # rows from which on a table is searched
 _SEARCHED = 'class="find"'
 _NAMED_TABLES = 4
 _SHOWN_MOVES = 12
+_SHOWN_TABLES = 6  # of those that share a budget, with all their counts
 
 
 def html(release: Release, title: str | None = None) -> str:
@@ -60,7 +62,7 @@ def html(release: Release, title: str | None = None) -> str:
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
         strength=sentences.strength(release.guarantee, release.plan.report_delta),
-        warnings=(*scope.warnings, *scope.disclosures),
+        warnings=(*scope.warnings, *scope.disclosures, *sentences.apart(release)),
         explanation=[explanation.protected, explanation.attacker],
         curve=_picture(tradeoff_plot(_curves(release, advertised))),
         advertised=advertised is not None,
@@ -70,9 +72,9 @@ def html(release: Release, title: str | None = None) -> str:
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        tables=[_table(table) for table in release.tables],
+        tables=[_table(table, release.form) for table in release.tables],
         sections=[
-            *([] if release.product is None else [_product(release.product)]),
+            *([] if release.product is None else _product(release.product, release)),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
             *(section for quantile in release.quantiles for section in _quantiles(quantile)),
@@ -140,21 +142,11 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
     ]
 
 
-def _table(table: PublishedTable) -> dict[str, Any]:
-    parts, file = branches(table), table_files(table.name)[0]
-    cells = None if parts else grid(table)
-    picture = None if cells or parts else heatmap(table.schema, table.counts)
+def _table(table: PublishedTable, form: Form | None) -> dict[str, Any]:
     return {
+        **_cells(table, table.noise.absent, form),
         "heading": f"Published counts: {' by '.join(table.schema.names)}",
         "summary": sentences.table_summary(table),
-        "grid": cells,
-        "branches": parts,
-        "top": table.schema.features[nested[0]].names[0] if (nested := _nested(table)) else "",
-        "heatmap": picture and _picture(picture),
-        "caption": sentences.errors_caption(table, error_text(_largest(table)), bool(cells or parts)),
-        "cells": f"{table.schema.size:,}",
-        "file": file,
-        "link": quote(file),
         "loss": _loss(table),
         "loss_caption": (
             "Root mean squared distance between the measurement and the true table, known before any noise was drawn, "
@@ -163,7 +155,24 @@ def _table(table: PublishedTable) -> dict[str, Any]:
     }
 
 
-def _nested(table: PublishedTable) -> list[int]:
+def _cells(table: PublishedTable | ProductTable, absent: bool, form: Form | None) -> dict[str, Any]:
+    """Return the counts of a table as a page shows them: as numbers, folded by parent, as shades, or only the file."""
+    parts, file = branches(table), f"{table.name}.{table.columns().form(form)}"
+    cells = None if parts else grid(table)
+    picture = None if cells or parts else heatmap(table.schema, table.counts)
+    return {
+        "grid": cells,
+        "branches": parts,
+        "top": table.schema.features[nested[0]].names[0] if (nested := _nested(table)) else "",
+        "heatmap": picture and _picture(picture),
+        "caption": sentences.errors_caption(table, absent, bool(cells or parts)),
+        "cells": f"{table.schema.size:,}",
+        "file": file,
+        "link": quote(file),
+    }
+
+
+def _nested(table: PublishedTable | ProductTable) -> list[int]:
     return [axis for axis, feature in enumerate(table.schema.features) if feature.above]
 
 
@@ -210,25 +219,47 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
     return sections
 
 
-def _product(product: PublishedProduct) -> dict[str, Any]:
+def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]]:
+    """Return the sections of tables that share a budget: their errors, how they fit together, their counts."""
     errors = sentences.product_errors(product.request, product.mechanism)
-    return {
+    losses = sentences.product_losses(product)
+    said, rows = sentences.fits_together(product)
+    shown = [table for table in product.tables[:_SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
+    first = {
         "heading": "Published tables from one budget",
         "paragraphs": sentences.product_paragraphs(product),
-        "figure": None,
-        "caption": "",
-        "columns": ("table", "cells", "standard error", "largest", "whole numbers by"),
+        "figure": _picture(loss_plot(losses)) if len(losses) > 1 and product.mechanism.sigma2 else None,
+        "caption": sentences.losses_caption(product, release.scope),
+        "columns": ("table", "cells", "standard error", "largest", "fit"),
         "rows": [
             (
                 part["name"],
                 f"{part['cells']:,}",
-                sentences.number(part["rms_standard_error"]),
-                sentences.number(part["largest_standard_error"]),
+                error_text(part["rms_standard_error"]),
+                error_text(part["largest_standard_error"]),
                 table.fitted.method,
             )
             for part, table in zip(errors[:_SHOWN_TOTALS], product.tables, strict=False)
         ],
     }
+    second = {
+        "heading": "How the tables fit together",
+        "paragraphs": [said],
+        "columns": ("table", "has the same numbers as other tables in", "exact in it"),
+        "rows": rows[:_SHOWN_TOTALS],
+        "names": 3,
+        "tables": [
+            {
+                **_cells(table, product.noise.absent, release.form),
+                "heading": f"Published counts: {' by '.join(table.schema.names)}",
+            }
+            for table in shown
+        ],
+    }
+    more = len(product.tables) - _SHOWN_TOTALS
+    if more > 0:
+        second["paragraphs"] = [said, f"The first {_SHOWN_TOTALS} tables are listed; {more:,} more are in the files."]
+    return [first, second]
 
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
@@ -306,10 +337,6 @@ def _end(value: float) -> str:
     return "open" if math.isinf(value) else sentences.number(value)
 
 
-def _largest(table: PublishedTable) -> float:
-    return float(np.max(table.standard_errors, initial=0))
-
-
 def _loss(table: PublishedTable) -> Any:
     if table.noise.naive_l2 is None:
         return None
@@ -368,6 +395,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
             *_own_guarantee(release, regression),
         ]
+    rows += [("Budget", part) for part in sentences.budget_parts(release.plan)]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
         ("Ledger", "charged" if release.ledger else "none"),

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
+from semidp.geometry import View, maximal, meet
 from semidp.grouped import About, Comparison, Intervals
 from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    Plan,
     Prepared,
     ProductRequest,
+    ProductTable,
     PublishedGroups,
     PublishedProduct,
     PublishedQuantiles,
@@ -25,11 +28,11 @@ from semidp.release import (
     Request,
     Scope,
     implied_guarantee,
-    table_files,
 )
 from semidp.release.metadata import METADATA
+from semidp.report.cells import error_text, reach_of
 from semidp.spaces import Dataspace, Margin
-from semidp.tradeoff import Order, Tradeoff
+from semidp.tradeoff import Budget, Order, Tradeoff
 
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
@@ -230,12 +233,13 @@ def table_summary(table: PublishedTable) -> str:
     return f"{how} and fitted to the exact totals. {made} {table.fitted.note}".strip()
 
 
-def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
-    """Say how far the measurements may be off; `shown` says that each error stands below its count."""
-    if table.noise.absent:
+def errors_caption(table: PublishedTable | ProductTable, absent: bool, shown: bool) -> str:
+    """Say how far the estimates may be off; `shown` says that each error stands below its count."""
+    if absent:
         return "Published counts, which follow from the exact totals: there is no noise and no error."
-    below = ", and below each the standard error of its measurement" if shown else ""
-    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    below = ", and below each the standard error of its estimate" if shown else ""
+    largest = float(table.standard_errors.max(initial=0.0))
+    low = table.counts < reach_of(table) * table.standard_errors
     mark = " (marked ≈)" if shown else ""
     faint = (
         f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
@@ -244,8 +248,8 @@ def errors_caption(table: PublishedTable, largest: str, shown: bool) -> str:
         else ""
     )
     return (
-        f"Published counts{below}. A standard error belongs to the measurement before fitting, not to the fitted "
-        f"count; the largest is {largest}.{faint}"
+        f"Published counts{below}. A standard error belongs to the estimate, which the file has beside the count, and "
+        f"not to the fitted count; the largest is {error_text(largest)}.{faint}"
     )
 
 
@@ -260,19 +264,19 @@ def files(release: Release) -> list[tuple[str, str]]:
     """Name the files of a release and say what they hold."""
     found = []
     for table in release.tables:
-        counts, measurements = table_files(table.name)
+        counts, measurements = table.files(release.form)
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
         found.append((measurements, f"the measurements of {what} before fitting, for statisticians"))
     if release.product is not None:
-        for part in release.product.tables[:_SHOWN_TABLES]:
+        *names, measurements = release.product.files(release.form)
+        for name, part in zip(names[:_SHOWN_TABLES], release.product.tables, strict=False):
             what = " by ".join(part.schema.names)
-            found.append((f"{part.name}.csv", f"the counts of {what}, with estimates and their standard errors"))
-        left = len(release.product.tables) - _SHOWN_TABLES
+            found.append((name, f"the counts of {what}, with estimates and their standard errors"))
+        left = len(names) - _SHOWN_TABLES
         if left > 0:
-            first = release.product.tables[_SHOWN_TABLES]
-            found.append((f"{first.name}.csv", f"the same of the next table, and so on: {left:,} files"))
-        found.append((release.product.request.files[-1], "the measured residuals of all tables, for statisticians"))
+            found.append((names[_SHOWN_TABLES], f"the same of the next table, and so on: {left:,} files"))
+        found.append((measurements, "the measured residuals of all tables, for statisticians"))
     for group in release.groups:
         several = group.request.files[len(group.request.by) :]
         for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
@@ -287,7 +291,8 @@ def files(release: Release) -> list[tuple[str, str]]:
         for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
             what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
             found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
-    found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
+    if any(name.endswith(".csv") for name, _ in found):
+        found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
@@ -388,19 +393,104 @@ def product_paragraphs(product: PublishedProduct) -> list[str]:
         "alone. The counts are whole numbers fitted to the estimates, from the coarsest table to the finest, and may "
         "lie outside the intervals, which belong to the estimates.",
     ]
-    if noise.naive_l2:
-        paragraphs.append(
-            f"Over all cells the expected distance from the truth is {number(noise.expected_l2)}; ordinary "
-            "differential privacy, with the same tables at the same guarantee by group privacy, needs "
-            f"{number(noise.naive_l2)}."
-        )
     if mechanism.saved:
         paragraphs.append(
             f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the noise's variance against "
             "adding up their costs one by one."
         )
+    whole = [table for table in product.tables if table.fitted.kind == "integer"]
+    if whole:
+        away = math.sqrt(sum(table.fitted.loss for table in whole))
+        least = math.sqrt(sum(table.fitted.bound for table in whole))
+        paragraphs.append(
+            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real numbers that are not "
+            f"negative and have the same totals would lie at least {error_text(least)} away."
+        )
     missed = [f"{table.name}: {table.fitted.note}" for table in product.tables if not table.fitted.optimal]
     return [*paragraphs, *missed]
+
+
+def product_losses(product: PublishedProduct) -> dict[str, float]:
+    """Return the expected distance from the truth beside tables one by one and ordinary differential privacy."""
+    others = {"one by one,\nsame promise": product.one_by_one_l2, "ordinary DP,\ngroup privacy": product.noise.naive_l2}
+    return {"this release": product.noise.expected_l2, **{name: loss for name, loss in others.items() if loss}}
+
+
+def losses_caption(product: PublishedProduct, scope: Scope) -> str:
+    """Name the promise of each number in the picture of losses."""
+    a = scope.adjacency.a
+    records = f"{a} record{'s' if a != 1 else ''}"
+    promise = (
+        "exchanges of one person (not any records that change at once)"
+        if scope.adjacency.is_exchange
+        else f"any {records} that keep the exact totals"
+    )
+    alone = "" if product.one_by_one_l2 is None else "so do the tables measured one by one, with the best split; "
+    return (
+        "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
+        f"release promises {name_of(product.guarantee.tradeoff)} for {promise}; {alone}ordinary differential privacy "
+        f"promises it for any {records}, whether they keep the totals or not, by group privacy from one."
+    )
+
+
+def fits_together(product: PublishedProduct) -> tuple[str, list[tuple[str, str, str]]]:
+    """Say how the tables hang together: for each, what it shares with which others, and what of it is exact."""
+    space = product.mechanism.space
+    named, margins = space.schema.named, [total.view for total in space.dataspace.published]
+    views = dict(zip((table.name for table in product.tables), space.views, strict=True))
+    rows = []
+    for name, view in views.items():
+        shared: dict[View, list[str]] = {}
+        for other, theirs in views.items():
+            if other != name and any(met := meet(view, theirs)):
+                shared.setdefault(met, []).append(other)
+        agrees = [f"{' by '.join(named(met))} ({_some(others)})" for met, others in shared.items()]
+        exact = [" by ".join(named(met)) for met in maximal(meet(view, margin) for margin in margins) if any(met)]
+        rows.append((name, "; ".join(agrees) or "only n", "; ".join(exact) or "only n"))
+    if product.decomposable:
+        said = "The tables and the exact totals are decomposable: there are records that have all of them."
+    else:
+        said = (
+            "The tables agree wherever they overlap. They hang together in a circle (they are not decomposable), so "
+            "that nothing promises that one set of records has all of them."
+        )
+    return said, rows
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+
+
+def budget_parts(plan: Plan) -> list[str]:
+    """Say how a budget is divided; nothing where there is one part.
+
+    >>> from semidp import Budget, TableRequest
+    >>> wanted = [TableRequest(["sex"], Budget.zcdp(1), name="a"), TableRequest(["age"], Budget.zcdp(3), name="b")]
+    >>> budget_parts(Plan(wanted))
+    ['1-zCDP for a', '3-zCDP for b']
+    """
+    if len(plan.requests) < 2:
+        return []
+    parts = [(request.budget, _part(request)) for request in plan.requests]
+    return [f"{_stated(budget)} for {what}" for budget, what in parts if budget is not None]
+
+
+def _part(request: Request) -> str:
+    return f"{len(request.tables)} tables together" if isinstance(request, ProductRequest) else request.name
+
+
+def _stated(budget: Budget) -> str:
+    return str(budget).partition(" (")[0] if budget.kind == "approximate" else name_of(budget.tradeoff()) or str(budget)
+
+
+def apart(release: Release) -> list[str]:
+    """Say that tables with budgets of their own were measured one by one."""
+    if len(release.tables) < 2:
+        return []
+    return [
+        f"{len(release.tables)} tables were measured one by one, each with a budget of its own: what is not exact and "
+        "occurs in two of them is two numbers."
+    ]
 
 
 def titled(group: PublishedGroups) -> str:
@@ -644,6 +734,8 @@ def summary(release: Release, where: str | None = None) -> str:
         lines.append(f"mechanism  {quantile.noise.mechanism}{ranks}")
         lines.append(f"columns    {', '.join(quantile.headings)}")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(quantile_lines(quantile))]
+    lines += [f"apart      {item}" for item in apart(release)]
+    lines += [f"budget     {item}" for item in budget_parts(release.plan)]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
     others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]

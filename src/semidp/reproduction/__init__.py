@@ -40,6 +40,7 @@ STUDIES: dict[str, str] = {
     "sensitivity-space": "semidp.reproduction.sensitivity_space",
     "adjacency": "semidp.reproduction.adjacency",
     "exchange": "semidp.reproduction.exchange",
+    "products": "semidp.reproduction.products",
     "subspace-dp": "semidp.reproduction.subspace_dp",
     "census": "semidp.reproduction.census",
     "inference": "semidp.reproduction.inference",

@@ -1,8 +1,8 @@
 """What is published exactly, the datasets that are left, and how many records must move together there.
 
 `dataspace` holds Margin and Dataspace, `structure` how margins hang together, `adjacency` which datasets are compared
-and a(t), `exchange` the second kind of adjacency; `cover`, `listing` and `witness` count and show, `unknown_totals` is
-for statistics that are known by name alone. Norms of differences are in `queries`.
+and a(t), `exchange` the second kind of adjacency; `cover`, `graver`, `listing` and `witness` count and show,
+`unknown_totals` is for statistics that are known by name alone. Norms of differences are in `queries`.
 """
 
 from semidp.spaces.adjacency import (
@@ -14,7 +14,7 @@ from semidp.spaces.adjacency import (
     semi_adjacency_bound,
 )
 from semidp.spaces.dataspace import Dataspace, Margin, normalised
-from semidp.spaces.unknown_totals import widest_space
+from semidp.spaces.unknown_totals import even_space, widest_space
 from semidp.spaces.witness import Witness
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Margin",
     "SemiAdjacency",
     "Witness",
+    "even_space",
     "exchange_bound",
     "normalised",
     "semi_adjacency",

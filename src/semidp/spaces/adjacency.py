@@ -21,8 +21,9 @@ from semidp.spaces.exchange import Blocks
 from semidp.spaces.graver import MOST_CELLS, graver_basis
 from semidp.spaces.listing import cells, datasets, fiber
 from semidp.spaces.structure import Slices, Structure
+from semidp.spaces.unknown_totals import even_space
 from semidp.spaces.witness import Witness, free_witness, slice_witness
-from semidp.tables import Schema, Table
+from semidp.tables import Schema
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
@@ -289,8 +290,7 @@ def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Adjacency:
     >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
     Adjacency(a=3, kind='exchange')
     """
-    everywhere = np.ones(schema.shape, dtype=np.int64) if schema.possible is None else schema.possible.astype(np.int64)
-    return Adjacency.exchange(Dataspace.of(Table(schema, everywhere), margins))
+    return Adjacency.exchange(even_space(schema, margins, 1))
 
 
 def graver_degree(structure: Structure) -> int | None:

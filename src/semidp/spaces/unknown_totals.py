@@ -14,6 +14,24 @@ from semidp.spaces.dataspace import Dataspace, Margin, normalised
 from semidp.tables import Schema, Table
 
 
+def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspace:
+    """Return the dataspace of the table with so many records in every possible cell.
+
+    Without structural zeros the table itself is not written down: it may be large where its margins are not.
+
+    >>> from semidp.tables import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> even_space(schema, [Margin("sex")], 2).value(Margin("sex")).counts.tolist()
+    [6, 6]
+    """
+    if schema.structural_zeros:
+        return Dataspace.of(Table(schema, each * np.asarray(schema.possible, dtype=np.int64)), margins)
+    kept = {margin: schema.restrict(margin.names) for margin in normalised(schema, margins)}
+    below = {margin: schema.grid.below(schema.view(margin.names)) for margin in kept}
+    values = {margin: Table(part, np.full(part.shape, each) * below[margin]) for margin, part in kept.items()}
+    return Dataspace.known(schema, values, each * schema.size)
+
+
 def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a: int) -> Dataspace:
     """Return a dataspace with S_a(t) ⊆ S_a(t0) for every t of the margins that agrees with what is known of it.
 

@@ -1,0 +1,123 @@
+"""Published columns in Parquet files, written and read by DuckDB in this process.
+
+Columns of labels are given by what repeats, never row by row. What the columns mean is decided in `release`.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.engines.contract import quietly
+from semidp.engines.duck import confine, connect, literal, quoted_name, quoted_text
+from semidp.errors import InputError, SemidpError
+
+_NUMBERS = ("BIGINT", "DOUBLE")
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """A column of labels: each holds for `stride` rows, and after the last the first comes again; or by their codes.
+
+    >>> Labels(("f", "m"), 2).column(6).tolist()
+    ['f', 'f', 'm', 'm', 'f', 'f']
+    >>> Labels(("f", "m"), codes=np.array([0, 0, 0, 1])).column(2, start=2).tolist()
+    ['f', 'm']
+    """
+
+    labels: Sequence[str]
+    stride: int = 1
+    codes: NDArray[np.integer] | None = field(default=None, repr=False)
+
+    def column(self, rows: int, start: int = 0) -> NDArray[np.object_]:
+        """Return the labels of so many rows."""
+        if self.codes is None:
+            numbers: NDArray[np.integer] = np.arange(start, start + rows) // self.stride % len(self.labels)
+        else:
+            numbers = self.codes[start : start + rows]
+        return np.asarray(np.array(self.labels, dtype=object)[numbers])
+
+
+def write_parquet(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write columns of labels and of numbers to a Parquet file that is not there.
+
+    Parameters
+    ----------
+    path
+        The file.
+    labels
+        The columns of labels by their names.
+    columns
+        The columns of numbers, all of the same length.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])})
+    ...     read_parquet(Path(folder) / "x.parquet", ["count"])["count"]
+    array([3, 4])
+    """
+    failed = InputError(f"cannot write {path.name}: the disk is full, or memory ran out")
+    with contextlib.closing(connect()) as connection:
+        quietly(lambda: _copy(connection, path, labels, columns), failed)
+
+
+def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Return columns of numbers of a Parquet file, in the order of its rows.
+
+    Parameters
+    ----------
+    path
+        The file.
+    names
+        The columns to read; all that hold numbers unless given.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file, or a number is missing.
+    """
+    with contextlib.closing(connect()) as connection:
+        return quietly(lambda: _numbers(connection, path, names), DamagedColumns())
+
+
+class DamagedColumns(SemidpError, ValueError):
+    """A file is no Parquet file of numbers."""
+
+
+def _copy(connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
+    rows, selected, held = len(next(iter(columns.values()))), [], {}
+    for place, (name, column) in enumerate(labels.items()):
+        # Of an enumerated type, labels are written as they are numbered, and nothing looks at their letters again.
+        connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
+        connection.execute(f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT unnest(getvariable('labels_{place}')))")
+        connection.execute(f"SET VARIABLE labels_{place} = CAST(getvariable('labels_{place}') AS kind_{place}[])")
+        label = f"number // {column.stride} % {len(column.labels)}"
+        if column.codes is not None:
+            held[f"code_{place}"], label = column.codes.astype(np.int32), f"code_{place}"
+        label = f"list_extract(getvariable('labels_{place}'), CAST({label} AS INTEGER) + 1)"
+        selected.append(f"{label} AS {quoted_name(name)}")
+    for place, (name, numbers) in enumerate(columns.items()):
+        held[f"column_{place}"] = np.ascontiguousarray(numbers)
+        selected.append(f"column_{place} AS {quoted_name(name)}")
+    held["number"] = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
+    connection.register("cells", held)
+    connection.execute(f"COPY (SELECT {', '.join(selected)} FROM cells) TO {quoted_text(str(path))} (FORMAT parquet)")
+
+
+def _numbers(connection: Any, path: Path, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    file = os.path.realpath(path)
+    confine(connection, [file])
+    source = f"read_parquet({quoted_text(literal(file))})"
+    kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    wanted = [name for name, kind in kinds.items() if kind in _NUMBERS and (names is None or name in names)]
+    found = connection.execute(f"SELECT {', '.join(map(quoted_name, wanted))} FROM {source}").fetchnumpy()
+    if any(np.ma.getmaskarray(found[name]).any() for name in wanted):
+        raise ValueError
+    return {name: np.asarray(found[name]) for name in wanted}

@@ -1,0 +1,202 @@
+"""The files that hold the cells of tables: CSV, or Parquet where there are many; written in parts and read back.
+
+Every row has the labels of its cell (of a nested feature the whole path), then numbers that read back the same.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.engines.columns import Labels, read_parquet, write_parquet
+from semidp.errors import InputError
+from semidp.files import digest, read_plain
+from semidp.progress import Progress, silent
+from semidp.tables import Schema
+
+PARQUET_FROM = 10**6
+"""Tables of so many cells and more are written as Parquet unless said."""
+
+_ROWS = 1 << 16  # rows of a CSV file that are put together at once
+
+
+class Form(StrEnum):
+    """How the cells of a table are written.
+
+    >>> Form("parquet")
+    <Form.parquet: 'parquet'>
+    """
+
+    csv = "csv"
+    parquet = "parquet"
+
+
+def form_named(value: str) -> Form:
+    """Return a form by its name.
+
+    >>> form_named("xlsx")
+    Traceback (most recent call last):
+    semidp.errors.InputError: tables are written as csv or parquet, not 'xlsx'
+    """
+    if value not in list(Form):
+        raise InputError(f"tables are written as {' or '.join(Form)}, not {value!r}")
+    return Form(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What a file holds: columns of labels, then columns of numbers.
+
+    >>> from semidp.tables import Feature
+    >>> columns = Columns.of_cells(Schema([Feature("sex", ["f", 'm"'])]), {"count": np.array([3, 4])})
+    >>> print(b"".join(columns.csv()).decode(), end="")
+    sex,count
+    f,3
+    "m\"\"",4
+    """
+
+    labels: Mapping[str, Labels] = field(repr=False)
+    numbers: Mapping[str, NDArray[Any]] = field(repr=False)
+
+    @classmethod
+    def of_cells(cls, schema: Schema, numbers: Mapping[str, NDArray[Any]]) -> "Columns":
+        """Return numbers for every cell of a schema, one row a cell, with the labels of every depth of its features."""
+        labels, stride = [], schema.size
+        for feature in schema.features:
+            stride //= len(feature.levels)
+            labels += [Labels(column, stride) for column in zip(*feature.paths(), strict=True)]
+        named = dict(zip(schema.names, labels, strict=True))
+        return cls(named, {name: column.reshape(-1) for name, column in numbers.items()})
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(next(iter(self.numbers.values())))
+
+    def form(self, asked: Form | None = None) -> Form:
+        """Return how they are written: as asked for, else Parquet from a million rows."""
+        return form_of((*self.labels, *self.numbers), self.rows, asked)
+
+    def write(self, path: Path, progress: Progress = silent) -> None:
+        """Write them to a file that is not there: Parquet or CSV by its name."""
+        if path.suffix == f".{Form.parquet}":
+            progress(f"writing {path.name}", 0, None)
+            write_parquet(path, self.labels, self.numbers)
+            return
+        with path.open("wb") as file:
+            for done, part in enumerate(self.csv()):
+                progress(f"writing {path.name}", min(done * _ROWS, self.rows), self.rows)
+                file.write(part)
+
+    def csv(self) -> Iterator[bytes]:
+        """Yield a CSV file in parts, as `csv_bytes` writes it; every label is quoted once."""
+        yield csv_bytes([*self.labels, *self.numbers], ())
+        plain = all("\r" not in label for column in self.labels.values() for label in column.labels)
+        columns = [
+            replace(column, labels=list(map(_quoted, column.labels))) if plain else column
+            for column in self.labels.values()
+        ]
+        for start in range(0, self.rows, _ROWS):
+            numbers = [column[start : start + _ROWS].tolist() for column in self.numbers.values()]
+            heads = [column.column(len(numbers[0]), start).tolist() for column in columns]
+            if plain:
+                lines = map(",".join, zip(*heads, *(map(repr, part) for part in numbers), strict=True))
+                yield ("\n".join(lines) + "\n").encode()
+            else:  # a row with a carriage return is quoted whole
+                yield _rows(zip(*heads, *numbers, strict=True))
+
+
+def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
+    """Return how a file of so many rows is written: as asked for, else Parquet from a million rows.
+
+    Names of columns that differ in nothing but capitals are refused in Parquet files, where not every reader tells
+    them apart.
+
+    >>> form_of(["sex", "count"], 2)
+    <Form.csv: 'csv'>
+    >>> form_of(["Count", "count"], 2, Form.parquet)
+    Traceback (most recent call last):
+    semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the feature, or write CSV
+    """
+    known = [name.casefold() for name in names]
+    twice = next((name for number, name in enumerate(known) if name in known[:number]), None)
+    if asked is Form.parquet and twice is not None:
+        raise InputError(f"two columns of a Parquet file would be called {twice!r}: rename the feature, or write CSV")
+    if asked is not None:
+        return asked
+    return Form.parquet if rows >= PARQUET_FROM and twice is None else Form.csv
+
+
+def named_files(files: Mapping[str, Columns], form: Form | None) -> dict[str, bytes | Columns]:
+    """Return files by their names, which end in how they are written."""
+    return {f"{stem}.{columns.form(form)}": columns for stem, columns in files.items()}
+
+
+def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
+    """Return a CSV file that every reader splits into the same rows."""
+    return _rows((header, *rows))
+
+
+def _rows(rows: Any) -> bytes:
+    text = io.StringIO()
+    few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in rows:  # a carriage return is not quoted by itself, and ends the line for a reader
+        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
+    return text.getvalue().encode()
+
+
+def _quoted(label: str) -> str:
+    """Return a label as a CSV file holds it beside others."""
+    return csv_bytes([label, ""], ()).decode().removesuffix(",\n")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredFiles(Mapping[str, bytes]):
+    """The files of a release folder that its release.json lists: their contents, and the cells in them.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    names
+        What they are called.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> bytes:
+        if name not in self.names:
+            raise KeyError(name)
+        return read_plain(self.folder / name, self.folder)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file, of any size."""
+        return digest(self.folder / name, self.folder)
+
+    def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
+        """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so many of labels.
+
+        A column of a CSV file is of whole numbers where every number in it is written as one.
+        """
+        if f"{name}.{Form.parquet}" in self.names:
+            return read_parquet(self.folder / f"{name}.{Form.parquet}")
+        header, *rows = csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode()))
+        found: dict[str, NDArray[Any]] = {}
+        for place, key in enumerate(header[labels:], start=labels):
+            whole = all(not set(row[place]) & set(".eni") for row in rows)
+            texts = np.array([row[place] for row in rows], dtype=str)
+            found[key] = texts.astype(np.int64 if whole else np.float64)
+        return found
