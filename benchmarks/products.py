@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from semidp import Budget, Feature, Plan, ProductRequest, TableRequest
+from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest
 from semidp import run as release
 from semidp.engines import open_source
 from semidp.noise import SeededRandomness
@@ -169,8 +169,8 @@ def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
     ]
     sure = [{**part, "stddev": 1e-3} for part in exact]
     given = {"names": names, "shape": list(shape.values()), "n": n, "iterations": 500, "exact": exact}
-    ours = sum(not table.keeps(done.scope) for table in done.product.tables)
-    rows = [{"name": "our tables that miss an exact total", "ratio": ours, "target": "≤ 0", "ok": ours == 0}]
+    ours = _missed(done, exact)
+    rows = [{"name": "our records that miss the exact totals", "ratio": ours, "target": "≤ 0", "ok": ours == 0}]
     name = "mbi: records that miss the exact totals"
     done_peer = python and subprocess.run(
         [python, "-c", MBI],
@@ -183,6 +183,17 @@ def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
         return [*rows, {"name": f"{name}: not measured, mbi did not run", "ratio": 0.0, "target": "> 0", "ok": False}]
     missed = float(json.loads(done_peer.stdout)) / 2
     return [*rows, {"name": name, "ratio": missed, "target": "> 0", "ok": missed > 0}]
+
+
+def _missed(done: Release, exact: list[dict[str, Any]]) -> float:
+    """Write synthetic records of a release and count how many miss its exact totals."""
+    with tempfile.TemporaryDirectory(prefix=".semidp-bench-") as folder:
+        file = Path(folder) / "people.csv"
+        done.save_records(file, randomness=SeededRandomness(2))
+        with open_source(file) as source:
+            found = source.tables([done.scope.dataspace.schema.restrict(part["features"]) for part in exact])
+    pairs = zip(found, exact, strict=True)
+    return float(sum(np.abs(table.counts - np.array(part["values"])).sum() for table, part in pairs)) / 2
 
 
 def _share(name: str, value: float, most: float) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     """Return the total variance of all ten tables for each way of measuring, and its gain over the one before.
 
     >>> compute().where(promise="ball", joint=False)["total_variance"][:3]
-    [93580.0, 75382..., 62384...]
+    [93580.0, 75382..., 62383...]
     """
     rows: list[dict[str, Any]] = []
 
