@@ -102,6 +102,36 @@ def test_the_order_of_releases_does_not_change_the_sum(path: Path, order: tuple[
     assert Ledger(path).account().semi_first() == book.account().semi_first()
 
 
+@pytest.mark.parametrize("numbers", [(2, 5), (5, 2), (3, 5), (5, 3), (5, 5)])
+def test_a_larger_promise_than_needed_is_kept_where_every_release_makes_it(
+    path: Path, numbers: tuple[int, int]
+) -> None:
+    """Releases for any 5 records stay a promise for 5; where one protects fewer, it is for those, in either order."""
+    book = Ledger.create(path, Budget.zcdp(100))
+    for a, margins in zip(numbers, (["sex"], ["sex", "region"]), strict=True):
+        space = Dataspace.of(TABLE, [Margin(name) for name in margins])
+        charge(book, DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Adjacency(a)), Budget.zcdp("1/2")))
+    total = book.total()
+    assert total is not None
+    assert total.adjacency == Adjacency(max(min(numbers), 3))  # a(t) of the union is 3
+    assert total_rho(book) == by_hand(book)
+
+
+def test_the_same_statistics_and_other_numbers_of_records(path: Path) -> None:
+    sums = []
+    for number, order in enumerate(((3, 5), (5, 3))):
+        book = Ledger.create(path.with_name(f"{number}.json"), Budget.zcdp(100))
+        space = Dataspace.of(TABLE, [Margin("sex"), Margin("region")])
+        for a in order:
+            kind = DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Adjacency(a)), Budget.zcdp("1/2"))
+            charge(book, kind)
+        total = book.total()
+        assert total is not None
+        assert total.adjacency == Adjacency(3)
+        sums.append(total_rho(book))
+    assert sums[0] == sums[1]
+
+
 def test_features_of_all_releases_are_those_of_the_union(path: Path) -> None:
     """Two releases that share no feature: the records have both, and further statistics make records move together."""
     sums = []

@@ -269,8 +269,8 @@ def regular_file(path: Path, within: Path | None = None) -> int:
     return handle
 
 
-def digest(path: Path, within: Path | None = None) -> str:
-    """Return the SHA-256 of a regular file, of any size, read in parts.
+def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> str:
+    """Return the SHA-256 of a regular file of at most so many bytes, read in parts.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -280,6 +280,8 @@ def digest(path: Path, within: Path | None = None) -> str:
     """
     found = hashlib.sha256()
     with open(regular_file(path, within), "rb") as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise InputError(f"{path} is larger than {most >> 20} MB, which no such file that semidp writes is")
         while block := file.read(_BLOCK):
             found.update(block)
     return found.hexdigest()

@@ -14,7 +14,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.audit import claims_of_release
 from semidp.engines import Outcome
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.grouped import Confidence, sums
+from semidp.grouped import Confidence, moment_space, sums
 from semidp.noise import SeededRandomness
 from semidp.release import (
     GroupRequest,
@@ -309,3 +309,15 @@ def test_what_was_measured_for_a_regression_must_be_its_own(tmp_path):
     forged = replace(release, results=(replace(fit, query=other),))
     (said,) = disagreements(forged, release.to_json())
     assert "does not give the sums that the regression needs" in said
+    design = release.plan.regressions[0].design(release.scope)
+    columns = moment_space(release.scope.dataspace, release.scope.adjacency, days, design).query()
+    for cancelling in ([["1", "0"], ["2", "0"]], [["1", "0"]]):
+        forged = replace(release, results=(replace(fit, query={**columns, "combination": cancelling}),))
+        assert any("does not give the sums" in said for said in disagreements(forged, release.to_json()))
+    release.save(tmp_path / "out")
+    file = tmp_path / "out" / "release.json"
+    document = json.loads(file.read_text())
+    document["regressions"][0]["query"] = "sums"
+    file.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="is damaged"):
+        Release.load(tmp_path / "out")

@@ -78,7 +78,7 @@ CASES = [
 @pytest.mark.parametrize("kind", ["worst-case", "exchange"])
 def test_the_number_is_that_of_the_worst_pair(table: list[str], own: list[Any], others: list[Any], kind: str) -> None:
     release = released(table, own)
-    square = Fraction(release._mechanisms[0].space.l2_squared) / (2 * RHO)  # the σ² that was drawn with
+    square = Fraction(release.mechanisms[0].space.l2_squared) / (2 * RHO)  # the σ² that was drawn with
     public = everybody([Margin.of(margin) for margin in others])
     found = release.under(public, kind)
     truth = largest_square(public, found.adjacency, table)

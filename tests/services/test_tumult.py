@@ -50,7 +50,7 @@ def test_the_recipe_writes_what_tumult_guarantees(
     said = re.search(r"^NOISES (.*)$", done.stdout, flags=re.MULTILINE)
     assert said
     noises = json.loads(said[1])
-    assert "scale" in noises["1"] or "SCALE" in noises["1"], noises
+    assert "'noise_parameter': 100" in noises["1"]  # σ² = 10² / 2ρ
     assert len({*noises.values()}) == 1, "Tumult draws the same noise where it protects several rows at these losses"
     values = json.loads((tmp_path / "session.json").read_text())["privacy_function"]["values"]
     assert [values[rows] for rows in noises] == [0.5, 2.0, 8.0]

@@ -184,7 +184,7 @@ class Account:
 
     The dataspace and adjacency are those of the first charge, unless the ledger was created with its own. A charge
     about other features of the same records, or with further exact statistics, joins them: D_t of the union, and any
-    a(t) records of it (at least the `opened` number), or its exchanges.
+    a(t) records of it (at least the `opened` number, and as many as every charge protects), or its exchanges.
 
     >>> from semidp.tradeoff import zcdp
     >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
@@ -197,7 +197,7 @@ class Account:
     adjacency: Adjacency | None = None
     charges: tuple[Charge, ...] = ()
     id: str = ""
-    opened: Adjacency | None = None
+    opened: tuple[Dataspace, Adjacency] | None = None
 
     def semi_first(self) -> Tradeoff:
         """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what counts."""
@@ -245,8 +245,7 @@ class Account:
                 f"this ledger adds up releases under {self.dataspace.summary()}, and the new guarantee is about "
                 f"{charge.dataspace.summary()} of other records, levels or values: use another ledger"
             )
-        same = {*union.margins} == {*self.dataspace.margins}
-        adjacency = self.adjacency if same else _together(union, self)
+        adjacency = _together(union, charge, self)
         before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
         moved = (union, adjacency) != (self.dataspace, self.adjacency)
         counted = []
@@ -482,20 +481,35 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
     return (Fraction(0), Fraction(1)) if pure is None else (pure, Fraction(0))
 
 
-def _together(union: Dataspace, account: Account) -> Adjacency:
-    """Return which datasets of a union are compared: any a(t) records, or exchanges, as the ledger promises."""
+def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
+    """Return which datasets of a union are compared: a function of all charges, whatever their order.
+
+    Exchanges of the union, or any a records: what the ledger was opened with, as long as nothing else is exact; else as
+    many as every charge protects and at least a(t) of the union, unless all are about the same statistics and fewer.
+    """
+    assert account.dataspace is not None
     assert account.adjacency is not None
+    margins = {*union.margins}
+    if union.schema is None or (account.adjacency.is_exchange and margins == {*account.dataspace.margins}):
+        return account.adjacency
     if account.adjacency.is_exchange:
-        found = Adjacency.exchange(union)
-        return Adjacency(max(found.a, 1), found.kind)
-    least = account.opened.a if account.opened is not None else 1
+        return Adjacency(max(Adjacency.exchange(union).a, 1), account.adjacency.kind)
+    if account.opened is not None and margins == {*account.opened[0].margins}:
+        return account.opened[1]
+    every = [(charge.dataspace or account.dataspace, charge.adjacency) for charge in (*account.charges, new)]
+    numbers = [account.adjacency.a if adjacency is None else adjacency.a for _, adjacency in every]
+    least = max(min(numbers), account.opened[1].a if account.opened is not None else 0)
+    alike = all({*space.margins} == margins for space, _ in every)
     try:
-        return Adjacency(max(semi_adjacency(union).bound, least))
+        enough = max(semi_adjacency(union).bound, 1)
     except AdjacencyUnknown:
+        if alike:  # whoever charged gave a number
+            return Adjacency(max(numbers))
         raise Refused(
             f"how many records move together under {union.summary()} is not known, so that charges under all of it do "
             "not add up: use another ledger"
         ) from None
+    return Adjacency(max(least, min(enough, max(numbers)) if alike else enough))
 
 
 def _guarantee(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
@@ -562,7 +576,8 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
                 pairs = zip(charges, curves, strict=True)
                 charges = tuple(replace(charge, group=1, counted=curve) for charge, curve in pairs)
             charges = (*charges, Charge.from_json(entry, spaces))
-        opened = document["under"] and Adjacency.from_json(document["under"]["adjacency"])
+        first = document["under"]
+        opened = (spaces[first["dataspace"]], Adjacency.from_json(first["adjacency"])) if first else None
         under = document["charges"][-1]["under"] if charges else document["under"]
         if under is None:
             return Account(budget, None, None, charges, document["id"])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,6 +224,10 @@ class Design:
         [[8, 3], [3, 3]]
         """
         self.check_public(dataspace)
+        return _gram(self, dataspace)
+
+    def moments(self, dataspace: Dataspace) -> NDArray[np.object_]:
+        """Return ``multiplier² X'X`` of a design with public moments, in exact whole numbers."""
         size = len(self.columns)
         gram = np.zeros((size, size), dtype=object)
         for i, one in enumerate(self.columns):
@@ -232,10 +236,9 @@ class Design:
                 counts = dataspace.value(Margin(*names)).counts if names else np.array(dataspace.n)
                 product = self._over(one, names) * self._over(other, names) * counts.astype(object).ravel()
                 gram[i, j] = gram[j, i] = int(np.sum(product))
-        self._check_rank(gram)
         return gram
 
-    def _check_rank(self, gram: NDArray[np.object_]) -> None:
+    def check_rank(self, gram: NDArray[np.object_]) -> None:
         """Refuse columns that are combinations of earlier ones on the records that exist: exact elimination."""
         work = [[Fraction(value) for value in row] for row in gram.tolist()]
         for k, name in enumerate(self.names):
@@ -252,6 +255,15 @@ class Design:
         """Return `multiplier` times a column over the cells of the margin of `names`, flattened."""
         whole = np.array([int(value * self.multiplier) for value in column.values], dtype=object)
         return whole[_labels(self.schema, column.features, names)]
+
+
+@lru_cache(maxsize=32)
+def _gram(design: Design, dataspace: Dataspace) -> NDArray[np.object_]:
+    """Return X'X and check its rank, once for a design and what is published: exact elimination takes its time."""
+    gram = design.moments(dataspace)
+    design.check_rank(gram)
+    gram.setflags(write=False)
+    return gram
 
 
 def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:

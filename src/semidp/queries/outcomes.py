@@ -374,6 +374,14 @@ class MomentSpace(OutcomeSpace):
     def _rows(self) -> NDArray[np.object_]:
         return self.rows_by_cell[self.design.inhabited(self.dataspace)]
 
+    @property
+    def regular(self) -> bool:
+        """Whether X'y follows from what is measured: the columns, or as many combinations that do not cancel."""
+        if not self.combination:
+            return True
+        matrix = np.array([[float(value) for value in row] for row in self.combination])
+        return bool(matrix.shape[0] == matrix.shape[1] == np.linalg.matrix_rank(matrix))
+
     @cached_property
     def rows_by_cell(self) -> NDArray[np.object_]:
         """What an outcome of one step adds to each measured number, in whole numbers, for each cell of the design."""

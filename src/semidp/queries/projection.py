@@ -273,5 +273,5 @@ def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:
 def _share(total: NDArray[Any], coefficient: int, cells: Any) -> Floats:
     """Return coefficient × total / cells, zero where there are no cells."""
     if np.ndim(cells) == 0:
-        return np.asarray(total * (coefficient / cells))
+        return np.asarray(total * (coefficient / cells if cells else 0.0))
     return np.asarray(coefficient * np.divide(total, cells, out=np.zeros(np.shape(total)), where=cells > 0))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.engines.columns import Labels, read_parquet, write_parquet
 from semidp.errors import InputError
-from semidp.files import digest, read_plain
+from semidp.files import LARGEST, digest, read_plain
 from semidp.progress import Progress, silent
 from semidp.tables import Schema
 
@@ -183,8 +183,10 @@ class StoredFiles(Mapping[str, bytes]):
         return len(self.names)
 
     def digest(self, name: str) -> str:
-        """Return the SHA-256 of a file, of any size."""
-        return digest(self.folder / name, self.folder)
+        """Return the SHA-256 of a file; only those of columns may be larger than what is read whole."""
+        if name.endswith(f".{Form.parquet}"):
+            return digest(self.folder / name, self.folder)
+        return digest(self.folder / name, self.folder, LARGEST)
 
     def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
         """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so many of labels.

@@ -642,6 +642,8 @@ class PublishedRegression(Framed, Published):
     ) -> "PublishedRegression":
         """Read what `to_json` and `files` wrote."""
         told, measured = entry.get("intervals", ()), entry.get("query")
+        if measured is not None and not isinstance(measured, Mapping):
+            raise ValueError("what was measured is a query")
         names, numbers = _read_numbers(files[request.files[0]], 2 + (2 * len(told) if measured else 1))
         return cls(
             request=request,
@@ -917,6 +919,8 @@ def _read_numbers(content: bytes, count: int) -> tuple[tuple[tuple[str, ...], ..
     """Return the texts of each row, and its last numbers, where an empty cell is none."""
     _, *rows = list(csv.reader(io.StringIO(content.decode())))
     numbers = [[float(cell) if cell else math.nan for cell in row[len(row) - count :]] for row in rows]
+    if any(cell and not math.isfinite(float(cell)) for row in rows for cell in row[len(row) - count :]):
+        raise ValueError("a cell does not hold a number")
     return tuple(tuple(row[: len(row) - count]) for row in rows), np.array(numbers, dtype=np.float64).reshape(-1, count)
 
 

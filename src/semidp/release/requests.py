@@ -577,7 +577,7 @@ class RegressionRequest:
         mine = (
             isinstance(space, SumSpace)
             and all(any(set(term) <= set(block.names) for block in space.blocks) for term in terms)
-        ) or (isinstance(space, MomentSpace) and space.design.columns == design.columns)
+        ) or (isinstance(space, MomentSpace) and space.design.columns == design.columns and space.regular)
         if not mine or getattr(space, "outcome", None) != self.outcome:
             raise InputError("what was measured does not give the sums that the regression needs")
         return space
