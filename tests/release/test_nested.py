@@ -297,7 +297,7 @@ def test_the_report_shows_each_parent_with_its_subtotal_and_the_totals_of_its_ta
     states = table.schema.grid.sum(table.counts, (1, 0)).ravel()
     assert [part.total for part in parts] == [f"{n:,}" for n in states.tolist()]
     sexes = table.schema.grid.sum(table.counts, (1, 1))
-    assert [part.grid.totals for part in parts] == [tuple(f"{n:,}" for n in row) for row in sexes.tolist()]
+    assert [part.grid.totals for part in parts] == [tuple(f"{n:,}" for n in (*row, sum(row))) for row in sexes.tolist()]
     assert [row.heads[0][0] for row in parts[0].grid.rows] == ["001 · a", "001 · b", "003 · c"]
     assert page.count('<details class="branch" open>') == 3
     assert all(f"<summary>{part.name} <span" in page for part in parts)
