@@ -12,6 +12,7 @@ import pytest
 from semidp import Budget, Feature, GroupRequest, Margin, Outcome, Plan, Refused, Release, TableRequest, run
 from semidp.cli import run as semidp
 from semidp.noise import SeededRandomness
+from semidp.release.cells import Columns
 from semidp.tables import StructuralZero
 
 COUNTY = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")])
@@ -37,8 +38,8 @@ def counted(path: Path, names: list[str]) -> Counter:
     return Counter(tuple(row[name] for name in names) for row in rows)
 
 
-def published(content: bytes) -> tuple[list[str], Counter]:
-    rows = list(csv.DictReader(content.decode().splitlines()))
+def published(content: Columns) -> tuple[list[str], Counter]:
+    rows = list(csv.DictReader(b"".join(content.csv()).decode().splitlines()))
     names = list(rows[0])[: list(rows[0]).index("count")]
     return names, Counter({tuple(row[n] for n in names): int(row["count"]) for row in rows if int(row["count"])})
 

@@ -15,7 +15,7 @@ from typing import Any
 from semidp.errors import InputError
 from semidp.release.cells import Form, form_of
 from semidp.release.plan import Plan
-from semidp.tables import Schema
+from semidp.tables import Schema, refuse_cells
 
 BASE_BYTES = 400 * 10**6  # the process, its libraries, DuckDB's buffers
 CELL_BYTES = 80  # the largest table while it is measured and fitted
@@ -106,6 +106,7 @@ def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
             finest: dict[str, int] = {}
             for owner, levels in (known[name] for name in table.features):
                 finest[owner] = max(levels, finest.get(owner, 0))
+            refuse_cells(finest.values())
             sizes.append(math.prod(finest.values()))
     return Needs.of(sizes, form=form) if sizes else None
 

@@ -4,6 +4,7 @@ A `Table` is dense, and its repr never shows a count. Files and databases are re
 """
 
 import contextlib
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -141,7 +142,13 @@ def refuse_large(schema: Schema) -> None:
     Traceback (most recent call last):
     semidp.errors.SchemaError: the table is too large: over 2,147,483,648 cells or 63 features; use fewer features
     """
-    if schema.size > MAX_CELLS or len(schema.features) > MAX_AXES:
+    refuse_cells(schema.shape)
+
+
+def refuse_cells(shape: Iterable[int]) -> None:
+    """Refuse a table of these sizes if it would be too large; see `refuse_large`."""
+    sizes = tuple(shape)
+    if math.prod(sizes) > MAX_CELLS or len(sizes) > MAX_AXES:
         raise SchemaError(
             f"the table is too large: over {MAX_CELLS:,} cells or {MAX_AXES} features; use fewer features"
         )
