@@ -8,7 +8,7 @@ LOCK   := requirements.lock
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fuzz test-services docs studies bench lock clean
+.PHONY: help demo test test-long lint fuzz test-services docs studies bench lock clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,9 +34,13 @@ lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/mypy
 
 test: lint      ## everything that needs no server (under ten minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not services'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not services and not long'
 
-fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about an hour on two cores)
+test-long: $(TESTS)  ## the largest brute force, the audits with the most samples, 200 kills (about a quarter of an hour)
+	$(BIN)/python -m pytest -n 2 -m long
+	SEMIDP_KILLS=200 $(BIN)/python -m pytest tests/cli/test_kills.py
+
+fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about a quarter of an hour on two cores)
 	SEMIDP_FUZZ=82 $(BIN)/python -m pytest -n 2 tests/fuzz
 
 test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report and the page in real Chromium, Tumult

@@ -38,7 +38,7 @@ def test_one_record_matches_dp_accounting(relation):
     assert ours(1, relation).epsilon(DELTA) == pytest.approx(theirs(RUN, relation), rel=2e-3)
 
 
-@pytest.mark.parametrize("a", [2, 3])
+@pytest.mark.parametrize("a", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_groups_match_dp_accountings_own_group_accounting(a):
     weights = [math.comb(a, k) * 0.05**k * 0.95 ** (a - k) for k in range(a + 1)]
     group = dp_event.SelfComposedDpEvent(dp_event.MixtureOfGaussiansDpEvent(1.0, list(range(a + 1)), weights), 40)
@@ -48,7 +48,7 @@ def test_groups_match_dp_accountings_own_group_accounting(a):
 
 
 @pytest.mark.parametrize("relation", [REMOVE, REPLACE])
-@pytest.mark.parametrize("a", [2, 3])
+@pytest.mark.parametrize("a", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_group_accounting_is_never_above_functional_composition(relation, a):
     group, functional = ours(a, relation), functional_tradeoff(RUN, a, relation)
     for delta in ("1e-3", "1e-5", "1e-7"):

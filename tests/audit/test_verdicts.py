@@ -4,9 +4,10 @@ An acquittal fails with probability 1e-3 at most, by construction; a conviction 
 enough (the power that they report is tested as well). Seeds are fixed, and scales are drawn at random by a seed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,10 +64,18 @@ CASES = {
     ),
     "k-norm": Case(approximate(1), 80_000, lambda space, scale: KNormMechanism(space, 1 / scale).measure_many),
 }
+LONG = {"lattice gaussian", "discrete gaussian", "l2", "laplace"}  # what draws most samples
+
+
+def in_part(names: Iterable[str]) -> list[Any]:
+    """Leave what takes long to ``make test-long``."""
+    return [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in names]
+
+
 RATIOS = np.random.default_rng(8).uniform(0.5, 0.8, len(CASES)).tolist()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", in_part(CASES))
 def test_ours_is_acquitted_by_an_audit_that_has_power(name: str, square: TableSpace, cycle: Pair) -> None:
     case = CASES[name]
     found = audit_mechanism(
@@ -77,9 +86,9 @@ def test_ours_is_acquitted_by_an_audit_that_has_power(name: str, square: TableSp
     assert found.power > 0.99
 
 
-@pytest.mark.parametrize(("name", "ratio"), [*zip(CASES, RATIOS, strict=True)])
-def test_noise_that_is_too_small_is_convicted(name: str, ratio: float, square: TableSpace, cycle: Pair) -> None:
-    case = CASES[name]
+@pytest.mark.parametrize("name", in_part(CASES))
+def test_noise_that_is_too_small_is_convicted(name: str, square: TableSpace, cycle: Pair) -> None:
+    case, ratio = CASES[name], RATIOS[list(CASES).index(name)]
     draws = case.build(square, Fraction(ratio).limit_denominator(1000))
     found = audit_mechanism(draws, cycle, case.claim, samples=case.samples // 2, randomness=SeededRandomness(2))
     assert found.verdict == "convicted"
@@ -88,7 +97,7 @@ def test_noise_that_is_too_small_is_convicted(name: str, ratio: float, square: T
     assert found.bound.measured < found.bound.claimed * ratio ** (-2 if found.bound.unit == "rho" else -1)
 
 
-@pytest.mark.parametrize("name", ["rounded gaussian", "laplace", "k-norm"])
+@pytest.mark.parametrize("name", in_part(["rounded gaussian", "laplace", "k-norm"]))
 def test_a_fifth_too_little_is_enough(name: str, square: TableSpace, cycle: Pair) -> None:
     case = CASES[name]
     draws = case.build(square, Fraction(4, 5))

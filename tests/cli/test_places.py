@@ -39,7 +39,7 @@ def released(here: Semidp, people: Path, *words: str | Path) -> None:
 # One run at a time, and a race-free end
 
 
-@pytest.mark.parametrize("vacant", ["no folder", "an empty folder"])
+@pytest.mark.parametrize("vacant", ["no folder", pytest.param("an empty folder", marks=pytest.mark.long)])
 def test_of_eight_runs_at_once_one_writes_the_release(people: Path, tmp_path: Path, vacant: str) -> None:
     if vacant == "an empty folder":
         (tmp_path / "same").mkdir()

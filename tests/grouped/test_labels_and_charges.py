@@ -54,6 +54,7 @@ def _farthest(dataspace: Dataspace, a: int) -> int:
     return farthest
 
 
+@pytest.mark.long
 def test_a_mixture_of_gaussians_says_nothing_about_how_several_records_are_sampled():
     """The event is one record's, so groups of several get f∘f; Poisson sampling says more, and gets more."""
     dp_event = pytest.importorskip("dp_accounting").dp_event

@@ -46,8 +46,10 @@ def smallest_p_value(one: Floats, two: Floats) -> float:
 
 # ---------------------------------------------------------------------- triangulation
 
+LARGE = pytest.param(4, 4, 2, marks=pytest.mark.long)
 
-@pytest.mark.parametrize(("rows", "columns", "a"), [(3, 3, 2), (3, 3, 3), (3, 4, 2), (3, 4, 3), (4, 4, 2)])
+
+@pytest.mark.parametrize(("rows", "columns", "a"), [(3, 3, 2), (3, 3, 3), (3, 4, 2), (3, 4, 3), LARGE])
 def test_agrees_with_triangulation(rows: int, columns: int, a: int, moves: Moves, triangulated: Reference) -> None:
     size = 30_000
     reference = triangulated(moves(rows, columns, a))(size, np.random.default_rng(1))
@@ -223,7 +225,11 @@ def hits(ball: Ball, points: Floats, window: float) -> int:
 
 
 @pytest.mark.parametrize(
-    ("ball", "windows"), [(PairBall(2), (0.1, 0.01, 0.001)), (TableBall(3, 3, 3), (0.5, 0.42, 0.36))]
+    ("ball", "windows"),
+    [
+        (PairBall(2), (0.1, 0.01, 0.001)),
+        pytest.param(TableBall(3, 3, 3), (0.5, 0.42, 0.36), marks=pytest.mark.long),
+    ],
 )
 def test_at_the_origin_only_the_right_radius_keeps_the_promise(ball: Ball, windows: tuple[float, ...]) -> None:
     """Noise near 0 against noise near a neighbour's shift m, ||m|| = 1, ε = 1, in windows that shrink: t K."""

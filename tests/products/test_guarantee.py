@@ -113,7 +113,10 @@ def exchange_differences(space: ProductSpace):
                 yield vector(counts) - mine
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long) if name in ("joint", "nested, two totals") else name for name in CASES],
+)
 def test_no_exchange_costs_more_than_the_budget(name):
     space = exchanged(name)
     differences = list(exchange_differences(space))
