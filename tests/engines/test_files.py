@@ -1,10 +1,13 @@
 """Files and data frames through DuckDB: what is read as it stands, what is refused, and what is left behind."""
 
+import contextlib
 import gzip
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.engines import Outcome, open_source
+from semidp.engines import ibis as ibis_engine
 from semidp.engines.duck import DuckRecords
 from semidp.errors import DataError, InputError, MissingExtra, SchemaError
 from semidp.tables import Feature, Schema, Table
@@ -604,3 +608,24 @@ def test_an_ibis_value_that_is_no_table(refused: Refused) -> None:
     with pytest.raises(InputError) as caught:
         open_source(odd)
     refused(caught.value, "an Ibis value was given that is not a table")
+
+
+def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite counts for ever; without the interruption this test would not end."""
+    monkeypatch.setattr(ibis_engine, "_PATIENCE", 0.2)
+    forever = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT count(*) FROM numbers"
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        database = Database("sqlite", connection)
+        with pytest.raises(InputError, match="takes too long") as caught:
+            ibis_engine._bounded(database, lambda: connection.execute(forever).fetchall())
+        assert caught.value.__context__ is None
+        with pytest.raises(sqlite3.OperationalError):
+            ibis_engine._bounded(database, lambda: connection.execute("SELECT nothing").fetchall())
+
+
+@dataclass
+class Database:
+    """What the engine knows of a connection."""
+
+    name: str
+    con: sqlite3.Connection

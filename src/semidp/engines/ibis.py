@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
+from threading import Event, Timer
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -39,6 +40,7 @@ _NO_COPY = (
     "ask for the right to, or export them to a file"
 )
 # What PostgreSQL reads for one release, it reads as of one moment; and a WHERE takes an hour at most.
+_PATIENCE = 3600.0
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '1h'"
 _FILES = ("duckdb", "sqlite")  # their addresses are paths
 _EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "spark": "spark"}
@@ -187,7 +189,7 @@ class IbisRecords:
             copy.count().to_pyarrow()  # Spark fills the copy when it is first read
             return copy
 
-        copy = _hushed(copied, DataError(_NO_COPY))
+        copy = _hushed(lambda: _bounded(self._table.get_backend(), copied), DataError(_NO_COPY))
 
         def close() -> None:
             try:
@@ -268,7 +270,7 @@ class IbisRecords:
 def _fetched(query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
     connection = query.get_backend()
     if connection.name != "postgres":
-        table = query.to_pyarrow()
+        table = _bounded(connection, query.to_pyarrow)
         return [table.column(name).to_pylist() for name in names]
     # Not through Ibis, which declares a cursor that a failed query leaves open, and the transaction with it.
     with connection.begin() as cursor:
@@ -546,6 +548,33 @@ def _not_deterministic(plan: Any) -> set[str]:
             found.add(str(part.prettyName()))
         left += below
     return found
+
+
+def _bounded(connection: Any, action: Callable[[], Result]) -> Result:
+    """Return what `action` returns; interrupt a database that has not answered within an hour.
+
+    PostgreSQL keeps time itself.
+    """
+    given_up = Event()
+
+    def give_up() -> None:
+        given_up.set()
+        if connection.name == "pyspark":
+            connection._session.sparkContext.cancelAllJobs()
+        elif hasattr(connection.con, "interrupt"):
+            connection.con.interrupt()
+
+    timer = Timer(_PATIENCE, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        return action()
+    except Exception:
+        if not given_up.is_set():
+            raise
+    finally:
+        timer.cancel()
+    raise InputError("the WHERE takes too long and was given up: write a condition that is quicker to decide")
 
 
 def _hushed(action: Callable[[], Result], failure: SemidpError) -> Result:
