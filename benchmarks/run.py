@@ -43,7 +43,8 @@ def main() -> int:
     unknown = set(options.suites) - set(SUITES)
     if unknown:
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
-    os.environ.setdefault("SEMIDP_PEERS_PYTHON", peers_python())
+    if "SEMIDP_PEERS_PYTHON" not in os.environ:
+        os.environ["SEMIDP_PEERS_PYTHON"] = peers_python()
     sys.path.insert(0, str(HERE))
 
     rows = []
