@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from semidp.accounting.ledger import Ledger as Book
 from semidp.cli._output import Format, notice, warn
+from semidp.engines import Source, open_source
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact, positive
 from semidp.files import from_json
@@ -530,6 +531,21 @@ def confidence_of(
     return (
         tuple(evolve(group, confidence=asked) for group in groups),
         tuple(evolve(regression, confidence=alone) for regression in regressions),
+    )
+
+
+def source_of(
+    plan: Plan, data: Any, from_table: str | None, *, hive_partitions: bool = False, allow_empty: bool = False
+) -> Source:
+    """Open the data of a command as its plan reads them."""
+    return open_source(
+        data,
+        table=from_table,
+        count=plan.count,
+        where=plan.where,
+        id=plan.id,
+        hive_partitions=hive_partitions,
+        allow_empty=allow_empty,
     )
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from semidp.cli import _options as o
 from semidp.cli._output import Format, echo, print_json
 from semidp.cli._totals import without_data
-from semidp.engines import open_source
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
 from semidp.mechanisms import Mechanism, available, option_name, residual_plan
@@ -80,15 +79,7 @@ def analyze(
     if data is None:
         scope, known = without_data(plan, totals or (), declared)
     else:
-        with open_source(
-            data,
-            table=from_table,
-            count=count,
-            where=where,
-            id=identity,
-            hive_partitions=hive_partitions,
-            allow_empty=allow_empty,
-        ) as source:
+        with o.source_of(plan, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source:
             scope = survey(plan, source)[0]
     budgets: Sequence[Budget] = REFERENCE
     target = o.target_of(None, report_delta)

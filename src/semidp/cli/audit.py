@@ -29,7 +29,6 @@ from semidp.cli import _options as o
 from semidp.cli._foreign import foreign_audit
 from semidp.cli._output import Format, echo, naming_options, print_json, progress_bar
 from semidp.cli.guarantee import DeltaStated, EpsilonStated, MuStated, RhoStated
-from semidp.engines import open_source
 from semidp.errors import InputError, Occupied
 from semidp.files import recover, replace_file
 from semidp.mechanisms import ResidualMechanism
@@ -201,7 +200,7 @@ def _claims(
     plan = o.read_plan(what, "the plan")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
-    with open_source(data, table=from_table, count=plan.count, where=plan.where, id=plan.id, **options) as source:
+    with o.source_of(plan, data, from_table, **options) as source:
         prepared = prepare(plan, source)
         return claims_of_plan(prepared), _pairs(adjacency, prepared)
 

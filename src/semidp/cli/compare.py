@@ -8,7 +8,6 @@ import typer
 from semidp.cli import _options as o
 from semidp.cli._output import Format, harmless, print_json
 from semidp.cli._totals import without_data
-from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.release import Plan, Scope, calibrate
 from semidp.release.scope import survey
@@ -69,15 +68,7 @@ def _scope(
 ) -> tuple[Scope, bool]:
     if data is None:
         return without_data(plan, totals, o.Declared(plan.features, plan.structural_zeros, plan.nests))
-    with open_source(
-        data,
-        table=from_table,
-        count=plan.count,
-        where=plan.where,
-        id=plan.id,
-        hive_partitions=hive_partitions,
-        allow_empty=allow_empty,
-    ) as source:
+    with o.source_of(plan, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source:
         return survey(plan, source)[0], True
 
 

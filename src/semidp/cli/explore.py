@@ -10,7 +10,7 @@ from attrs import evolve
 from semidp.cli import _options as o
 from semidp.cli._output import echo
 from semidp.cli._totals import totals_of, without_data
-from semidp.engines import Source, local_paths, open_source
+from semidp.engines import Source, local_paths
 from semidp.errors import InputError
 from semidp.files import check_place, new_folder
 from semidp.release import Plan, Release, Scope, release_files, run
@@ -96,15 +96,7 @@ def _with_data(
     from semidp.explore import Desk
 
     def source(plan: Plan) -> Source:
-        return open_source(
-            data,
-            table=from_table,
-            count=plan.count,
-            where=plan.where,
-            id=plan.id,
-            hive_partitions=hive_partitions,
-            allow_empty=allow_empty,
-        )
+        return o.source_of(plan, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty)
 
     def scope(plan: Plan) -> Scope:
         with source(plan) as opened:

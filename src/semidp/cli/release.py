@@ -16,7 +16,7 @@ from attrs import evolve
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
 from semidp.cli._output import Format, complain, echo, in_place, naming_options, output_folder, print_json, progress_bar
-from semidp.engines import Source, local_paths, open_source
+from semidp.engines import Source, local_paths
 from semidp.errors import InputError
 from semidp.exact import plain
 from semidp.files import check_place, document_at
@@ -222,15 +222,7 @@ def release(
     signer = Signer(sign, _password) if sign is not None else None
     with (
         progress_bar(quiet) as progress,
-        open_source(
-            data,
-            table=from_table,
-            count=wanted.count,
-            where=wanted.where,
-            id=wanted.id,
-            hive_partitions=hive_partitions,
-            allow_empty=allow_empty,
-        ) as source,
+        o.source_of(wanted, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source,
     ):
         if dry_run:
             _rehearse(wanted, source, usable, format, quiet)

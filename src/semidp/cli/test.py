@@ -12,7 +12,6 @@ import typer
 
 from semidp.cli import _options as o
 from semidp.cli._output import Format, echo, print_json
-from semidp.engines import open_source
 from semidp.errors import InputError
 from semidp.exact import exact, plain
 from semidp.inference import Alternative, Interval, OddsRatioResult, Strata, TwoByTwo, odds_ratio_test
@@ -138,15 +137,7 @@ def odds_ratio(
         report_delta=target,
     )
     o.all_used(plan, levels, bins, null_level, nest)
-    with open_source(
-        data,
-        table=from_table,
-        count=count,
-        where=where,
-        id=identity,
-        hive_partitions=hive_partitions,
-        allow_empty=allow_empty,
-    ) as source:
+    with o.source_of(plan, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source:
         scope, reader = survey(plan, source)
         table = reader.table((rows, columns, *within))
     result = odds_ratio_test(

@@ -22,18 +22,16 @@ from semidp.errors import InputError
 from semidp.fit import Fit, Infeasible, fit_alike, fit_totals
 from semidp.geometry import Grid, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
-from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.queries.residuals import below
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.checks import texts
-from semidp.release.frames import Framed
 from semidp.release.published import (
+    CellTable,
     FitKind,
     Fitted,
     Published,
-    cells_of,
     measured_by,
     read_back,
     read_cells,
@@ -44,7 +42,7 @@ from semidp.release.published import (
 )
 from semidp.release.requests import TableRequest
 from semidp.release.scope import Reader, Scope
-from semidp.tables import Schema, Table
+from semidp.tables import Schema
 from semidp.tradeoff import Budget
 
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
@@ -203,7 +201,7 @@ def tables_for(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProductTable(Framed):
+class ProductTable(CellTable):
     """One table of a published product.
 
     Parameters
@@ -228,26 +226,10 @@ class ProductTable(Framed):
     standard_errors: NDArray[np.float64] = field(repr=False)
     fitted: Fitted
 
-    def keeps(self, scope: Scope) -> bool:
-        """Whether the published whole numbers, none of them negative, have every exact total."""
-        if self.counts.dtype.kind != "i":
-            return True
-        public = scope.dataspace.over(self.schema.names)
-        return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
-
-    def columns(self) -> Columns:
-        """Return the file: a row a cell."""
-        reach = interval_factor(ResidualMechanism.name)
-        return cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
-
     @property
-    def level_columns(self) -> int:
-        """How many columns of the file hold levels."""
-        return len(self.schema.names)
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
-        return heatmap(self.schema, self.counts, axes)
+    def reach(self) -> float:
+        """How many standard errors to each side the 95% interval of an estimate has."""
+        return interval_factor(ResidualMechanism.name)
 
     def __repr__(self) -> str:
         return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"

@@ -212,8 +212,47 @@ class Fitted:
             raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
+class CellTable(Framed):
+    """A published table, however it was measured: counts, their estimates and standard errors, a cell each."""
+
+    schema: Schema
+    counts: NDArray[Any]
+    standard_errors: NDArray[np.float64]
+
+    if TYPE_CHECKING:  # a field of one kind of table, derived in the other
+
+        @property
+        def estimate(self) -> NDArray[np.float64]:
+            """The unbiased estimate, a real number a cell."""
+
+    @property
+    def reach(self) -> float:
+        """How many standard errors to each side the 95% interval of an estimate has."""
+        raise NotImplementedError
+
+    def keeps(self, scope: Scope) -> bool:
+        """Whether the published whole numbers, none of them negative, have every exact total."""
+        if self.counts.dtype.kind != "i":  # no table of whole numbers was found, and the note says so
+            return True
+        public = scope.dataspace.over(self.schema.names)
+        return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
+
+    def columns(self) -> Columns:
+        """Return the published counts and estimates: a row a cell."""
+        return _cells_of(self.schema, self.counts, self.estimate, self.standard_errors, self.reach)
+
+    @property
+    def level_columns(self) -> int:
+        """How many columns of the file hold levels."""
+        return len(self.schema.names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedTable(Framed, Published):
+class PublishedTable(CellTable, Published):
     """One published table.
 
     Parameters
@@ -256,27 +295,10 @@ class PublishedTable(Framed, Published):
         """The unbiased estimate, a real number a cell."""
         return self.projected
 
-    def keeps(self, scope: Scope) -> bool:
-        """Whether the published whole numbers, none of them negative, have every exact total."""
-        if self.counts.dtype.kind != "i":  # no table of whole numbers was found in time, and the note says so
-            return True
-        return bool(self.counts.min() >= 0) and scope.dataspace.over(self.schema.names).contains(
-            Table(self.schema, self.counts)
-        )
-
-    def columns(self) -> Columns:
-        """Return the published counts and estimates: a row a cell."""
-        reach = interval_factor(self.noise.mechanism)
-        return cells_of(self.schema, self.counts, self.estimate, self.standard_errors, reach)
-
     @property
-    def level_columns(self) -> int:
-        """How many columns of the file hold levels."""
-        return len(self.schema.names)
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
-        return heatmap(self.schema, self.counts, axes)
+    def reach(self) -> float:
+        """How many standard errors to each side the 95% interval of an estimate has."""
+        return interval_factor(self.noise.mechanism)
 
     def __repr__(self) -> str:
         what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
@@ -835,7 +857,7 @@ def _is_size(value: object) -> bool:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def cells_of(
+def _cells_of(
     schema: Schema, counts: NDArray[Any], estimate: NDArray[Any], standard_errors: NDArray[Any], reach: float
 ) -> Columns:
     """Return a table, one row a cell: its count, the estimate and its standard error, the ends of a 95% interval.

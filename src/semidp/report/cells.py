@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from semidp.mechanisms import ResidualMechanism, interval_factor
 from semidp.release import ProductTable, PublishedTable
 from semidp.tables import Feature
 
@@ -77,7 +76,7 @@ def grid(table: PublishedTable | ProductTable) -> CellGrid | None:
     """
     if table.schema.size > SHOWN_CELLS:
         return None
-    return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors, reach_of(table))
+    return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors, table.reach)
 
 
 def branches(table: PublishedTable | ProductTable) -> tuple[Branch, ...]:
@@ -96,7 +95,7 @@ def branches(table: PublishedTable | ProductTable) -> tuple[Branch, ...]:
         if table.schema.size <= FOLDED_CELLS:
             below = Feature(" · ".join(feature.names[1:]), tuple(" · ".join(path[1:]) for path in paths[start:end]))
             others = [below if i == axis else _flat(part) for i, part in enumerate(table.schema.features)]
-            grid = _laid_out(tuple(others), counts, errors, reach_of(table), down=axis)
+            grid = _laid_out(tuple(others), counts, errors, table.reach, down=axis)
         found.append(Branch(name, _text(counts.sum().item()), grid, table.schema.size <= _UNFOLDED_CELLS))
     return tuple(found)
 
@@ -106,11 +105,6 @@ def _flat(feature: Feature) -> Feature:
     if not feature.above:
         return feature
     return Feature(" · ".join(feature.names), tuple(" · ".join(path) for path in feature.paths()))
-
-
-def reach_of(table: PublishedTable | ProductTable) -> float:
-    """Return how many standard errors to each side the 95% interval of a table's estimates has."""
-    return interval_factor(table.noise.mechanism if isinstance(table, PublishedTable) else ResidualMechanism.name)
 
 
 def _laid_out(

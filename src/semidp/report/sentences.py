@@ -30,7 +30,7 @@ from semidp.release import (
     implied_guarantee,
 )
 from semidp.release.metadata import METADATA
-from semidp.report.cells import error_text, reach_of
+from semidp.report.cells import error_text
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
 
@@ -239,7 +239,7 @@ def errors_caption(table: PublishedTable | ProductTable, absent: bool, shown: bo
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its estimate" if shown else ""
     largest = float(table.standard_errors.max(initial=0.0))
-    low = table.counts < reach_of(table) * table.standard_errors
+    low = table.counts < table.reach * table.standard_errors
     mark = " (marked ≈)" if shown else ""
     faint = (
         f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
