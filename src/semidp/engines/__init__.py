@@ -7,7 +7,8 @@ DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is
 import glob
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
@@ -96,6 +97,16 @@ def open_source(
     if count is not None and id is not None:
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
     source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id)
+    if isinstance(data, (str, os.PathLike)):
+        source.again = partial(
+            open_source,
+            os.fspath(data),
+            table=table,
+            count=count,
+            where=where,
+            hive_partitions=hive_partitions,
+            allow_empty=allow_empty,
+        )
     try:
         source._check()
     except BaseException:
@@ -138,6 +149,8 @@ class Source:
     ) -> None:
         self._records = records
         self.count, self.where, self.id = count, where, id
+        self.again: Callable[[], Source] | None = None
+        """Opens the same records in another process, without checking ids again; None where no address names them."""
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
@@ -261,6 +274,29 @@ class Source:
         if held is not self._records:
             self._records = held
             self._check()
+
+    def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:
+        """Return for each node at a depth of a nested feature that holds records the values of columns that say so.
+
+        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> with open_source({"state": ["a", "b", "a"], "county": ["x", "z", "y"]}) as source:
+        ...     found = source.branches(places.at(1), 1)
+        ...     found[1], source.only(found[0]).counts(Schema([places])).counts
+        ({'state': ['b']}, array([1, 1, 0]))
+        """
+        keys = self._keys([feature])
+        groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
+        leaves = _codes(feature, {key.column: column for key, column in zip(keys, groups.keys, strict=True)})
+        nodes = np.searchsorted(feature.chain.starts[depth - 1], leaves, side="right") - 1
+        found: dict[int, dict[str, dict[Any, None]]] = {}
+        for key, column in zip(keys, groups.keys, strict=True):
+            for node, code in zip(nodes.tolist(), column.codes.tolist(), strict=True):
+                found.setdefault(node, {}).setdefault(key.column, {})[column.values[code]] = None
+        return {node: {name: list(values) for name, values in part.items()} for node, part in found.items()}
+
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "Source":
+        """Return the records of one branch (see `branches`), to be read before the next is asked for."""
+        return Source(self._records.only(values), self.count, self.where, self.id)
 
     def close(self) -> None:
         """Close the file or connection, unless it was opened elsewhere."""

@@ -199,6 +199,21 @@ class IbisRecords:
 
         return IbisRecords(copy, close, steady=True)
 
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "IbisRecords":
+        """Return the records with some values alone; see the contract."""
+        conditions = []
+        for name, known in values.items():
+            column = self._table[name]
+            found = column.isin([value for value in known if value is not None and value == value])
+            found = found | column.isnull() if None in known else found
+            conditions.append(found | column.isnan() if any(value != value for value in known) else found)
+        return IbisRecords(self._table.filter(*conditions), lambda: None, steady=self._steady)
+
+    def spark_frame(self) -> Any | None:
+        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        connection = self._table.get_backend()
+        return connection._session.sql(connection.compile(self._table)) if connection.name == "pyspark" else None
+
     def close(self) -> None:
         """Close the connection if it was opened here."""
         _hushed(self._close, DataError("the connection to the database could not be closed"))
