@@ -37,7 +37,7 @@ from semidp.engines.tabulate import Codes, Tabulation, ravelled
 from semidp.errors import DataError, InputError
 from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_large
 
-__all__ = ["Outcome", "Source", "local_paths", "open_source"]
+__all__ = ["Outcome", "Source", "local_paths", "one_thread", "open_source"]
 
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 _MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
@@ -113,6 +113,13 @@ def open_source(
         source.close()
         raise
     return source
+
+
+def one_thread() -> None:
+    """Let every source that this process opens from now on use one thread: one of several that share a machine."""
+    from semidp.engines import duck
+
+    duck.SETTINGS["threads"] = "1"
 
 
 def local_paths(data: str, table: str | None = None) -> list[str]:
@@ -298,6 +305,11 @@ class Source:
         """Return the records of one branch (see `branches`), to be read before the next is asked for."""
         return Source(self._records.only(values), self.count, self.where, self.id)
 
+    def spark_frame(self) -> Any | None:
+        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        found = getattr(self._records, "spark_frame", None)
+        return None if found is None else found()
+
     def close(self) -> None:
         """Close the file or connection, unless it was opened elsewhere."""
         self._records.close()
@@ -403,12 +415,13 @@ def value_text(value: object) -> str | None:
 
 
 def _records(data: Any, table: str | None, where: str | None, hive_partitions: bool, allow_empty: bool) -> Records:
-    if type(data).__module__.partition(".")[0] == "ibis":
+    kind = type(data).__module__.partition(".")[0]
+    if kind in ("ibis", "pyspark"):
         _no_table(table)
         from semidp.engines.ibis import IbisRecords
 
         _no_folders(hive_partitions)
-        return IbisRecords.of(data, where)
+        return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
     if isinstance(data, str) and "://" in data:
         from semidp.engines.ibis import IbisRecords
 

@@ -49,7 +49,7 @@ from semidp.errors import DataError, InputError
 
 Codes = NDArray[np.unsignedinteger[Any]]
 
-_SETTINGS = {
+SETTINGS = {
     "temp_directory": "",  # spilling would leave confidential records on disk
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -406,7 +406,7 @@ def connect() -> Any:
     """Open a database in memory that may not spill to disk, load an extension or reach the caller's variables."""
     import duckdb
 
-    return duckdb.connect(":memory:", config=_SETTINGS)
+    return duckdb.connect(":memory:", config=SETTINGS)
 
 
 @contextlib.contextmanager

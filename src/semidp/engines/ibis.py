@@ -7,6 +7,7 @@ environment and reach no message. What the groups mean is decided in the package
 import contextlib
 import os
 import re
+import secrets
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -90,6 +91,23 @@ class IbisRecords:
         if not hasattr(table, "schema") or not hasattr(table, "aggregate"):
             raise InputError("an Ibis value was given that is not a table: give a table or a selection from one")
         return cls(_kept(table, where), lambda: None)
+
+    @classmethod
+    def of_spark(cls, frame: Any, where: str | None) -> "IbisRecords":
+        """Read a Spark data frame, whose session stays the caller's."""
+        missing = MissingExtra("a Spark data frame needs more packages: pip install 'semidp[spark]'")
+        try:
+            import ibis
+        except ImportError:
+            raise missing from None
+        name = f"semidp_{secrets.token_hex(8)}"
+
+        def viewed() -> Any:
+            frame.createOrReplaceTempView(name)
+            return ibis.pyspark.connect(frame.sparkSession).table(name)
+
+        table = _hushed(viewed, InputError("the Spark data frame could not be read"))
+        return cls(_kept(table, where), lambda: frame.sparkSession.catalog.dropTempView(name))
 
     @classmethod
     def at(cls, address: str, name: str | None, where: str | None, *, hive_partitions: bool = False) -> "IbisRecords":

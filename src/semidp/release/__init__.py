@@ -3,7 +3,9 @@
 `pipeline` is the page to read first; `published` and `release` hold what comes out.
 """
 
+from semidp.release.by_partition import run_partitioned
 from semidp.release.cells import Form, form_named
+from semidp.release.partitions import Part, Partition, PartitionedTables
 from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.plan import Plan, Reading, adjacency_from, declared
 from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
@@ -42,6 +44,9 @@ __all__ = [
     "GroupRequest",
     "Model",
     "Noise",
+    "Part",
+    "Partition",
+    "PartitionedTables",
     "Plan",
     "Prepared",
     "ProductRequest",
@@ -72,5 +77,6 @@ __all__ = [
     "proportion_of",
     "release_files",
     "run",
+    "run_partitioned",
     "tables_for",
 ]

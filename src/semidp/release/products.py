@@ -53,10 +53,10 @@ MEASUREMENTS = "product-measurements"
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
     """Return tables that share a budget, unnamed ones called after their features."""
-    return [evolve(table, name=_after(table.features)) if table.name == "table" else table for table in tables]
+    return [evolve(table, name=called_after(table.features)) if table.name == "table" else table for table in tables]
 
 
-def _after(features: Iterable[str]) -> str:
+def called_after(features: Iterable[str]) -> str:
     """Return features joined as the name of files, without what no file may be called."""
     name = re.sub(r"[/\\\0]", "_", "-".join(features))
     return f"_{name[1:]}" if name.startswith(".") else name
@@ -181,7 +181,7 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
         return []
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
         raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
-    return [TableRequest(chosen, name=_after(chosen)) for chosen in itertools.combinations(names, size)]
+    return [TableRequest(chosen, name=called_after(chosen)) for chosen in itertools.combinations(names, size)]
 
 
 def tables_for(

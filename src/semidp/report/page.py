@@ -25,7 +25,7 @@ from semidp.release import (
     Scope,
 )
 from semidp.release.confidence import columns_of
-from semidp.report import sentences
+from semidp.report import partitioned, sentences
 from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
@@ -75,6 +75,7 @@ def html(release: Release, title: str | None = None) -> str:
         tables=[_table(table, release.form) for table in release.tables],
         sections=[
             *([] if release.product is None else _product(release.product, release)),
+            *_partitioned(release),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
             *(section for quantile in release.quantiles for section in _quantiles(quantile)),
@@ -106,6 +107,7 @@ def _listed(release: Release) -> str:
     if release.product is not None:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
+    names += [" by ".join(table.features) for result in release.partitioned for table in result.below][:_NAMED_TABLES]
     regressions = [sentences.regressed(regression) for regression in release.regressions]
     quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
     text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
@@ -262,6 +264,22 @@ def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]
     return [first, second]
 
 
+def _partitioned(release: Release) -> list[dict[str, Any]]:
+    """Return the sections of tables released part by part, with their counts at the partition's depth."""
+    found = partitioned.sections(release)
+    tables = [table for result in release.partitioned for table in result.overview]
+    if found:
+        found[-1]["tables"] = [
+            {
+                **_cells(table, False, release.form),
+                "heading": f"Published counts: {' by '.join(table.schema.names)}",
+            }
+            for table in tables[:_SHOWN_TABLES]
+            if table.schema.size <= FOLDED_CELLS
+        ]
+    return found
+
+
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     terms, values, errors = zip(*regression.rows(), strict=True)
     ends = columns_of(regression.intervals)
@@ -372,6 +390,12 @@ def _details(release: Release) -> list[tuple[str, str]]:
             ("Mechanism of the tables that share a budget", f"{product.noise.mechanism}, exact noise on each residual"),
             ("Kind of claim", sentences.CLAIMS[product.noise.claim]),
             *_own_guarantee(release, product),
+        ]
+    for result in release.partitioned:
+        rows += [
+            (f"Mechanism of {result.name}", f"{result.noise.mechanism}, exact noise on each residual, part by part"),
+            ("Kind of claim", sentences.CLAIMS[result.noise.claim]),
+            *_own_guarantee(release, result),
         ]
     for group in release.groups:
         rows += [

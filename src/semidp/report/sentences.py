@@ -30,6 +30,7 @@ from semidp.release import (
     implied_guarantee,
 )
 from semidp.release.metadata import METADATA
+from semidp.report import partitioned
 from semidp.report.cells import error_text
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
@@ -75,7 +76,7 @@ def noisy_part(release: Release) -> list[str]:
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
     regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
     quantiles = [f"{quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
-    return [*tables, *groups, *regressions, *quantiles]
+    return [*tables, *partitioned.noisy_lines(release), *groups, *regressions, *quantiles]
 
 
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
@@ -277,6 +278,7 @@ def files(release: Release) -> list[tuple[str, str]]:
         if left > 0:
             found.append((names[_SHOWN_TABLES], f"the same of the next table, and so on: {left:,} files"))
         found.append((measurements, "the measured residuals of all tables, for statisticians"))
+    found += partitioned.file_lines(release)
     for group in release.groups:
         several = group.request.files[len(group.request.by) :]
         for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
@@ -719,6 +721,7 @@ def summary(release: Release, where: str | None = None) -> str:
         lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
     if release.product is not None:
         lines += [f"mechanism  {line}" for line in product_lines(release.product.request, release.product.mechanism)]
+    lines += [f"mechanism  {line}" for line in partitioned.mechanism_lines(release)]
     for group in release.groups:
         lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
@@ -738,7 +741,8 @@ def summary(release: Release, where: str | None = None) -> str:
     lines += [f"budget     {item}" for item in budget_parts(release.plan)]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
-    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]
+    shared = (*together, *release.partitioned)
+    others = [result.noise.claim for result in (*shared, *release.groups, *release.regressions, *release.quantiles)]
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")
