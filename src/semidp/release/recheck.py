@@ -229,6 +229,7 @@ def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
         for table in result.overview
         if table.name in {asked.name for asked in tables_asked(result.request)}
     )
+    sound = True
     for node, part in enumerate(partition.parts):
         files = StoredFiles(partition.place / part.folder, tuple(part.files))
         try:
@@ -236,7 +237,8 @@ def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
             said = list(_of_part(result, node, tables, files))
         except (ValueError, KeyError, OSError):
             said = ["files that are damaged"]
-        yield from (f"{said_of} in {part.folder}" for said_of in said)
+        yield from (f"{what} in {part.folder}" for what in said)
+        sound = sound and not said
         for table in tables if not said else ():
             own = next(known for known in part.tables if known.name == table.name)
             largest, total = (
@@ -246,7 +248,7 @@ def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
             variance += total
             if not _close([own.largest_standard_error, own.variance], [largest, total]):
                 yield f"other errors of {table.name} than {part.folder} has"
-    if not _close(result.noise.expected_l2, math.sqrt(variance)):
+    if sound and not _close(result.noise.expected_l2, math.sqrt(variance)):
         yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {math.sqrt(variance):.6g}"
 
 
