@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from semidp.errors import InputError, Occupied
+from semidp.errors import InputError, Occupied, SemidpError
 
 _SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.old|lock)", re.DOTALL)
 _OLD = ".old"
@@ -158,18 +158,15 @@ def lasting_folder(
     """
     path, inputs = Path(path), list(inputs)
     check_place(path, force=force, ours=ours, inputs=inputs)
-    with _plainly(path):
+    work = path.with_name(f".semidp-{_tag(path)}.{_UNFINISHED}")
+    with _to_be_finished(work / begun), _plainly(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _claimed(path, timeout=_PATIENCE):
             _sweep(path)
             check_place(path, force=force, ours=ours, inputs=inputs)
-            work = path.with_name(f".semidp-{_tag(path)}.{_UNFINISHED}")
             left = (work / begun).is_file() and not work.is_symlink()
             if left and not resume and not discard:
-                raise InputError(
-                    f"an earlier run has left {path} unfinished: finish it, or discard what it has left",
-                    needs="unfinished",
-                )
+                raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
             if resume and not left:
                 raise InputError(f"there is no unfinished {path} to go on with")
             if work.exists() and not resume:
@@ -183,6 +180,17 @@ def lasting_folder(
             finally:
                 if work.exists() and not _old_of(work).exists() and not (work / begun).is_file():
                     shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _to_be_finished(begun: Path) -> Iterator[None]:
+    """Say with an error that there is something to go on with."""
+    try:
+        yield
+    except SemidpError as error:
+        if begun.is_file():
+            error.needs = error.needs or _UNFINISHED
+        raise
 
 
 def durable(folder: Path) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Source, open_source
-from semidp.errors import InputError, SemidpError
+from semidp.errors import InputError
 from semidp.files import document_at, durable, lasting_folder
 from semidp.geometry import View
 from semidp.guarantees import Guarantee
@@ -219,7 +219,7 @@ def run_partitioned(
                 finish=finish,
                 progress=progress,
             )
-    source, out = data, Path(out)
+    source, out = data, Path(out).absolute()  # whoever carries out a part may be in another folder
     randomness = SystemRandomness() if randomness is None else randomness
     written = Form.parquet if form is None else form_named(form)
     progress("reading the records", 0, None)
@@ -249,8 +249,6 @@ def run_partitioned(
         except BaseException as error:
             if entry is not None:
                 error.add_note("The ledger was charged for this release all the same.")
-            if isinstance(error, SemidpError) and (work / BEGUN).exists():
-                error.needs = "unfinished"
             raise
         release = whole.release(results, parts, entry, randomness.secure, written, partition)
         whole.clear(work)
@@ -549,6 +547,10 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
     for part in runner.run(left):
         found[part.path] = part
         progress("carrying out the parts", len(found), len(wanted))
+    if any(done_before(task) != found[task.path] for task in left):
+        raise InputError(
+            "a part was written elsewhere: whoever carries out parts must share the folder that is written"
+        )
     return [found[task.path] for task in wanted]
 
 
