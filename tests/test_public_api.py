@@ -71,8 +71,8 @@ SUBPACKAGES = {
         read_histogram read_moments read_sums regression_mechanism sum_space sums
     """,
     "inference": """
-        CanonicalNoise Covers Independence Interval IntervalEstimate Normal Recursive Strata TableIntervals Tulap
-        TwoSidedTest independence_test planned_test random_tables sampled_rate simulated_bound
+        CanonicalNoise Covers Independence Interval IntervalEstimate Normal PowerCurves Recursive Strata TableIntervals
+        Tulap TwoSidedTest independence_test planned_test random_tables sampled_rate simulated_bound
     """,
     "mechanisms": """
         AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism EXPONENTIAL ExponentialMechanism

@@ -25,7 +25,6 @@ from semidp.guarantees import Guarantee
 from semidp.inference import (
     Alternative,
     OddsRatioResult,
-    PowerCurves,
     TwoByTwo,
     UmpuTest,
     canonical_noise,
@@ -96,7 +95,6 @@ __all__ = [
     "Order",
     "Outcome",
     "Plan",
-    "PowerCurves",
     "Prepared",
     "ProductRequest",
     "PublishedGroups",

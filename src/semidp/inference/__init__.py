@@ -14,7 +14,7 @@ from semidp.inference.noise_for_tradeoff import canonical_noise as canonical_noi
 from semidp.inference.odds_ratio import OddsRatioResult as OddsRatioResult
 from semidp.inference.odds_ratio import odds_ratio_test as odds_ratio_test
 from semidp.inference.odds_ratio import planned_test
-from semidp.inference.power_analysis import PowerCurves as PowerCurves
+from semidp.inference.power_analysis import PowerCurves
 from semidp.inference.power_analysis import power as power
 from semidp.inference.power_analysis import power_curves as power_curves
 from semidp.inference.power_analysis import sample_size as sample_size
@@ -29,6 +29,7 @@ __all__ = [
     "Interval",
     "IntervalEstimate",
     "Normal",
+    "PowerCurves",
     "Recursive",
     "Strata",
     "TableIntervals",
