@@ -10,7 +10,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Source, open_source
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.files import document_at, durable, lasting_folder
 from semidp.geometry import View
 from semidp.guarantees import Guarantee
@@ -59,6 +59,7 @@ from semidp.tables import Schema, Table
 BEGUN = "unfinished.json"
 """The file that says what an unfinished release is; with it everything at the cut has been measured."""
 _FORMAT = 1
+_LARGEST = 2**62
 
 
 class Runner(Protocol):
@@ -270,6 +271,8 @@ class Whole:
         Where tables are taken apart.
     requests, mechanisms
         The tables, and the noise of each request: calibrated to the whole.
+    expected, values
+        For each request the confidential tables at the cut, and their residuals.
     """
 
     plan: Plan
@@ -278,7 +281,8 @@ class Whole:
     cut: Cut
     requests: tuple[Asked, ...]
     mechanisms: tuple[ResidualMechanism, ...]
-    expected: tuple[Mapping[View, Table], ...]
+    expected: tuple[Mapping[View, Table], ...] = field(repr=False)
+    values: tuple[NDArray[np.int64], ...] = field(repr=False)
 
     @property
     def schema(self) -> Schema:
@@ -299,8 +303,8 @@ class Whole:
     def measured(self, work: Path, again: bool, randomness: Randomness) -> list[NDArray[np.int64]]:
         """Return what was measured at the cut and above: drawn and stored, or read again."""
         found = []
-        for number, (request, mechanism, tables) in enumerate(
-            zip(self.requests, self.mechanisms, self.expected, strict=True)
+        for number, (request, mechanism, values) in enumerate(
+            zip(self.requests, self.mechanisms, self.values, strict=True)
         ):
             above = mechanism_above(mechanism, self.cut)
             stem = f"above-{number}"
@@ -308,7 +312,6 @@ class Whole:
                 files = StoredFiles(work / STATE, (f"{stem}.{Form.parquet}",))
                 found.append(read_residuals(files, stem, above.space))
                 continue
-            values = above.space.measure([tables[view] for view in above.space.views])
             found.append(values + above.noise_by_residual(randomness.part(request.name)))
             (work / STATE).mkdir(exist_ok=True)
             for name, columns in named_files({stem: residual_columns(above, found[-1])}, Form.parquet).items():
@@ -444,16 +447,20 @@ def prepare_parts(
     if not any(cut.reaches(schema.view(table.features)) for table in plan.all_tables):
         raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")
     requests = tuple(request for request in plan.requests if isinstance(request, Asked))
-    mechanisms, expected = [], []
+    mechanisms, expected, values = [], [], []
     for request in requests:
         budget_of(request)
         together = request if isinstance(request, ProductRequest) else alone(request)
         mechanisms.append(together.calibrate(product_space_of(request, scope)))
     for mechanism in mechanisms:
-        views = mechanism_above(mechanism, cut).space.views
-        tables = reader.tables(schema.named(view) for view in views)
-        expected.append(dict(zip(views, tables, strict=True)))
-    return Whole(plan, scope, reader, cut, requests, tuple(mechanisms), tuple(expected))
+        for view in mechanism.space.measured:  # what a part would refuse when all is charged
+            if (scope.dataspace.n or 0) * mechanism.space.residuals.largest_scale(view) >= _LARGEST:
+                raise Refused("the counts times the numbers of levels do not fit in 62 bits: release smaller tables")
+        space = mechanism_above(mechanism, cut).space
+        tables = reader.tables(schema.named(view) for view in space.views)
+        expected.append(dict(zip(space.views, tables, strict=True)))
+        values.append(space.measure(tables))
+    return Whole(plan, scope, reader, cut, requests, tuple(mechanisms), tuple(expected), tuple(values))
 
 
 @dataclass(frozen=True)
