@@ -107,10 +107,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
             work = tmp_path / str(seed)
             work.mkdir()
             vectors = whole_plan.measured(work, False, randomness)
-            results = [
-                by_partition._at_cut(request, mechanism, whole_plan.cut, vector, False, lambda *_: None)
-                for request, mechanism, vector in zip(whole_plan.requests, whole_plan.mechanisms, vectors, strict=True)
-            ]
+            results = whole_plan.at_cut(vectors, False, lambda *_: None)
             estimate = []
             for node in range(whole_plan.nodes):
                 noise, rows = results[0].noise_of(node), results[0].rows(node)

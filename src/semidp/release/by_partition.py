@@ -4,6 +4,7 @@
 measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -50,7 +51,7 @@ from semidp.release.partitions import (
 )
 from semidp.release.plan import Plan
 from semidp.release.products import ProductRequest, ProductTable, fit_product, totals_of
-from semidp.release.published import read_residuals, residual_columns
+from semidp.release.published import FitKind, read_residuals, residual_columns
 from semidp.release.release import Release, release_files, versions
 from semidp.release.requests import budget_of
 from semidp.release.scope import Reader, Scope, at_hand, survey
@@ -200,41 +201,26 @@ def run_partitioned(
     ...     [part.folder for part in release.partition.parts], release.part("a")["table"].counts.sum(axis=1)
     (['state=a', 'state=b'], array([9, 9]))
     """
-    if not isinstance(data, Source):
-        with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
-            return run_partitioned(
-                plan,
-                source,
-                out,
-                partition,
-                jobs=jobs,
-                resume=resume,
-                discard=discard,
-                force=force,
-                randomness=randomness,
-                ledger=ledger,
-                label=label,
-                memory=memory,
-                form=form,
-                inputs=inputs,
-                finish=finish,
-                progress=progress,
-            )
-    source, out = data, Path(out).absolute()  # whoever carries out a part may be in another folder
+    out = Path(out).absolute()  # whoever carries out a part may be in another folder
     randomness = SystemRandomness() if randomness is None else randomness
     written = Form.parquet if form is None else form_named(form)
-    progress("reading the records", 0, None)
-    whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory, form=written)
-    runner = _runner(source, jobs)
-    with lasting_folder(
-        out, begun=BEGUN, resume=resume, discard=discard, force=force, ours=release_files, inputs=inputs
-    ) as work:
-        begun = _Begun.of(whole, partition, written, randomness)
+    with contextlib.ExitStack() as opened:
+        source = data
+        if not isinstance(data, Source):
+            source = opened.enter_context(open_source(data, count=plan.count, where=plan.where, id=plan.id))
+        progress("reading the records", 0, None)
+        whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory)
+        runner = _runner(source, jobs)
+        work = opened.enter_context(
+            lasting_folder(
+                out, begun=BEGUN, resume=resume, discard=discard, force=force, ours=release_files, inputs=inputs
+            )
+        )
+        begun, entry = _Begun.of(whole, written, randomness), None
         if resume:
             entry = begun.found(work)
         else:
             whole.refuse_place(work, written)
-            entry = None
             if ledger is not None:
                 records = [mechanism.record() for mechanism in whole.mechanisms]
                 entry = ledger.charge(whole.guarantee, label or _label(plan), records)
@@ -242,16 +228,13 @@ def run_partitioned(
             noisy = whole.measured(work, resume, randomness)
             if not resume:
                 begun.store(work, entry)
-            results = [
-                _at_cut(request, mechanism, whole.cut, vector, randomness.secure, progress)
-                for request, mechanism, vector in zip(whole.requests, whole.mechanisms, noisy, strict=True)
-            ]
+            results = whole.at_cut(noisy, randomness.secure, progress)
             parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
         except BaseException as error:
             if entry is not None:
                 error.add_note("The ledger was charged for this release all the same.")
             raise
-        release = whole.release(results, parts, entry, randomness.secure, written, partition)
+        release = whole.release(results, parts, entry, randomness.secure, written)
         whole.clear(work)
         release.write_files(work, progress)
         finish(work)
@@ -317,6 +300,43 @@ class Whole:
             for name, columns in named_files({stem: residual_columns(above, found[-1])}, Form.parquet).items():
                 columns.write(work / STATE / name)  # type: ignore[union-attr]
         return found
+
+    def at_cut(self, noisy: Sequence[NDArray[np.int64]], private: bool, progress: Progress) -> list[PartitionedTables]:
+        """Put the tables at the cut together, and fit them under every exact total."""
+        found, schema, cut = [], self.schema, self.cut
+        for request, mechanism, vector in zip(self.requests, self.mechanisms, noisy, strict=True):
+            above = mechanism_above(mechanism, cut)
+            estimates = above.space.estimates(above.publish(vector))
+            named = overview_names(request, above)
+            kinds = []
+            for _, view in named:
+                fits = [table.fit for table in tables_asked(request) if cut.above(schema.view(table.features)) == view]
+                kinds.append(FitKind.integer if FitKind.integer in fits else FitKind.none)
+            fitted = fit_product(schema.grid, above.space.views, totals_of(above.space), estimates, kinds, progress)
+            overview = [
+                ProductTable(
+                    name, schema.restrict(schema.named(view)), counts, estimate, above.table_errors(number), how
+                )
+                for number, ((name, view), estimate, (counts, how)) in enumerate(
+                    zip(named, estimates, fitted, strict=True)
+                )
+            ]
+            found.append(
+                PartitionedTables(
+                    name=request.name,
+                    private=private,
+                    request=request,
+                    mechanism=mechanism,
+                    cut=cut,
+                    noisy=vector,
+                    overview=tuple(overview),
+                    **noise_stated(mechanism, 0.0),
+                )
+            )
+        return found
+
+    def _schema(self, view: View) -> Schema:
+        return self.schema.restrict(self.schema.named(view))
 
     def tasks(
         self,
@@ -402,7 +422,6 @@ class Whole:
         entry: Mapping[str, Any] | None,
         private: bool,
         form: Form,
-        partition: str,
     ) -> Release:
         """Put the release together."""
         finished = []
@@ -422,7 +441,7 @@ class Whole:
             versions=versions(),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             form=form,
-            partition=Partition(partition, tuple(parts)),
+            partition=Partition(self.partition, tuple(parts)),
         )
 
     def clear(self, work: Path) -> None:
@@ -433,9 +452,7 @@ class Whole:
         (work / BEGUN).unlink()
 
 
-def prepare_parts(
-    plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None, form: Form = Form.parquet
-) -> Whole:
+def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None) -> Whole:
     """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing is drawn."""
     refuse_apart(plan)
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
@@ -474,10 +491,10 @@ class _Begun:
     form: str
 
     @classmethod
-    def of(cls, whole: Whole, partition: str, form: Form, randomness: Randomness) -> "_Begun":
+    def of(cls, whole: Whole, form: Form, randomness: Randomness) -> "_Begun":
         totals = json.dumps(whole.scope.dataspace.to_json(), sort_keys=True)
         plan = json.loads(json.dumps(whole.plan.to_json()))
-        return cls(plan, partition, hashlib.sha256(totals.encode()).hexdigest(), randomness.secure, str(form))
+        return cls(plan, whole.partition, hashlib.sha256(totals.encode()).hexdigest(), randomness.secure, str(form))
 
     def store(self, work: Path, entry: Mapping[str, Any] | None) -> None:
         """Say durably that everything at the cut has been measured."""
@@ -503,46 +520,6 @@ class _Begun:
                 raise InputError(f"the unfinished release has {what}: go on with what it was begun with, or discard it")
         entry = document.get("ledger")
         return entry if isinstance(entry, Mapping) else None
-
-
-def _at_cut(
-    request: Asked,
-    mechanism: ResidualMechanism,
-    cut: Cut,
-    noisy: NDArray[np.int64],
-    private: bool,
-    progress: Progress,
-) -> PartitionedTables:
-    """Put the tables at the cut together, and fit them under every exact total."""
-    above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
-    estimates = above.space.estimates(above.publish(noisy))
-    named, asked = overview_names(request, above, cut), tables_asked(request)
-    kinds = []
-    for _, view in named:
-        fits = {table.fit for table in asked if cut.above(schema.view(table.features)) == view}
-        kinds.append(max(fits, key=lambda fit: fit == "integer"))
-    fitted = fit_product(schema.grid, above.space.views, totals_of(above.space), estimates, kinds, progress)
-    overview = [
-        ProductTable(
-            name,
-            own := schema.restrict(schema.named(view)),
-            counts.reshape(own.shape),
-            estimate.reshape(own.shape),
-            above.table_errors(number).reshape(own.shape),
-            how,
-        )
-        for number, ((name, view), estimate, (counts, how)) in enumerate(zip(named, estimates, fitted, strict=True))
-    ]
-    return PartitionedTables(
-        name=request.name,
-        private=private,
-        request=request,
-        mechanism=mechanism,
-        cut=cut,
-        noisy=noisy,
-        overview=tuple(overview),
-        **noise_stated(mechanism, 0.0),
-    )
 
 
 def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:

@@ -235,7 +235,7 @@ class PartitionedTables(Published):
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
         overview = []
-        for part, (name, view) in zip(entry["overview"], overview_names(request, above, cut), strict=True):
+        for part, (name, view) in zip(entry["overview"], overview_names(request, above), strict=True):
             own = schema.restrict(schema.named(view))
             if part["name"] != name or part["features"] != list(own.names):
                 raise ValueError("the tables at the cut are not those of the plan")
@@ -302,7 +302,7 @@ def alone(request: TableRequest) -> ProductRequest:
     return ProductRequest([evolve(request, budget=None)], request.budget)
 
 
-def overview_names(request: Asked, above: ResidualMechanism, cut: Cut) -> list[tuple[str, View]]:
+def overview_names(request: Asked, above: ResidualMechanism) -> list[tuple[str, View]]:
     """Return the tables at a cut, by what their files are called: the plan's own by their names."""
     view = above.space.schema.view
     own = {view(table.features): table.name for table in tables_asked(request)}
