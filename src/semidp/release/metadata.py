@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from semidp.release.cells import Columns
-from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression
+from semidp.release.published import Published
+from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 
 METADATA = "csv-metadata.json"
 

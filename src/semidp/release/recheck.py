@@ -24,7 +24,8 @@ from semidp.mechanisms import (
 )
 from semidp.progress import silent
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression, PublishedTable
+from semidp.release.published import Published, PublishedTable
+from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 from semidp.release.release import Release
 from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled

@@ -24,7 +24,7 @@ from semidp.release import (
     Release,
     Scope,
 )
-from semidp.release.confidence import columns_of
+from semidp.release.published_outcomes import columns_of
 from semidp.report import sentences
 from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
 from semidp.spaces import Dataspace
