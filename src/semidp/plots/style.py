@@ -75,11 +75,11 @@ def svg(figure: "Figure") -> str:
     return re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
 
 
-def png(figure: "Figure", dpi: int = 160) -> bytes:
+def png(figure: "Figure") -> bytes:
     """Return a figure as PNG."""
     from matplotlib import rc_context
 
     data = io.BytesIO()
     with rc_context(_SETTINGS):
-        figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
+        figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
     return data.getvalue()

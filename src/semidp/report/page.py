@@ -52,7 +52,8 @@ def html(release: Release, title: str | None = None) -> str:
 
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
-    scope, advertised, moved = release.scope, _advertised(release), moves(release.scope)
+    scope, moved = release.scope, moves(release.scope)
+    advertised = sentences.forgotten(scope.dataspace, (result.advertised for result in release.results))
     explanation = release.guarantee.explain()
     page = template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
@@ -110,15 +111,6 @@ def _listed(release: Release) -> str:
     quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
     text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
-
-
-def _advertised(release: Release) -> Tradeoff | None:
-    """Return what all noise together would be said to give for one record, where that is known and differs."""
-    known = [result.advertised for result in release.results]
-    if not release.scope.dataspace.margins or any(curve is None for curve in known):
-        return None
-    first, *others = [curve for curve in known if curve is not None]
-    return first.compose(*others) if others else first
 
 
 def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff]:

@@ -1,7 +1,7 @@
 """What a release says about itself, in plain words. The page and the terminal share every sentence."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +36,7 @@ from semidp.tradeoff import Budget, Order, Tradeoff
 
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
+_SHOWN_GROUPS = 12
 
 CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -113,6 +114,15 @@ def name_of(tradeoff: Tradeoff) -> str | None:
     if epsilon is not None:
         return f"pure {rounded_up(epsilon)}-DP"
     return f"{rounded_up(rho)}-zCDP" if rho is not None else None
+
+
+def forgotten(dataspace: Dataspace, said: Iterable[Tradeoff | None]) -> Tradeoff | None:
+    """Return what all noise together would be said to give for one record, where that is known and differs."""
+    known = list(said)
+    if not dataspace.margins or any(curve is None for curve in known):
+        return None
+    first, *others = (curve for curve in known if curve is not None)
+    return first.compose(*others) if others else first
 
 
 def together_text(scope: Scope) -> str:
@@ -542,14 +552,13 @@ def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
     return said
 
 
-def quantile_lines(quantile: PublishedQuantiles, most: int = 12) -> list[str]:
+def quantile_lines(quantile: PublishedQuantiles) -> list[str]:
     """Return the quantiles, a line a group, the first few."""
     rows = [row for block in range(len(quantile.groups)) for row in quantile.rows(block)]
-    lines = [
+    return _first_few(
         f"{' · '.join(levels)}: {', '.join(map(number, numbers))} ({count:,} records)"
-        for levels, count, numbers in rows[:most]
-    ]
-    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
+        for levels, count, numbers in rows
+    )
 
 
 def regression_paragraphs(regression: PublishedRegression) -> list[str]:
@@ -604,16 +613,21 @@ def unit(group: PublishedGroups) -> float:
     return float(group.outcome.width)
 
 
-def group_lines(group: PublishedGroups, most: int = 12) -> list[str]:
+def group_lines(group: PublishedGroups) -> list[str]:
     """Return the estimates of a statistic, a line each, the first few."""
-    rows = [row for part in group.estimates for row in part.rows()]
-    lines = [
+    return _first_few(
         f"{' · '.join(levels)}: {number(value)} ± {number(error)} ({count:,} records)"
         if math.isfinite(value)
         else f"{' · '.join(levels)}: none (no records)"
-        for levels, count, value, error in rows[:most]
-    ]
-    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
+        for part in group.estimates
+        for levels, count, value, error in part.rows()
+    )
+
+
+def _first_few(lines: Iterable[str]) -> list[str]:
+    found = list(lines)
+    more = len(found) - _SHOWN_GROUPS
+    return [*found[:_SHOWN_GROUPS], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def number(value: float) -> str:

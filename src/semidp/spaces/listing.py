@@ -33,8 +33,8 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     return np.arange(schema.size) if mask is None else np.flatnonzero(mask)
 
 
-def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | None:
-    """Return every table of D_t, a row of counts of `cells` for each; None where there are more than `most`.
+def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
+    """Return every table of D_t, a row of counts of `cells` for each; None where there are more than `MOST_TABLES`.
 
     Cells are filled in order; a partial table is dropped once a margin cannot be met any more.
 
@@ -71,7 +71,7 @@ def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | 
         partial = np.hstack([partial[source], value[:, None]])
         residual = residual[source]
         residual[:, row] -= value[:, None]
-        if position + 1 == len(rows) and len(partial) > most:
+        if position + 1 == len(rows) and len(partial) > MOST_TABLES:
             return None
     return np.asarray(partial[(residual == 0).all(axis=1)])
 
