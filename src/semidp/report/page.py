@@ -25,7 +25,7 @@ from semidp.release import (
     Scope,
 )
 from semidp.release.published_outcomes import columns_of
-from semidp.report import sentences
+from semidp.report import outcome_sentences, sentences
 from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
@@ -107,9 +107,9 @@ def _listed(release: Release) -> str:
     if release.product is not None:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
-    regressions = [sentences.regressed(regression) for regression in release.regressions]
-    quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
-    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
+    regressions = [outcome_sentences.regressed(regression) for regression in release.regressions]
+    quantiles = [outcome_sentences.quantiled(quantile) for quantile in release.quantiles]
+    text = ", ".join([*names, *(outcome_sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
 
 
@@ -181,7 +181,7 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         ends = columns_of(group.intervals[number] if group.intervals else ())
         filled = [row for row in zip(labels, part.rows(), *ends.values(), strict=True) if row[1][1]]
         rows = [
-            (label, f"{count:,}", *map(sentences.number, (value, error)), *map(_end, limits))
+            (label, f"{count:,}", *map(outcome_sentences.number_text, (value, error)), *map(_end, limits))
             for label, (_, count, value, error), *limits in filled[:_SHOWN_TOTALS]
         ]
         more = len(filled) - len(rows)
@@ -189,7 +189,7 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
             {
                 "heading": f"Published {what} by {' and '.join(by.names)}",
                 "paragraphs": [
-                    *(sentences.group_paragraphs(group) if number == 0 else ()),
+                    *(outcome_sentences.group_paragraphs(group) if number == 0 else ()),
                     *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
                 ],
                 "figure": picture and _picture(picture),
@@ -259,13 +259,13 @@ def _regression(regression: PublishedRegression) -> dict[str, Any]:
     ends = columns_of(regression.intervals)
     picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
     return {
-        "heading": f"Published {sentences.regressed(regression)}",
-        "paragraphs": sentences.regression_paragraphs(regression),
+        "heading": f"Published {outcome_sentences.regressed(regression)}",
+        "paragraphs": outcome_sentences.regression_paragraphs(regression),
         "figure": picture and _picture(picture),
         "caption": "Coefficients with two standard errors of the noise to each side.",
         "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
         "rows": [
-            (term, *map(sentences.number, numbers), *map(_end, limits))
+            (term, *map(outcome_sentences.number_text, numbers), *map(_end, limits))
             for (term, *numbers), *limits in zip(regression.rows(), *ends.values(), strict=True)
         ],
     }
@@ -276,17 +276,17 @@ def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
     sections = []
     for position, by in enumerate(quantile.request.by):
         rows = [
-            (" · ".join(levels), f"{count:,}", *map(sentences.number, numbers))
+            (" · ".join(levels), f"{count:,}", *map(outcome_sentences.number_text, numbers))
             for levels, count, numbers in islice(quantile.rows(position), _SHOWN_TOTALS)
         ]
         more = len(quantile.groups[position]) - len(rows)
         sections.append(
             {
-                "heading": f"Published {sentences.quantiled(quantile)}"
+                "heading": f"Published {outcome_sentences.quantiled(quantile)}"
                 if position == 0
                 else f"The same by {' and '.join(by.names)}",
                 "paragraphs": [
-                    *(sentences.quantile_paragraphs(quantile) if position == 0 else ()),
+                    *(outcome_sentences.quantile_paragraphs(quantile) if position == 0 else ()),
                     *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
                 ],
                 "figure": None,
@@ -303,7 +303,7 @@ def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
     first, ends = intervals[0], columns_of(intervals)
     half = len(first.names[0]) // 2 if first.names else 0
     rows = [
-        (" · ".join(name[:half]), " · ".join(name[half:]), sentences.number(value), *map(_end, limits))
+        (" · ".join(name[:half]), " · ".join(name[half:]), outcome_sentences.number_text(value), *map(_end, limits))
         for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN_TOTALS)
     ]
     more = len(first.names) - len(rows)
@@ -311,7 +311,7 @@ def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
         "heading": f"Differences of the {what}",
         "paragraphs": [
             "The first group less the second.",
-            *sentences.interval_paragraphs(intervals),
+            *outcome_sentences.interval_paragraphs(intervals),
             *([f"The first {len(rows)} pairs are shown; {more:,} more are in the file."] if more else ()),
         ],
         "figure": None,
@@ -326,7 +326,7 @@ def _heading(column: str) -> str:
 
 
 def _end(value: float) -> str:
-    return "open" if math.isinf(value) else sentences.number(value)
+    return "open" if math.isinf(value) else outcome_sentences.number_text(value)
 
 
 def _loss(table: PublishedTable) -> Any:
@@ -368,7 +368,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
     for group in release.groups:
         rows += [
             (
-                f"Mechanism of {sentences.titled(group)}",
+                f"Mechanism of {outcome_sentences.titled(group)}",
                 f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps",
             ),
             ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
@@ -377,13 +377,16 @@ def _details(release: Release) -> list[tuple[str, str]]:
         ]
     for quantile in release.quantiles:
         rows += [
-            (f"Mechanism of the {sentences.quantiled(quantile)}", f"{quantile.noise.mechanism}, exact choices"),
+            (f"Mechanism of the {outcome_sentences.quantiled(quantile)}", f"{quantile.noise.mechanism}, exact choices"),
             ("Kind of claim", sentences.CLAIMS[quantile.noise.claim]),
             ("Guarantee", sentences.strength(quantile.guarantee, release.plan.report_delta)[-1]),
         ]
     for regression in release.regressions:
         rows += [
-            (f"Mechanism of the {sentences.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
+            (
+                f"Mechanism of the {outcome_sentences.regressed(regression)}",
+                f"{regression.noise.mechanism}, in steps of X'y",
+            ),
             ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
             *_own_guarantee(release, regression),
         ]
