@@ -4,6 +4,7 @@ Everything here adds up or restates guarantees; the curves themselves are in tra
 in guarantees.
 """
 
+from semidp.accounting.account import Account, Charge, fits
 from semidp.accounting.conversions import (
     approximate_group,
     gdp_delta,
@@ -25,7 +26,6 @@ from semidp.accounting.events import (
     event_tradeoff,
     functional_tradeoff,
 )
-from semidp.accounting.ledger import Account, Charge, fits
 from semidp.accounting.renyi import Renyi
 from semidp.tradeoff import tradeoff_from_json
 
