@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -52,6 +54,20 @@ def drawing(
         figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         yield figure, figure.subplots(rows, columns)
+
+
+def error_bars(axes: Any, x: Any, means: Any, errors: Any, style: int, label: str, **more: Any) -> None:
+    """Draw means with two standard errors to each side, joined by a line in one of the styles of the package."""
+    axes.errorbar(
+        x,
+        means,
+        yerr=2 * np.asarray(errors),
+        color=CYCLE[style],
+        marker=MARKERS[style],
+        capsize=2,
+        label=label,
+        **{"linewidth": 1.6, **more},
+    )
 
 
 def plain_numbers(*axes: Any) -> None:
