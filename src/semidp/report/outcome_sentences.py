@@ -12,6 +12,7 @@ from semidp.release import (
     PublishedQuantiles,
     PublishedRegression,
 )
+from semidp.report.cells import scale_text
 
 _SHOWN_GROUPS = 12
 
@@ -48,11 +49,10 @@ def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
     if quantile.noise.absent:
         return ["There is no record, so there is nothing to choose and no noise."]
     said = [
-        f"{_clipped(request.outcome)}. In each group a value was chosen at "
-        "random, the likelier the fewer records would have to be replaced to make it the quantile "
-        f"({quantile.noise.mechanism} mechanism: a factor e for every {quantile.noise.scale:.4g} records). With 95% "
-        f"probability at most {quantile.rank_error:,} records lie between a chosen value and the true quantile of its "
-        "group, whatever the data."
+        f"{_clipped(request.outcome)}. In each group a value was chosen at random, the likelier the fewer records "
+        f"would have to be replaced to make it the quantile ({quantile.noise.mechanism} mechanism: a factor e for "
+        f"every {scale_text(quantile.noise.scale)} records). With 95% probability at most {quantile.rank_error:,} "
+        "records lie between a chosen value and the true quantile of its group, whatever the data."
     ]
     if request.level is not None:
         said += interval_paragraphs(quantile.intervals[0][:1])
@@ -92,8 +92,8 @@ def regression_paragraphs(regression: PublishedRegression) -> list[str]:
     )
     return [
         f"{counted} The counts of the factors are exact, so that only {_measured(regression)} needed noise: the "
-        f"{noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The standard errors are those "
-        f"of the noise alone. The first level of each factor is the reference ({request.coding} coding).",
+        f"{noise.mechanism} mechanism, scale {scale_text(noise.scale * float(outcome.width))}. The standard errors are "
+        f"those of the noise alone. The first level of each factor is the reference ({request.coding} coding).",
         *interval_paragraphs(regression.intervals),
     ]
 
@@ -169,8 +169,8 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
     divided = "" if group.request.statistic == "sum" else " Noisy sums were divided by the exact counts."
     first = (
         f"{clipped} The sums were measured with the {group.noise.mechanism} mechanism (scale "
-        f"{group.noise.scale * width:.4g}).{divided} The standard errors are those of the noise alone; two of them to "
-        "each side are drawn. Values outside the bounds are noise."
+        f"{scale_text(group.noise.scale * width)}).{divided} The standard errors are those of the noise alone; two of "
+        "them to each side are drawn. Values outside the bounds are noise."
     )
     paragraphs = [first]
     if group.noise.naive_l2 and group.noise.expected_l2:

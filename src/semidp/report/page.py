@@ -26,7 +26,7 @@ from semidp.release import (
 )
 from semidp.release.published_outcomes import columns_of
 from semidp.report import outcome_sentences, sentences
-from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
+from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, scale_text
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -353,7 +353,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
     for table in release.tables:
         name = " by ".join(table.schema.names)
         rows += [
-            (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {table.noise.scale:.6g}"),
+            (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {scale_text(table.noise.scale)}"),
             ("Kind of claim", sentences.claim(table)),
             *_own_guarantee(release, table),
             ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
@@ -369,11 +369,14 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += [
             (
                 f"Mechanism of {outcome_sentences.titled(group)}",
-                f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps",
+                f"{group.noise.mechanism}, scale {scale_text(group.noise.scale)} steps",
             ),
             ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
             *_own_guarantee(release, group),
-            ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
+            (
+                "Grid",
+                f"{group.outcome.steps:,} step{'s' if group.outcome.steps > 1 else ''} of {plain(group.outcome.width)}",
+            ),
         ]
     for quantile in release.quantiles:
         rows += [

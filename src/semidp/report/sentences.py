@@ -29,7 +29,7 @@ from semidp.release import (
     implied_guarantee,
 )
 from semidp.release.metadata import METADATA
-from semidp.report.cells import error_text
+from semidp.report.cells import error_text, scale_text
 from semidp.report.outcome_sentences import (
     grid_warning,
     group_lines,
@@ -237,7 +237,7 @@ def table_summary(table: PublishedTable) -> str:
     """Say how one table was made."""
     if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
-    how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
+    how = f"Measured with the {table.noise.mechanism} mechanism (scale {scale_text(table.noise.scale)})"
     if table.residuals is not None:
         how = f"Measured on {len(table.residuals.sigma2)} residuals, each with noise of its own"
     if table.fitted.kind == "none":
@@ -544,11 +544,12 @@ def summary(release: Release, where: str | None = None) -> str:
         loss = f"expected distance from the truth {table.noise.expected_l2:,.1f}"
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
-        lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
+        lines.append(f"mechanism  {table.noise.mechanism}, scale {scale_text(table.noise.scale)}, {loss}")
     if release.product is not None:
         lines += [f"mechanism  {line}" for line in product_lines(release.product.request, release.product.mechanism)]
     for group in release.groups:
-        lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
+        scale = scale_text(group.noise.scale * unit(group))
+        lines.append(f"mechanism  {group.noise.mechanism}, scale {scale} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
         lines += [f"warning    {grid_warning(group)}"] if any(part.coarse for part in group.estimates) else []
     for regression in release.regressions:
