@@ -17,7 +17,7 @@ from semidp.release.outcome_requests import (
 from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.plan import Plan, Reading, adjacency_from, declared
 from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
-from semidp.release.published import FitKind, Fitted, Noise, Published, PublishedTable
+from semidp.release.published import FitKind, Published, PublishedTable
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 from semidp.release.release import REPORT, Release, release_files
 from semidp.release.requests import Request, TableRequest, mechanism_again
@@ -27,11 +27,9 @@ __all__ = [
     "GRID",
     "REPORT",
     "FitKind",
-    "Fitted",
     "Form",
     "GroupRequest",
     "Model",
-    "Noise",
     "Plan",
     "Prepared",
     "ProductRequest",
