@@ -39,6 +39,7 @@ test: lint      ## everything that needs no server (under ten minutes on two cor
 test-long: $(TESTS)  ## the largest brute force, the audits with the most samples, 200 kills (about a quarter of an hour)
 	$(BIN)/python -m pytest -n 2 -m long
 	SEMIDP_KILLS=200 $(BIN)/python -m pytest tests/cli/test_kills.py
+	SEMIDP_KILLS=20 $(BIN)/python -m pytest tests/partitions/test_unfinished.py -k kills
 
 fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about a quarter of an hour on two cores)
 	SEMIDP_FUZZ=82 $(BIN)/python -m pytest -n 2 tests/fuzz

@@ -55,6 +55,7 @@ from semidp.release import (
     TableRequest,
     prepare,
     run,
+    run_partitioned,
 )
 from semidp.spaces import Adjacency, Dataspace, Margin, SemiAdjacency, Witness, semi_adjacency
 from semidp.tables import Feature, Schema, StructuralZero, Table
@@ -139,6 +140,7 @@ __all__ = [
     "power_curves",
     "prepare",
     "run",
+    "run_partitioned",
     "sample_size",
     "semi_adjacency",
     "sensitivity_space",

@@ -21,10 +21,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from semidp.errors import InputError, Occupied
+from semidp.errors import InputError, Occupied, SemidpError
 
-_SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|lock)", re.DOTALL)
+_SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.old|lock)", re.DOTALL)
 _OLD = ".old"
+_UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
 LARGEST = 2**30
 _BLOCK = 2**22  # bytes of a file that are hashed at once
 """Bytes of the largest file that is read whole."""
@@ -115,6 +116,89 @@ def new_folder(
                     shutil.rmtree(scrap, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def lasting_folder(
+    path: str | Path,
+    *,
+    begun: str,
+    resume: bool = False,
+    discard: bool = False,
+    force: bool = False,
+    ours: Callable[[Path], Collection[str]] = lambda folder: (),
+    inputs: Iterable[str | Path] = (),
+) -> Iterator[Path]:
+    """Yield a folder that becomes `path` when the block ends well, and stays for a later run when it does not.
+
+    It stays only if it holds the file `begun` by then. No run removes it that was not asked to.
+
+    Parameters
+    ----------
+    path, force, ours, inputs
+        As for `new_folder`.
+    begun
+        The file, in it, that says that something is worth keeping.
+    resume
+        Go on with the folder that an earlier run has left; refuse to begin another.
+    discard
+        Remove what an earlier run has left, and begin anew.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> root = tempfile.TemporaryDirectory()
+    >>> with contextlib.suppress(ZeroDivisionError), lasting_folder(f"{root.name}/release", begun="begun") as folder:
+    ...     (folder / "begun").touch()
+    ...     1 / 0
+    >>> with lasting_folder(f"{root.name}/release", begun="begun", resume=True) as folder:
+    ...     (folder / "begun").unlink()
+    ...     (folder / "whole").touch()
+    >>> os.listdir(f"{root.name}/release")
+    ['whole']
+    >>> root.cleanup()
+    """
+    path, inputs = Path(path), list(inputs)
+    check_place(path, force=force, ours=ours, inputs=inputs)
+    work = path.with_name(f".semidp-{_tag(path)}.{_UNFINISHED}")
+    with _to_be_finished(work / begun), _plainly(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _claimed(path, timeout=_PATIENCE):
+            _sweep(path)
+            check_place(path, force=force, ours=ours, inputs=inputs)
+            left = (work / begun).is_file() and not work.is_symlink()
+            if left and not resume and not discard:
+                raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
+            if resume and not left:
+                raise InputError(f"there is no unfinished {path} to go on with")
+            if work.exists() and not resume:
+                shutil.rmtree(work)
+            work.mkdir(exist_ok=resume)
+            try:
+                yield work
+                _sync(work)
+                check_place(path, force=force, ours=ours, inputs=inputs)
+                _into_place(work, path, force)
+            finally:
+                if work.exists() and not _old_of(work).exists() and not (work / begun).is_file():
+                    shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _to_be_finished(begun: Path) -> Iterator[None]:
+    """Say with an error that there is something to go on with."""
+    try:
+        yield
+    except SemidpError as error:
+        if begun.is_file():
+            error.needs = error.needs or _UNFINISHED
+        raise
+
+
+def durable(folder: Path) -> None:
+    """Make what was written into a folder outlast a power failure."""
+    _sync(folder)
+    _sync_folder(folder.parent)
+
+
 def check_place(
     path: Path,
     *,
@@ -162,7 +246,7 @@ def check_place(
             raise Occupied(f"{path} is not a folder, and would be lost")
         known = ours(path)
         entries = sorted(path.iterdir())
-        foreign = [entry.name for entry in entries if entry.name not in known or not _is_plain_file(entry)]
+        foreign = [entry.name for entry in entries if not _is_known(entry, entry.name, known)]
         if foreign:
             raise Occupied(f"{path} holds {_listed(foreign)}, which would be lost")
         if entries and not force:
@@ -469,7 +553,7 @@ def _discard(scrap: Path) -> None:
     """Remove a scrap; one that could be recovered gets another name first, so that half of it never is."""
     with contextlib.suppress(OSError):
         if scrap.name.endswith(_OLD):
-            aside = scrap.with_name(f"{scrap.name.removesuffix(_OLD)[:-8]}{secrets.token_hex(4)}")
+            aside = scrap.with_name(f"{scrap.name.removesuffix(_OLD).rpartition('.')[0]}.{secrets.token_hex(4)}")
             os.rename(scrap, aside)
             scrap = aside
         if scrap.is_dir() and not scrap.is_symlink():
@@ -487,7 +571,8 @@ def _is_settled(scrap: Path) -> bool:
 
 def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
     """Yield the scraps of runs for the destination `path`, those with a suffix only if one is given."""
-    pattern = re.compile(re.escape(f".semidp-{_tag(path)}.") + "[0-9a-f]{8}" + (re.escape(suffix) or rf"(?:{_OLD})?"))
+    kind = f"(?:[0-9a-f]{{8}}|{_UNFINISHED}){re.escape(suffix)}" if suffix else rf"[0-9a-f]{{8}}(?:{_OLD})?"
+    pattern = re.compile(re.escape(f".semidp-{_tag(path)}.") + kind)
     return (entry for entry in _entries(path.parent) if pattern.fullmatch(entry.name))
 
 
@@ -542,6 +627,14 @@ def _like(old: Path, new: Path) -> None:
             with contextlib.suppress(OSError):
                 os.chown(new, -1, known.st_gid)
         new.chmod(stat.S_IMODE(known.st_mode))
+
+
+def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:
+    """Whether an entry of a folder is a file of a known name, or a folder of nothing but such files."""
+    if entry.is_dir() and not entry.is_symlink():
+        inside = list(entry.iterdir())
+        return bool(inside) and all(_is_known(below, f"{name}/{below.name}", known) for below in inside)
+    return name in known and _is_plain_file(entry)
 
 
 def _is_plain_file(path: Path) -> bool:

@@ -212,6 +212,27 @@ class Chain:
         """Return how many nodes at depth `fine` lie below each node at depth `coarse`."""
         return np.diff(self.first(coarse, fine), append=self.size(fine))
 
+    def below(self, depth: int, node: int, fine: int) -> slice:
+        """Return where the nodes at depth `fine` stand that lie below one node at `depth`, or are it.
+
+        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).below(1, 1, 2)
+        slice(3, 5, None)
+        """
+        start = int(self.first(depth, fine)[node])
+        return slice(start, start + int(self.children(depth, fine)[node]))
+
+    def branch(self, depth: int, node: int) -> "Chain":
+        """Return the chain of the leaves below one node; the depths down to it stay, with one node each.
+
+        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).branch(1, 1)
+        Chain(leaves=2)
+        """
+        leaves = self.below(depth, node, self.depth)
+        starts = [(0,)] * depth
+        for fine in range(depth + 1, self.depth + 1):
+            starts.append(tuple(start - leaves.start for start in self.starts[fine - 1][self.below(depth, node, fine)]))
+        return Chain(leaves.stop - leaves.start, tuple(starts))
+
 
 @dataclass(frozen=True)
 class Grid:

@@ -33,7 +33,7 @@ from semidp.progress import silent
 from semidp.queries import product_space
 from semidp.release import FitKind, calibrate, prepare
 from semidp.release.pipeline import implied_guarantee
-from semidp.release.products import all_of, fit_product, tables_for
+from semidp.release.products import all_of, fit_product, tables_for, totals_of
 from semidp.release.recheck import disagreements
 from semidp.report import html
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
@@ -308,7 +308,14 @@ def test_whole_numbers_down_a_geography_agree():
     truth = space.measure([table.margin(space.schema.named(view)) for view in space.views])
     for seed in range(5):
         measured = mechanism.measure(truth, SeededRandomness(seed))
-        found = fit_product(space, space.estimates(measured.projected), [FitKind.integer] * 3, silent)
+        found = fit_product(
+            space.schema.grid,
+            space.views,
+            totals_of(space),
+            space.estimates(measured.projected),
+            [FitKind.integer] * 3,
+            silent,
+        )
         (states, _), (counties, _), (ages, _) = found
         assert (np.add.reduceat(counties, [0, 3, 4], axis=0) == states).all()
         assert (ages.sum(axis=2) == states).all()
@@ -340,12 +347,14 @@ def test_tables_that_no_whole_numbers_agree_with_are_fitted_jointly_and_said():
     space = product_space(public, Adjacency(1), [["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
     diagonal, other = np.eye(2), 1 - np.eye(2)
     estimates = [diagonal, diagonal, other, np.full((2, 2, 2), 0.25)]
-    found = fit_product(space, estimates, [FitKind.integer] * 4, silent)
+    found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent)
     assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
     consistent(space, found)
     assert "Fitted before the others" in found[3][1].note
     assert not found[3][1].optimal
-    three = fit_product(space, estimates, [*[FitKind.integer] * 3, FitKind.none], silent)
+    three = fit_product(
+        space.schema.grid, space.views, totals_of(space), estimates, [*[FitKind.integer] * 3, FitKind.none], silent
+    )
     assert [counts.tolist() for counts, _ in three[:3]] == [diagonal.tolist(), diagonal.tolist(), other.tolist()]
 
 
@@ -360,7 +369,7 @@ def test_the_same_down_a_geography():
         space = product_space(public, Adjacency(2), wanted)
         diagonal, other = np.eye(2), 1 - np.eye(2)
         estimates = [other.reshape(1, 2, 2), diagonal, diagonal, np.full((2, 2, 2), 0.25)]
-        found = fit_product(space, estimates, [FitKind.integer] * 4, silent)
+        found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent)
         assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
         consistent(space, found)
         assert "Fitted before the others" in found[3][1].note
@@ -378,7 +387,7 @@ def test_where_no_whole_numbers_are_found_at_all_the_estimate_is_published_and_s
     estimates = [np.array([1.0, 1.0]), np.full((2, 2), 0.5)]
     monkeypatch.setattr(products, "fit_totals", never)
     monkeypatch.setattr(products, "fit_alike", never)
-    found = fit_product(space, estimates, [FitKind.integer] * 2, silent)
+    found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 2, silent)
     for (counts, fitted), estimate in zip(found, estimates, strict=True):
         assert counts is estimate
         assert fitted.kind == "none"

@@ -173,7 +173,9 @@ HINTS = {
     "request": "--table a,b, --group a --mean b, or --regress b --on a",
     "from": "--from TABLE",
     "two levels": "--where, --bins or --levels",
-    "memory": "--table with fewer features or at a coarser depth, or --memory",
+    "memory": "--partition, --table with fewer features or at a coarser depth, or --memory",
+    "partition": "--nest state,county --partition state",
+    "unfinished": "--resume or --discard",
     "ledger": "semidp ledger FILE --rho 1",
 }
 """What `SemidpError.needs` says, and the options that mend it."""

@@ -15,16 +15,17 @@ from attrs import evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, complain, echo, in_place, naming_options, output_folder, print_json, progress_bar
+from semidp.cli._output import Format, complain, echo, in_place, naming_options, print_json, progress_bar
 from semidp.engines import Source, local_paths
 from semidp.errors import InputError
 from semidp.exact import plain
-from semidp.files import check_place, document_at
+from semidp.files import check_place, document_at, new_folder
 from semidp.grouped import most_rank_error
 from semidp.mechanisms import NAMES, ResidualMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
     REPORT,
+    Form,
     GroupRequest,
     Model,
     Plan,
@@ -38,8 +39,11 @@ from semidp.release import (
     prepare,
     release_files,
     run,
+    run_partitioned,
 )
-from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, size_text
+from semidp.release.by_partition import Whole, prepare_parts
+from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
+from semidp.release.partitions import tables_asked
 from semidp.release.recheck import disagreements
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
@@ -96,6 +100,23 @@ Memory = Annotated[
         help="The memory that may be used; that of the machine or container unless said.",
         metavar="8GB",
     ),
+]
+PartitionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--partition",
+        help="Release part by part: a depth of a nested feature, such as state. Only tables, and no pure epsilon.",
+        metavar="DEPTH",
+    ),
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", help="With --partition: how many parts at a time, each in a process.", min=1)
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Finish a release by --partition that ended early; nothing is drawn again.")
+]
+Discard = Annotated[
+    bool, typer.Option("--discard", help="Remove what a release by --partition that ended early has left.")
 ]
 Verify = Annotated[
     Path | None,
@@ -160,6 +181,10 @@ def release(
     sign: Sign = None,
     write: Write = None,
     memory: Memory = None,
+    partition: PartitionOption = None,
+    jobs: Jobs = None,
+    resume: Resume = False,
+    discard: Discard = False,
     dry_run: DryRun = False,
     force: o.Force = False,
     format: o.FormatOption = Format.text,
@@ -215,8 +240,12 @@ def release(
             check_place(out, force=force, ours=release_files, inputs=inputs)
     form = None if write is None else form_named(write)
     usable = None if memory is None else memory_from(memory)
+    if partition is None and (jobs is not None or resume or discard):
+        raise InputError("--jobs, --resume and --discard are for a release by parts: give --partition DEPTH too")
+    if resume and discard:
+        raise InputError("--resume finishes what --discard removes: give one of them")
     foreseen = declared_needs(wanted, form)
-    if foreseen is not None:
+    if foreseen is not None and partition is None:
         foreseen.refuse_memory(usable)
     randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
     signer = Signer(sign, _password) if sign is not None else None
@@ -225,25 +254,44 @@ def release(
         o.source_of(wanted, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source,
     ):
         if dry_run:
-            _rehearse(wanted, source, usable, format, quiet)
+            if partition is None:
+                _rehearse(wanted, source, usable, format, quiet)
+            else:
+                _rehearse_parts(
+                    prepare_parts(wanted, source, partition, jobs=jobs or 1, memory=usable), jobs, form, format, quiet
+                )
             return
         assert out is not None
         book = o.ledger_of(ledger, quiet)
-        with _honest_about(book), output_folder(out, force, release_files, inputs) as folder:
-            done = run(
-                wanted,
-                source,
-                randomness=randomness,
-                ledger=book,
-                label=label,
-                memory=usable,
-                folder=folder,
-                form=form,
-                progress=progress,
-            )
-            done.write_files(folder, progress)
-            if signer is not None:
-                signer.sign(folder)
+        common: dict[str, Any] = {
+            "randomness": randomness,
+            "ledger": book,
+            "label": label,
+            "memory": usable,
+            "form": form,
+        }
+        with _honest_about(book), naming_options(force):
+            if partition is not None:
+                done = run_partitioned(
+                    wanted,
+                    source,
+                    out,
+                    partition,
+                    jobs=jobs or 1,
+                    resume=resume,
+                    discard=discard,
+                    force=force,
+                    inputs=inputs,
+                    finish=(lambda folder: None) if signer is None else signer.sign,
+                    progress=progress,
+                    **common,
+                )
+            else:
+                with new_folder(out, force=force, ours=release_files, inputs=inputs) as folder:
+                    done = run(wanted, source, folder=folder, progress=progress, **common)
+                    done.write_files(folder, progress)
+                    if signer is not None:
+                        signer.sign(folder)
     with in_place(f"the release {out}"):
         for line in _found_budget(wanted, done.plan) if format is Format.text else ():
             echo(line)
@@ -367,7 +415,7 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
         if not isinstance(error, InputError):
             complain(_CHARGED)
             raise
-        raise InputError(f"{error}; {_CHARGED}") from None
+        raise InputError(f"{error}; {_CHARGED}", needs=error.needs, names=error.names) from None
 
 
 def _plan(
@@ -475,6 +523,56 @@ def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, qu
     for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
         echo(f"otherwise  {sentence}")
     takes = _takes(prepared)
+    echo(
+        f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "
+        f"{takes.seconds:,.0f} s beside reading"
+    )
+    echo("nothing was drawn or written")
+
+
+def _rehearse_parts(whole: Whole, jobs: int | None, form: Form | None, format: Format, quiet: bool) -> None:
+    """Say what a release part by part would do, from public values."""
+    plan, scope, schema = whole.plan, whole.scope, whole.schema
+    o.warn_all((*scope.warnings, *scope.disclosures), quiet)
+    takes = part_needs(plan, schema, whole.cut, jobs or 1, form or Form.parquet)
+    tables: list[dict[str, Any]] = [
+        {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
+        for request, mechanism in zip(whole.requests, whole.mechanisms, strict=True)
+        for number, table in enumerate(tables_asked(request))
+        for own, error in [(schema.restrict(table.features), mechanism.rms_error(number))]
+    ]
+    if format is Format.json:
+        curve = whole.guarantee.tradeoff
+        print_json(
+            {
+                "dry_run": True,
+                "n": scope.dataspace.n,
+                "plan": plan.to_json(),
+                "partition": {"depth": whole.partition, "parts": whole.nodes},
+                "a": scope.adjacency_json(),
+                "guarantee": curve.to_json(),
+                "epsilon": curve.epsilon(plan.report_delta),
+                "report_delta": plan.report_delta,
+                "budget": plan.budget and plan.budget.numbers(),
+                "tables": tables,
+                "needs": takes.to_json(),
+                "disclosures": scope.disclosures,
+                "warnings": scope.warnings,
+            }
+        )
+        return
+    echo(f"exact      {scope.dataspace.summary()}")
+    for part in budget_parts(plan):
+        echo(f"budget     {part}")
+    for table in tables:
+        echo(
+            f"would use  residuals for {' by '.join(table['features'])}: standard error "
+            f"{table['rms_standard_error']:.1f} in each of {table['cells']:,} cells"
+        )
+    echo(f"partition  {whole.nodes:,} parts, one for every {whole.partition}, of up to {takes.largest:,} cells")
+    echo(f"adjacency  {together_text(scope)}")
+    for sentence in strength(whole.guarantee, plan.report_delta):
+        echo(f"strength   {sentence}")
     echo(
         f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "
         f"{takes.seconds:,.0f} s beside reading"

@@ -7,7 +7,8 @@ DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is
 import glob
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
@@ -36,7 +37,7 @@ from semidp.engines.tabulate import Codes, Tabulation, ravelled
 from semidp.errors import DataError, InputError
 from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_large
 
-__all__ = ["Outcome", "Source", "local_paths", "open_source"]
+__all__ = ["Outcome", "Source", "local_paths", "one_thread", "open_source"]
 
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 _MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
@@ -96,12 +97,29 @@ def open_source(
     if count is not None and id is not None:
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
     source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id)
+    if isinstance(data, (str, os.PathLike)):
+        source.again = partial(
+            open_source,
+            os.fspath(data),
+            table=table,
+            count=count,
+            where=where,
+            hive_partitions=hive_partitions,
+            allow_empty=allow_empty,
+        )
     try:
         source._check()
     except BaseException:
         source.close()
         raise
     return source
+
+
+def one_thread() -> None:
+    """Let every source that this process opens from now on use one thread: one of several that share a machine."""
+    from semidp.engines import duck
+
+    duck.SETTINGS["threads"] = "1"
 
 
 def local_paths(data: str, table: str | None = None) -> list[str]:
@@ -138,6 +156,8 @@ class Source:
     ) -> None:
         self._records = records
         self.count, self.where, self.id = count, where, id
+        self.again: Callable[[], Source] | None = None
+        """Opens the same records in another process, without checking ids again; None where no address names them."""
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
@@ -262,6 +282,34 @@ class Source:
             self._records = held
             self._check()
 
+    def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:
+        """Return for each node at a depth of a nested feature that holds records the values of columns that say so.
+
+        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> with open_source({"state": ["a", "b", "a"], "county": ["x", "z", "y"]}) as source:
+        ...     found = source.branches(places.at(1), 1)
+        ...     found[1], source.only(found[0]).counts(Schema([places])).counts
+        ({'state': ['b']}, array([1, 1, 0]))
+        """
+        keys = self._keys([feature])
+        groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
+        leaves = _codes(feature, {key.column: column for key, column in zip(keys, groups.keys, strict=True)})
+        nodes = np.searchsorted(feature.chain.starts[depth - 1], leaves, side="right") - 1
+        found: dict[int, dict[str, dict[Any, None]]] = {}
+        for key, column in zip(keys, groups.keys, strict=True):
+            for node, code in zip(nodes.tolist(), column.codes.tolist(), strict=True):
+                found.setdefault(node, {}).setdefault(key.column, {})[column.values[code]] = None
+        return {node: {name: list(values) for name, values in part.items()} for node, part in found.items()}
+
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "Source":
+        """Return the records of one branch (see `branches`), to be read before the next is asked for."""
+        return Source(self._records.only(values), self.count, self.where, self.id)
+
+    def spark_frame(self) -> Any | None:
+        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        found = getattr(self._records, "spark_frame", None)
+        return None if found is None else found()
+
     def close(self) -> None:
         """Close the file or connection, unless it was opened elsewhere."""
         self._records.close()
@@ -367,12 +415,13 @@ def value_text(value: object) -> str | None:
 
 
 def _records(data: Any, table: str | None, where: str | None, hive_partitions: bool, allow_empty: bool) -> Records:
-    if type(data).__module__.partition(".")[0] == "ibis":
+    kind = type(data).__module__.partition(".")[0]
+    if kind in ("ibis", "pyspark"):
         _no_table(table)
         from semidp.engines.ibis import IbisRecords
 
         _no_folders(hive_partitions)
-        return IbisRecords.of(data, where)
+        return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
     if isinstance(data, str) and "://" in data:
         from semidp.engines.ibis import IbisRecords
 

@@ -207,6 +207,13 @@ class Records(Protocol):
         """
         ...
 
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "Records":
+        """Return the records of which each of these columns holds one of its values, as `grouped` returns them.
+
+        They are to be read before `only` is called again, and while these are open; to close them is not needed.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the file or connection."""
         ...

@@ -5,6 +5,7 @@ other, load no extension and change no setting. What the groups mean is decided 
 """
 
 import contextlib
+import copy
 import csv
 import glob
 import gzip
@@ -48,7 +49,7 @@ from semidp.errors import DataError, InputError
 
 Codes = NDArray[np.unsignedinteger[Any]]
 
-_SETTINGS = {
+SETTINGS = {
     "temp_directory": "",  # spilling would leave confidential records on disk
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -92,7 +93,7 @@ class DuckRecords:
     """
 
     def __init__(self, connection: Any, files: Sequence[str] = (), patience: float | None = None) -> None:
-        self._connection, self._patience = connection, patience
+        self._connection, self._patience, self._view = connection, patience, "records"
         self._files = {file: _stamp(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
         self.columns: Mapping[str, bool] = {name: _numeric(kind) or _text(kind) for name, kind in self._types.items()}
@@ -166,7 +167,9 @@ class DuckRecords:
         selected = [f"{self._key(key)} AS {name}" for key, name in zip(keys, names, strict=True)]
         selected += [f"TRY_CAST({total} AS BIGINT) AS total", f"{fault} AS fault"]
         by = ", ".join(str(position) for position in range(1, len(keys) + 1))
-        self._rows(f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM records GROUP BY {by} LIMIT {limit}")
+        self._rows(
+            f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM {self._view} GROUP BY {by} LIMIT {limit}"
+        )
         try:
             return quietly(lambda: _coded(self._connection, names), DataError(_FAILED))
         finally:
@@ -236,7 +239,7 @@ class DuckRecords:
         different = dict.fromkeys(tuple(sorted(places)) for places in sets)
         parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
         return self._rows(
-            f"SELECT {mask}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, * FROM records) "
+            f"SELECT {mask}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, * FROM {self._view}) "
             f"GROUP BY GROUPING SETS ({parts}) LIMIT {limit}"
         )
 
@@ -244,7 +247,7 @@ class DuckRecords:
         """Count records, present values and distinct values; see the contract."""
         name = quoted_name(column)
         ((records, present, distinct),) = self._rows(
-            f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM records"
+            f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM {self._view}"
         )
         return records, present, distinct
 
@@ -252,9 +255,34 @@ class DuckRecords:
         """Return these records: files are checked after every question, and frames are in memory."""
         return self
 
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "DuckRecords":
+        """Return the records with some values alone; see the contract."""
+        part = copy.copy(self)
+        part._view = f"{self._view}_"  # one at a time
+        conditions = [self._among(name, known) for name, known in values.items()]
+        self._rows(
+            f"CREATE OR REPLACE TEMP VIEW {part._view} AS SELECT * FROM {self._view} WHERE {' AND '.join(conditions)}"
+        )
+        return part
+
+    def _among(self, name: str, known: Sequence[Any]) -> str:
+        """Return the condition that a column holds one of some values."""
+        column, there = quoted_name(name), [value for value in known if value is not None and value == value]
+        parts = [f"{column} IN ({', '.join(self._literal(name, value) for value in there)})"] if there else []
+        if None in known:
+            parts.append(f"{column} IS NULL")
+        if any(value != value for value in known):
+            parts.append(f"isnan({column})")
+        return f"({' OR '.join(parts)})"
+
+    def _literal(self, name: str, value: Any) -> str:
+        text = quoted_text(str(value))
+        return text if isinstance(value, str) else f"CAST({text} AS {self._types[name]})"
+
     def close(self) -> None:
         """Close the database."""
-        _close(self._connection)
+        if self._view == "records":  # a part of the records has no database of its own
+            _close(self._connection)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return list(self._asked(sql, _fetched))
@@ -352,7 +380,7 @@ class DuckCoded:
             f"{_code(key, texts, width)} AS c{place}"
             for place, (key, texts, width) in enumerate(zip(self._keys, self._texts, self._widths, strict=True))
         )
-        self._records._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM records")
+        self._records._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM {self._records._view}")
         try:
             for start in range(0, self._n, rows):
                 part = f"SELECT * FROM coded WHERE rowid >= {start} AND rowid < {start + rows}"
@@ -378,7 +406,7 @@ def connect() -> Any:
     """Open a database in memory that may not spill to disk, load an extension or reach the caller's variables."""
     import duckdb
 
-    return duckdb.connect(":memory:", config=_SETTINGS)
+    return duckdb.connect(":memory:", config=SETTINGS)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ environment and reach no message. What the groups mean is decided in the package
 import contextlib
 import os
 import re
+import secrets
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -90,6 +91,23 @@ class IbisRecords:
         if not hasattr(table, "schema") or not hasattr(table, "aggregate"):
             raise InputError("an Ibis value was given that is not a table: give a table or a selection from one")
         return cls(_kept(table, where), lambda: None)
+
+    @classmethod
+    def of_spark(cls, frame: Any, where: str | None) -> "IbisRecords":
+        """Read a Spark data frame, whose session stays the caller's."""
+        missing = MissingExtra("a Spark data frame needs more packages: pip install 'semidp[spark]'")
+        try:
+            import ibis
+        except ImportError:
+            raise missing from None
+        name = f"semidp_{secrets.token_hex(8)}"
+
+        def viewed() -> Any:
+            frame.createOrReplaceTempView(name)
+            return ibis.pyspark.connect(frame.sparkSession).table(name)
+
+        table = _hushed(viewed, InputError("the Spark data frame could not be read"))
+        return cls(_kept(table, where), lambda: frame.sparkSession.catalog.dropTempView(name))
 
     @classmethod
     def at(cls, address: str, name: str | None, where: str | None, *, hive_partitions: bool = False) -> "IbisRecords":
@@ -198,6 +216,21 @@ class IbisRecords:
                 self._close()
 
         return IbisRecords(copy, close, steady=True)
+
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "IbisRecords":
+        """Return the records with some values alone; see the contract."""
+        conditions = []
+        for name, known in values.items():
+            column = self._table[name]
+            found = column.isin([value for value in known if value is not None and value == value])
+            found = found | column.isnull() if None in known else found
+            conditions.append(found | column.isnan() if any(value != value for value in known) else found)
+        return IbisRecords(self._table.filter(*conditions), lambda: None, steady=self._steady)
+
+    def spark_frame(self) -> Any | None:
+        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        connection = self._table.get_backend()
+        return connection._session.sql(connection.compile(self._table)) if connection.name == "pyspark" else None
 
     def close(self) -> None:
         """Close the connection if it was opened here."""

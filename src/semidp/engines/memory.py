@@ -56,6 +56,22 @@ class TableRecords:
         """Return these records: a table does not change."""
         return self
 
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "TableRecords":
+        """Return the records with some levels alone; see the contract."""
+        schema = self._table.schema
+        counts = self._table.counts.copy()
+        for name, known in values.items():
+            kept = {
+                leaf
+                for label, leaves in schema.feature(name).leaves_below(name).items()
+                if label in known
+                for leaf in leaves
+            }
+            axis = schema.axis(name)
+            gone = [leaf for leaf in range(schema.shape[axis]) if leaf not in kept]
+            counts[(slice(None),) * axis + (gone,)] = 0
+        return TableRecords(Table(schema, counts))
+
     def close(self) -> None:
         """Nothing is open."""
 

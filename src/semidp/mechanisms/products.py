@@ -171,7 +171,7 @@ class ResidualMechanism(Mechanism):
             sigma2 = {view: _coarse(square * factor) for view, square in sigma2.items()}
             saved = max(0.0, 1 - float(factor))
         for view, square in sigma2.items():
-            check_scale(square * int(space.residuals.scale(view).max()) ** 2)
+            check_scale(square * space.residuals.largest_scale(view) ** 2)
         return cls(space, sigma2, precision, law, saved)
 
     @property
@@ -305,6 +305,20 @@ class ResidualMechanism(Mechanism):
     def _cell_variances(self) -> dict[object, NDArray[np.float64]]:
         return {}
 
+    def rms_error(self, table: int) -> float:
+        """Return the root of the mean variance of one table's cells, rounding apart, without an array of them.
+
+        >>> from semidp.queries import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> round(ResidualMechanism.calibrate(space, Budget.gdp(1)).rms_error(0), 4)
+        1.1547
+        """
+        view = self.space.views[table]
+        total = sum(float(self.sigma2[d]) * self.space.residuals.gain(d, view) for d in self.space.inside[table])
+        return math.sqrt(total / math.prod(self.space.residuals.shape(view)))
+
     def table_errors(self, table: int) -> NDArray[np.float64]:
         """Return the standard error of each cell of one table's estimate."""
         return np.sqrt(self.cell_variances(table))
@@ -347,22 +361,15 @@ class ResidualMechanism(Mechanism):
 
     def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
-        result = np.zeros((count, len(entries)), dtype=np.int64)
-        laws = self._law[entries]
-        order = np.argsort(laws, kind="stable")
-        numbers, firsts = np.unique(laws[order], return_index=True)
-        rare = []
-        for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
-            sampler, _ = self.samplers[number]
-            if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
-                rare.append((sampler, mine))
-            else:
-                result[:, mine] = sampler.sample((count, mine.size), randomness)
-        if rare:
-            which = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
-            drawn = sample_each([sampler for sampler, _ in rare], np.tile(which, count), randomness)
-            result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
-        return result
+        return _draws([sampler for sampler, _ in self.samplers], self._law[entries], count, randomness)
+
+    def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw one number an entry, those of each residual from the part of the source that is named after it."""
+        found = [np.zeros(0, np.int64)]
+        for view, part in self.space.parts.items():
+            source = randomness.part(*self.space.schema.named(view))
+            found.append(residual_noise(self.law, self.sigma2[view], self.space.scales[part], source))
+        return np.concatenate(found)
 
     @cached_property
     def _law(self) -> NDArray[np.intp]:
@@ -371,6 +378,48 @@ class ResidualMechanism(Mechanism):
         for number, (_, where) in enumerate(self.samplers):
             found[where] = number
         return found
+
+
+def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int64]:
+    """Draw the noise of one residual, a whole number an entry, of variance ``scale²·σ²`` (before rounding).
+
+    >>> from semidp.noise import SeededRandomness
+    >>> residual_noise("discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)).shape
+    (2, 2)
+    """
+    known, which = np.unique(scales, return_inverse=True)
+    laws = [_LAWS[law](sigma2 * scale**2) for scale in known.tolist()]
+    return _draws(laws, which.ravel(), 1, randomness).reshape(scales.shape)
+
+
+def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the variance of each entry of a measured residual once it is divided by its scale, rounding included.
+
+    >>> float(residual_variance("rounded", Fraction(4), np.array([1])).round(4)[0])  # σ² + 1/12
+    4.0833
+    """
+    known, which = np.unique(scales, return_inverse=True)
+    found = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in known.tolist()]
+    return np.asarray(np.array(found)[which].reshape(scales.shape))
+
+
+def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+    """Draw for many measurements at once, each entry from the law of that number; laws with few draws together."""
+    result = np.zeros((count, len(which)), dtype=np.int64)
+    order = np.argsort(which, kind="stable")
+    numbers, firsts = np.unique(which[order], return_index=True)
+    rare = []
+    for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
+        sampler = laws[number]
+        if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+            rare.append((sampler, mine))
+        else:
+            result[:, mine] = sampler.sample((count, mine.size), randomness)
+    if rare:
+        places = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
+        drawn = sample_each([sampler for sampler, _ in rare], np.tile(places, count), randomness)
+        result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
+    return result
 
 
 def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:

@@ -269,6 +269,11 @@ class BallMove:
         """How many places are chosen."""
         return 2 * self.a
 
+    def leads_on(self, paths: list[Path], published: int) -> bool:
+        """Whether the places chosen so far may be those of a move: none loses more of a published node than it has."""
+        own = [place < self.a for place, path in enumerate(paths) if path[:published] == paths[-1][:published]]
+        return not published or 2 * sum(own) >= len(own)
+
     def every(self, paths: list[Path], published: int) -> list[Path] | None:
         """Return the places of all records of a move, those that appear first; None where it is none."""
         balance: dict[Path, int] = {}
@@ -291,6 +296,10 @@ class ExchangeMove:
     def records(self) -> int:
         """How many places are chosen."""
         return self.carriers + 2
+
+    def leads_on(self, paths: list[Path], published: int) -> bool:
+        """Whether the places chosen so far may be those of a move: `every` sees the rest."""
+        return True
 
     def every(self, paths: list[Path], published: int) -> list[Path] | None:
         """Return y, x, then each carrier after and before; None where the feature cannot be served so."""
@@ -315,7 +324,7 @@ def _tree_patterns(tree: Tree, move: BallMove | ExchangeMove) -> tuple[JointPatt
     if move.records > _MOST_RECORDS:
         return None
     found: dict[bytes, JointPattern] = {}
-    for paths in _paths(tree, move.records):
+    for paths in _paths(tree, move):
         every = move.every(paths, tree.published)
         if every is None:
             continue
@@ -331,8 +340,8 @@ def _tree_patterns(tree: Tree, move: BallMove | ExchangeMove) -> tuple[JointPatt
     return tuple(found.values())
 
 
-def _paths(tree: Tree, records: int) -> Iterator[list[Path]]:
-    """Iterate over the places of records in a tree, nodes numbered as they are met."""
+def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
+    """Iterate over the places of the records of a move in a tree, nodes numbered as they are met."""
 
     def below(known: list[Path], prefix: Path) -> Iterator[Path]:
         if len(prefix) == len(tree.counts):
@@ -343,11 +352,13 @@ def _paths(tree: Tree, records: int) -> Iterator[list[Path]]:
             yield from below(known, (*prefix, node))
 
     def grow(known: list[Path]) -> Iterator[list[Path]]:
-        if len(known) == records:
+        if len(known) == move.records:
             yield known
             return
         for path in below(known, ()):
-            yield from grow([*known, path])
+            longer = [*known, path]
+            if move.leads_on(longer, tree.published):
+                yield from grow(longer)
 
     return grow([])
 

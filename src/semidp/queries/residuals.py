@@ -66,13 +66,22 @@ class Residuals:
 
     def scale(self, view: View) -> NDArray[np.int64]:
         """Return the whole number by which each entry of a residual is multiplied to be whole itself."""
-        largest = math.prod(int(self.siblings(axis, view[axis]).max()) for axis in named(view))
-        if largest >= _LARGEST:
-            raise Refused("the numbers of levels multiply to more than 62 bits hold: release smaller tables")
+        self.largest_scale(view)
         result = np.ones(self.shape(view), dtype=np.int64)
         for place, axis in enumerate(named(view)):
             result *= _along(self.siblings(axis, view[axis]).astype(np.int64), place, result.ndim)
         return result
+
+    def largest_scale(self, view: View) -> int:
+        """Return the largest of `scale`, without making an array of it; refuse one beyond 62 bits.
+
+        >>> Residuals(Grid.flat((3, 4))).largest_scale((1, 1))
+        12
+        """
+        largest = math.prod(int(self.siblings(axis, view[axis]).max()) for axis in named(view))
+        if largest >= _LARGEST:
+            raise Refused("the numbers of levels multiply to more than 62 bits hold: release smaller tables")
+        return largest
 
     def scaled(self, view: View, table: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the residual of a table at a view times `scale`, in whole numbers.
@@ -80,7 +89,7 @@ class Residuals:
         Along each feature ``c x - Σ x`` over the c siblings; every number on the way is at most n times the scale.
         """
         values = np.asarray(table, dtype=np.int64).reshape(self.shape(view))
-        if int(np.abs(values).sum()) * int(self.scale(view).max(initial=1)) >= _LARGEST:
+        if int(np.abs(values).sum()) * self.largest_scale(view) >= _LARGEST:
             raise Refused("the counts times the numbers of levels do not fit in 62 bits: release smaller tables")
         for place, axis in enumerate(named(view)):
             count = _along(self.siblings(axis, view[axis]).astype(np.int64), place, values.ndim)

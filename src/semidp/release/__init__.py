@@ -3,6 +3,7 @@
 `pipeline` is the page to read first; `published` and `release` hold what comes out.
 """
 
+from semidp.release.by_partition import run_partitioned
 from semidp.release.cells import Form, form_named
 from semidp.release.outcome_requests import (
     GRID,
@@ -14,6 +15,7 @@ from semidp.release.outcome_requests import (
     outcome_from,
     proportion_of,
 )
+from semidp.release.partitions import Part, Partition, PartitionedTables
 from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
 from semidp.release.plan import Plan, Reading, adjacency_from, declared
 from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
@@ -30,6 +32,9 @@ __all__ = [
     "Form",
     "GroupRequest",
     "Model",
+    "Part",
+    "Partition",
+    "PartitionedTables",
     "Plan",
     "Prepared",
     "ProductRequest",
@@ -60,5 +65,6 @@ __all__ = [
     "proportion_of",
     "release_files",
     "run",
+    "run_partitioned",
     "tables_for",
 ]

@@ -8,11 +8,14 @@ import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from semidp.errors import InputError
+from semidp.queries.branches import Cut
 from semidp.release.cells import Form, form_of
 from semidp.release.plan import Plan
 from semidp.tables import Schema, refuse_cells
@@ -24,6 +27,7 @@ JOINT_BYTES = 16  # a cell of the joint table, where one query reads all
 DISK_BYTES = {Form.parquet: 48, Form.csv: 160}  # a cell, both files of a table together
 BASE_DISK = 10**5  # the report and release.json
 BASE_SECONDS, CELL_SECONDS = 2.0, 1.5e-6
+PART_BYTES, PART_SECONDS = 200, 3e-6  # a cell that is measured part by part
 
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -117,6 +121,35 @@ def needs_of(plan: Plan, schema: Schema, joint: bool, form: Form | None = None) 
     return Needs.of(sizes, schema.size if joint else 0, form)
 
 
+def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None) -> Needs:
+    """Return what a plan takes that is carried out part by part, so many parts at a time: disk for all of them.
+
+    >>> from semidp.tables import Feature
+    >>> places = Feature.nested(["state", "county"], [(str(n // 1000), str(n)) for n in range(10_000)])
+    >>> schema = Schema([places, Feature("age", [str(n) for n in range(1000)])])
+    >>> from semidp import TableRequest
+    >>> plan = Plan([TableRequest(["county", "age"])])
+    >>> part_needs(plan, schema, Cut(0, 1)).largest, needs_of(plan, schema, False).largest
+    (1000000, 10000000)
+    """
+    chain = cut.chain(schema)
+    parts = np.zeros(chain.size(cut.depth), dtype=np.int64)
+    above = 0
+    for table in plan.all_tables:
+        view = schema.view(table.features)
+        above += schema.grid.size_of(cut.above(view))
+        if cut.reaches(view):
+            others = schema.grid.size_of(view) // chain.size(view[cut.axis])
+            sizes = chain.children(cut.depth, view[cut.axis]) * others
+            refuse_cells([int(sizes.max())])
+            parts += sizes
+    refuse_cells([above])
+    whole = Needs.of((schema.restrict(table.features).size for table in plan.all_tables), form=form)
+    largest = int(parts.max())
+    memory = jobs * (BASE_BYTES + PART_BYTES * largest) + KEPT_BYTES * above + (BASE_BYTES if jobs > 1 else 0)
+    return replace(whole, largest=largest, memory=memory, seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs)
+
+
 def refuse_files(plan: Plan, schema: Schema, folder: Path, form: Form | None = None) -> None:
     """Refuse a folder that cannot take the files of a release: the names of files and columns, or their size.
 
@@ -140,7 +173,12 @@ def refuse_files(plan: Plan, schema: Schema, folder: Path, form: Form | None = N
             (folder / longest).unlink()
         except (OSError, ValueError):
             raise InputError(f"no file can be called {name!r} in that folder: name the table otherwise") from None
-    needed, free = needs_of(plan, schema, False, form).disk, shutil.disk_usage(folder).free
+    refuse_disk(needs_of(plan, schema, False, form).disk, folder)
+
+
+def refuse_disk(needed: int, folder: Path) -> None:
+    """Refuse a folder whose disk has too little room."""
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
             f"the release needs about {size_text(needed)} of disk, and {size_text(free)} are free: choose another "

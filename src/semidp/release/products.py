@@ -53,10 +53,10 @@ MEASUREMENTS = "product-measurements"
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
     """Return tables that share a budget, unnamed ones called after their features."""
-    return [evolve(table, name=_after(table.features)) if table.name == "table" else table for table in tables]
+    return [evolve(table, name=called_after(table.features)) if table.name == "table" else table for table in tables]
 
 
-def _after(features: Iterable[str]) -> str:
+def called_after(features: Iterable[str]) -> str:
     """Return features joined as the name of files, without what no file may be called."""
     name = re.sub(r"[/\\\0]", "_", "-".join(features))
     return f"_{name[1:]}" if name.startswith(".") else name
@@ -181,7 +181,7 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
         return []
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
         raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
-    return [TableRequest(chosen, name=_after(chosen)) for chosen in itertools.combinations(names, size)]
+    return [TableRequest(chosen, name=called_after(chosen)) for chosen in itertools.combinations(names, size)]
 
 
 def tables_for(
@@ -360,8 +360,10 @@ def published_product(
 ) -> PublishedProduct:
     """Put every table together from the measured residuals, then fit whole numbers from coarse to fine."""
     estimates = mechanism.space.estimates(measured.projected)
-    fitted = fit_product(mechanism.space, estimates, [table.fit for table in request.tables], progress)
-    schema = mechanism.space.schema
+    space, schema = mechanism.space, mechanism.space.schema
+    fitted = fit_product(
+        schema.grid, space.views, totals_of(space), estimates, [t.fit for t in request.tables], progress
+    )
     return PublishedProduct(
         request=request,
         mechanism=mechanism,
@@ -380,7 +382,12 @@ def published_product(
 
 
 def fit_product(
-    space: ProductSpace, estimates: list[NDArray[np.float64]], kinds: list[FitKind], progress: Progress
+    grid: Grid,
+    views: Sequence[View],
+    totals: Sequence[Totals],
+    estimates: list[NDArray[np.float64]],
+    kinds: list[FitKind],
+    progress: Progress,
 ) -> list[tuple[NDArray[Any], Fitted]]:
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
 
@@ -388,17 +395,45 @@ def fit_product(
     the workload is decomposable. Such a table is fitted first, with the exact totals alone, and the others after it:
     those that it contains are its sums. Where it still has none, because another came before it for the same reason,
     its estimate is published. Nothing looks at the data again.
+
+    Parameters
+    ----------
+    grid, views
+        The cells of all features, and the tables.
+    totals
+        The counts that are settled already: exact totals, or tables that were fitted before.
+    estimates, kinds
+        For each table its estimate, and whether it is fitted.
+    progress
+        Told what is going on.
     """
-    grid = space.schema.grid
-    sizes = sorted(range(len(space.views)), key=lambda number: (grid.size_of(space.views[number]), number))
+    sizes = sorted(range(len(views)), key=lambda number: (grid.size_of(views[number]), number))
+    tables = _Tables(grid, views, totals, estimates, kinds)
     first: list[int] = []
     while True:
         found: dict[int, tuple[NDArray[Any], Fitted]] = {}
         order = [*first, *(number for number in sizes if number not in first)]
-        stuck = _fit_in_order(space, estimates, kinds, order, len(first), found, progress)
+        stuck = _fit_in_order(tables, order, len(first), found, progress)
         if stuck is None:
-            return [found[number] for number in range(len(space.views))]
+            return [found[number] for number in range(len(views))]
         first.insert(0, stuck)
+
+
+def totals_of(space: ProductSpace) -> list[Totals]:
+    """Return the exact counts that the tables of a product are fitted to: n, and every published margin."""
+    n = Totals(space.schema.grid.nothing, np.array(space.dataspace.n, dtype=np.int64))
+    return [n, *space.dataspace.published]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """What `fit_product` is given."""
+
+    grid: Grid
+    views: Sequence[View]
+    totals: Sequence[Totals]
+    estimates: list[NDArray[np.float64]]
+    kinds: list[FitKind]
 
 
 class _Settled:
@@ -441,9 +476,7 @@ def _views_below(view: View) -> int:
 
 
 def _fit_in_order(
-    space: ProductSpace,
-    estimates: list[NDArray[np.float64]],
-    kinds: list[FitKind],
+    tables: _Tables,
     order: list[int],
     early: int,
     found: dict[int, tuple[NDArray[Any], Fitted]],
@@ -454,9 +487,9 @@ def _fit_in_order(
     A table of which the sums over every feature are settled waits for no other, and others wait for it only if they
     contain it: such tables are fitted together.
     """
-    grid, waiting = space.schema.grid, list[int]()
+    grid, waiting = tables.grid, list[int]()
     settled = _Settled(grid)
-    for total in (Totals(grid.nothing, np.array(space.dataspace.n, dtype=np.int64)), *space.dataspace.published):
+    for total in tables.totals:
         settled.add(total)
 
     def keep(number: int, fit: Fit, early: bool = False) -> None:
@@ -466,13 +499,13 @@ def _fit_in_order(
             note = "Fitted before the others, which follow from it: no whole numbers agreed with all of them."
             how = replace(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
-        settled.add(Totals(space.views[number], fit.counts))
+        settled.add(Totals(tables.views[number], fit.counts))
 
     def fit_waiting() -> int | None:
-        for some, part, margins in _alike(space, waiting, settled):
+        for some, part, margins in _alike(tables, waiting, settled):
             progress("fitting whole numbers", len(found), len(order))
             try:
-                fits = fit_alike([estimates[number] for number in some], part, margins)
+                fits = fit_alike([tables.estimates[number] for number in some], part, margins)
             except Infeasible:
                 return some[0]
             for each, fit in zip(some, fits, strict=True):
@@ -481,15 +514,15 @@ def _fit_in_order(
         return None
 
     for place, number in enumerate(order):
-        view, estimate = space.views[number], estimates[number]
-        if kinds[number] is not FitKind.integer:
+        view, estimate, kind = tables.views[number], tables.estimates[number], tables.kinds[number]
+        if kind is not FitKind.integer:
             note = "The estimate itself is published."
-            found[number] = (estimate, Fitted(str(kinds[number]), "none", 0.0, 0.0, True, note))
+            found[number] = (estimate, Fitted(str(kind), "none", 0.0, 0.0, True, note))
             continue
         if place >= early and settled.ready(view):
             waiting.append(number)
             continue
-        if any(within(space.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
+        if any(within(tables.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
             return stuck
         try:
             fit = fit_totals(estimate, grid.coarsened(view), settled.margins(view), progress=progress)
@@ -506,16 +539,16 @@ def _fit_in_order(
 
 
 def _alike(
-    space: ProductSpace, numbers: Sequence[int], settled: _Settled
+    tables: _Tables, numbers: Sequence[int], settled: _Settled
 ) -> Iterator[tuple[list[int], Grid, list[list[Totals]]]]:
     """Yield tables of one shape with the same settled margins together, as many as a fit takes at once."""
     kinds: dict[tuple[Grid, tuple[View, ...]], list[tuple[int, list[Totals]]]] = {}
     for number in numbers:
-        margins = settled.margins(space.views[number])
-        kind = (space.schema.grid.coarsened(space.views[number]), tuple(total.view for total in margins))
+        margins = settled.margins(tables.views[number])
+        kind = (tables.grid.coarsened(tables.views[number]), tuple(total.view for total in margins))
         kinds.setdefault(kind, []).append((number, margins))
-    for (part, _), tables in kinds.items():
+    for (part, _), alike in kinds.items():
         size = max(1, _CELLS_TOGETHER // part.size_of(part.full))
-        for start in range(0, len(tables), size):
-            some = tables[start : start + size]
+        for start in range(0, len(alike), size):
+            some = alike[start : start + size]
             yield [number for number, _ in some], part, [margins for _, margins in some]

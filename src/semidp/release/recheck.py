@@ -23,6 +23,9 @@ from semidp.mechanisms import (
     ResidualMechanism,
 )
 from semidp.progress import silent
+from semidp.release.cells import StoredFiles
+from semidp.release.part_tasks import split_residuals
+from semidp.release.partitions import PartitionedTables, measurements_stem, tables_asked
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
@@ -30,6 +33,7 @@ from semidp.release.release import Release
 from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled
 from semidp.release.side_information import CLOSE
+from semidp.tables import Table
 from semidp.tradeoff import Order, Tradeoff
 
 Floats = NDArray[np.float64]
@@ -120,6 +124,8 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         yield "a stronger guarantee than its noise gives"
     if isinstance(mechanism, ResidualMechanism):
         yield from _of_residuals(result, mechanism)
+        if isinstance(result, PartitionedTables):
+            yield from _of_parts(result, release)
         return
     if isinstance(result, PublishedQuantiles):
         if isinstance(mechanism, ExponentialMechanism) and result.rank_error != most_rank_error(mechanism):
@@ -182,16 +188,16 @@ def _closed(ends: ArrayLike) -> Floats:
 
 def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[str]:
     """Compare the noise of each residual with what the budget needs, and the tables with what the noise says."""
-    assert isinstance(result, (PublishedProduct, PublishedTable))
+    assert isinstance(result, (PublishedProduct, PublishedTable, PartitionedTables))
     tables: list[PublishedTable | ProductTable] = []
-    if isinstance(result, PublishedProduct):
-        stated: ResidualMechanism | None = result.mechanism
-        tables += result.tables
-    else:
+    if isinstance(result, PublishedTable):
+        assert result.residuals is not None  # a table whose noise is on residuals says how much
         stated = result.residuals
         tables.append(result)
-    assert stated is not None  # a table whose noise is on residuals says how much
-    if not _close(result.noise.expected_l2, stated.expected_l2):
+    else:
+        stated = result.mechanism
+        tables += result.overview if isinstance(result, PartitionedTables) else result.tables
+    if not isinstance(result, PartitionedTables) and not _close(result.noise.expected_l2, stated.expected_l2):
         yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {stated.expected_l2:.6g}"
     if isinstance(result, PublishedProduct) and not _close(result.one_by_one_l2 or 0.0, stated.one_by_one_l2 or 0.0):
         yield "another loss of tables one by one than they have"
@@ -199,12 +205,76 @@ def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[s
         yield "less noise on a residual than its budget needs"
     if stated.precision > mechanism.precision or stated.law != mechanism.law:
         yield "another guarantee for its residuals than its budget gives"
+    if isinstance(result, PartitionedTables):
+        stated = result.above  # what is below is compared part by part
     estimates = stated.space.estimates(stated.publish(result.noisy))
     for number, (table, estimate) in enumerate(zip(tables, estimates, strict=True)):
         if not _close(table.estimate, estimate):
             yield f"estimates of {table.name} that do not follow from its measurements"
         if not _close(table.standard_errors, stated.table_errors(number)):
             yield f"standard errors of {table.name} that its noise does not have"
+
+
+def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
+    """Compare every part with what was measured in it, with the tables at the cut, and with the exact totals."""
+    partition = release.partition
+    if partition is None or partition.place is None:
+        yield "parts that are not there"
+        return
+    changed = partition.changed()
+    if changed is not None:
+        yield f"another {changed} than the folder has"
+        return
+    variance = sum(
+        float(np.square(table.standard_errors).sum())
+        for table in result.overview
+        if table.name in {asked.name for asked in tables_asked(result.request)}
+    )
+    sound = True
+    for node, part in enumerate(partition.parts):
+        files = StoredFiles(partition.place / part.folder, tuple(part.files))
+        try:
+            tables = result.part_tables(files, node, part)
+            said = list(_of_part(result, node, tables, files))
+        except (ValueError, KeyError, OSError):
+            said = ["files that are damaged"]
+        yield from (f"{what} in {part.folder}" for what in said)
+        sound = sound and not said
+        for table in tables if not said else ():
+            own = next(known for known in part.tables if known.name == table.name)
+            largest, total = (
+                float(table.standard_errors.max(initial=0.0)),
+                float(np.square(table.standard_errors).sum()),
+            )
+            variance += total
+            if not _close([own.largest_standard_error, own.variance], [largest, total]):
+                yield f"other errors of {table.name} than {part.folder} has"
+    if sound and not _close(result.noise.expected_l2, math.sqrt(variance)):
+        yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {math.sqrt(variance):.6g}"
+
+
+def _of_part(result: PartitionedTables, node: int, tables: Sequence[ProductTable], files: StoredFiles) -> Iterator[str]:
+    noise, rows, cut = result.noise_of(node), result.rows(node), result.cut
+    schema = cut.branch(result.mechanism.space.schema, node)
+    exact = cut.exact(result.mechanism.space.dataspace, node)
+    found = [(np.zeros(table.counts.shape), np.zeros(table.counts.shape)) for table in tables]
+    if noise is not None:
+        noisy = split_residuals(noise.space, files.numbers(measurements_stem(result.request), 1)["noisy"])
+        found = noise.tables(noisy, [(estimate, variance) for estimate, variance, *_ in rows])
+    for table, (estimate, variance), (_, _, counts, whole) in zip(tables, found, rows, strict=True):
+        if not _close(table.estimate, estimate.reshape(table.counts.shape)):
+            yield f"estimates of {table.name} that do not follow from the measurements"
+        if not _close(table.standard_errors, np.sqrt(variance).reshape(table.counts.shape)):
+            yield f"standard errors of {table.name} that its noise does not have"
+        if table.fitted.kind != "integer":
+            continue
+        view = schema.view(table.schema.names)
+        at_cut = schema.grid.sum(table.counts.reshape(schema.grid.shape_of(view)), cut.above(view), view)
+        adds_up = np.array_equal(at_cut.ravel(), counts.ravel()) or not whole
+        if table.counts.dtype.kind != "i" or table.counts.min(initial=0) < 0 or not adds_up:
+            yield f"counts of {table.name} that do not add up to those above"
+        elif exact.margins and not exact.over(table.schema.names).contains(Table(table.schema, table.counts)):
+            yield f"counts of {table.name} that do not add up to the exact totals"
 
 
 def _no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:

@@ -33,6 +33,7 @@ from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.metadata import METADATA, csvw
+from semidp.release.partitions import PARTS, Asked, Part, Partition, PartitionedTables
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
@@ -78,6 +79,7 @@ class Release:
     versions: Mapping[str, str]
     created: str
     form: Form | None = None
+    partition: Partition | None = None
 
     @property
     def tables(self) -> tuple[PublishedTable, ...]:
@@ -94,6 +96,29 @@ class Release:
         """Every published table, with a budget of its own or a shared one."""
         together: tuple[PublishedTable | ProductTable, ...] = self.product.tables if self.product else ()
         return self.tables + together
+
+    @property
+    def partitioned(self) -> tuple[PartitionedTables, ...]:
+        """The tables that were carried out part by part, as they are at the partition's depth and above."""
+        return tuple(result for result in self.results if isinstance(result, PartitionedTables))
+
+    def part(self, *path: str) -> dict[str, ProductTable]:
+        """Read the tables of one part from the folder of the release, by their names.
+
+        Parameters
+        ----------
+        path
+            The labels of the part, from the coarsest depth down; the last is enough where no other part has it.
+        """
+        if self.partition is None or self.partition.place is None:
+            raise InputError("this release was not carried out part by part, or not read from its folder")
+        part = self.partition.part(path)
+        files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
+        for name, expected in part.files.items():
+            if digest(files.folder / name, self.partition.place) != expected:
+                raise InputError(f"{files.folder / name} was changed after the release was written")
+        node = self.partition.parts.index(part)
+        return {table.name: table for result in self.partitioned for table in result.part_tables(files, node, part)}
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
@@ -420,6 +445,9 @@ class Release:
                 content.write(folder / name, progress)
         names = [*files, *([] if described is None else [METADATA])]
         document = self.to_json()
+        if self.partition is not None:
+            (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
+            names.append(PARTS)
         for key, file in _DOCUMENTS.items() if self._many_levels else ():
             (folder / file).write_text(_text(document[key]), encoding="utf-8")
             names.append(file)
@@ -516,11 +544,15 @@ class Release:
                 if document[key] == {"file": file}:
                     document[key] = from_json(files[file])
             release = cls._from_json(document, files)
+            if "partition" in document:
+                parts = tuple(map(Part.from_json, from_json(files[PARTS])))
+                release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
             release = replace(release, form=Form.csv)  # written before there was another
-        for table in release.all_tables:
+        overview = [table for result in release.partitioned for table in result.overview]
+        for table in (*release.all_tables, *overview):
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
@@ -536,6 +568,7 @@ class Release:
             "created": self.created,
             "private": self.private,
             **({} if self.form is None else {"form": str(self.form)}),
+            **({} if self.partition is None else {"partition": self.partition.to_json()}),
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
@@ -549,7 +582,7 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "products", "groups", "regressions", "quantiles")
+                for key in ("tables", "products", "partitioned", "groups", "regressions", "quantiles")
                 if key in ("tables", "groups", "regressions") or getattr(self, {"products": "product"}.get(key, key))
             },
             "disclosures": list(self.scope.disclosures),
@@ -586,6 +619,11 @@ class Release:
                     PublishedProduct.from_json(entry, plan.product, scope, files)
                     for entry in document.get("products", ())
                     if plan.product is not None
+                ),
+                *(
+                    PartitionedTables.from_json(entry, request, scope, files, document["partition"]["depth"])
+                    for entry, request in zip(document.get("partitioned", ()), plan.requests, strict=False)
+                    if isinstance(request, Asked)
                 ),
                 *(
                     PublishedGroups.from_json(entry, request, scope, files)
@@ -628,7 +666,16 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    return {"release.json", REPORT, SUMS, SIGNATURE, *listed}
+    return {"release.json", REPORT, SUMS, SIGNATURE, *listed, *(_part_files(folder) if PARTS in listed else ())}
+
+
+def _part_files(folder: Path) -> tuple[str, ...]:
+    """Return the files of the parts of a release folder."""
+    try:
+        parts = tuple(map(Part.from_json, from_json(read_plain(folder / PARTS, folder))))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return Partition("", parts).files
 
 
 def _weights(given: ArrayLike, table: PublishedTable | ProductTable) -> NDArray[np.float64]:

@@ -17,7 +17,8 @@ from semidp.engines import Outcome, Source
 from semidp.errors import AdjacencyUnknown, SchemaError
 from semidp.grouped import check_binary, read_histogram
 from semidp.queries import outcome_exchange
-from semidp.release.needs import needs_of
+from semidp.queries.branches import Cut
+from semidp.release.needs import needs_of, part_needs
 from semidp.release.plan import Plan, Reading
 from semidp.spaces import (
     Adjacency,
@@ -143,19 +144,28 @@ class Reader:
         whole = {name: feature for feature in self.declared for name in feature.names}
         there = self.source.columns()
         return Schema(
-            tuple(_at_hand(whole.get(feature.name, feature), feature.name, there) for feature in part.features),
+            tuple(at_hand(whole.get(feature.name, feature), feature.name, there) for feature in part.features),
             part.structural_zeros,
         )
 
 
-def survey(plan: Plan, source: Source, memory: int | None = None) -> tuple[Scope, Reader]:
-    """Read what a plan publishes exactly, and return the public scope with a reader of the rest."""
+def survey(
+    plan: Plan, source: Source, memory: int | None = None, partition: str | None = None, jobs: int = 1
+) -> tuple[Scope, Reader]:
+    """Read what a plan publishes exactly, and return the public scope with a reader of the rest.
+
+    What does not fit in memory is refused before anything is counted: whole tables, or so many parts at a time.
+    """
     schema, disclosures = _schema(plan, source)
-    for names in (*(request.features for request in plan.all_tables), *(margin.names for margin in plan.invariants)):
+    tables = () if partition else tuple(request.features for request in plan.all_tables)
+    for names in (*tables, *(margin.names for margin in plan.invariants)):
         if names:
             refuse_large(schema.restrict(names))
     reader = Reader(schema, source, plan.features)
-    needs_of(plan, schema, reader.joint).refuse_memory(memory)
+    if partition is None:
+        needs_of(plan, schema, reader.joint).refuse_memory(memory)
+    else:
+        part_needs(plan, schema, Cut.at(schema, partition), jobs).refuse_memory(memory)
     if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
         others = [name for name in plan.columns if name not in plan.names or name in plan.outcomes]
         source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
@@ -235,7 +245,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         owner = owners.get(own)
         name = own if owner is None else owner.names[position]
         if isinstance(owner, Feature):
-            _at_hand(owner, name, source.columns())
+            at_hand(owner, name, source.columns())
             continue
         for column in (name,) if owner is None else owner.names[: position + 1]:
             if column not in source.columns():
@@ -269,7 +279,7 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     return Schema(tuple(features), tuple(zeros)), disclosures
 
 
-def _at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
+def at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
     """Return a declared feature cut at the depth of a name, or at the next finer one that the data hold."""
     first = feature.names.index(name)
     for depth, finer in enumerate(feature.names[first:], start=first + 1):

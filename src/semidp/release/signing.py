@@ -46,7 +46,7 @@ class Signer:
 
     def sign(self, folder: Path) -> None:
         """Write the list of all files of a folder, and its signature."""
-        names = sorted(path.name for path in folder.iterdir() if path.name not in (SUMS, SIGNATURE))
+        names = sorted(_names(folder))
         odd = [name for name in names if not name.isprintable()]
         if odd:
             raise InputError(f"the file {odd[0]!r} has a name that a list of hashes cannot hold: name it otherwise")
@@ -83,7 +83,7 @@ def verify(folder: Path, public_key: Path) -> None:
         listed = {name: hashed for hashed, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
     except ValueError:
         raise InputError(f"the signature of {folder} is not one of the key {public_key}") from None
-    found = {path.name for path in folder.iterdir()} - {SUMS, SIGNATURE}
+    found = _names(folder)
     if found != listed.keys():
         name = min(found ^ listed.keys())
         raise InputError(f"{folder} {'holds' if name in found else 'lacks'} {name!r}, against what was signed")
@@ -94,6 +94,14 @@ def verify(folder: Path, public_key: Path) -> None:
             raise InputError(f"cannot read {folder / name}") from None
         if found_now != expected:
             raise InputError(f"{folder / name} was changed after it was signed")
+
+
+def _names(folder: Path) -> set[str]:
+    """Return every file of a folder and its parts, as seen from there, but for the signature."""
+    below = {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()
+    }
+    return below - {SUMS, SIGNATURE}
 
 
 def _minisign() -> Any:

@@ -25,7 +25,7 @@ from semidp.release import (
     Scope,
 )
 from semidp.release.published_outcomes import columns_of
-from semidp.report import outcome_sentences, sentences
+from semidp.report import outcome_sentences, partitioned, sentences
 from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, scale_text
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
@@ -76,6 +76,7 @@ def html(release: Release, title: str | None = None) -> str:
         tables=[_table(table, release.form) for table in release.tables],
         sections=[
             *([] if release.product is None else _product(release.product, release)),
+            *_partitioned(release),
             *(section for group in release.groups for section in _sections(group)),
             *(_regression(regression) for regression in release.regressions),
             *(section for quantile in release.quantiles for section in _quantiles(quantile)),
@@ -107,6 +108,7 @@ def _listed(release: Release) -> str:
     if release.product is not None:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
+    names += [" by ".join(table.features) for result in release.partitioned for table in result.below][:_NAMED_TABLES]
     regressions = [outcome_sentences.regressed(regression) for regression in release.regressions]
     quantiles = [outcome_sentences.quantiled(quantile) for quantile in release.quantiles]
     text = ", ".join([*names, *(outcome_sentences.titled(group) for group in release.groups), *regressions, *quantiles])
@@ -250,6 +252,22 @@ def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]
     return [first, second]
 
 
+def _partitioned(release: Release) -> list[dict[str, Any]]:
+    """Return the sections of tables released part by part, with their counts at the partition's depth."""
+    found = partitioned.sections(release)
+    tables = [table for result in release.partitioned for table in result.overview]
+    if found:
+        found[-1]["tables"] = [
+            {
+                **_cells(table, False, release.form),
+                "heading": f"Published counts: {' by '.join(table.schema.names)}",
+            }
+            for table in tables[:_SHOWN_TABLES]
+            if table.schema.size <= FOLDED_CELLS
+        ]
+    return found
+
+
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     ends, picture = columns_of(regression.intervals), regression.plot()
     return {
@@ -348,6 +366,8 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows.append(("Fit", f"{table.fitted.kind}: {table.fitted.method}"))
     if release.product is not None:
         rows += _mechanism(release, release.product, "the tables that share a budget", "exact noise on each residual")
+    for result in release.partitioned:
+        rows += _mechanism(release, result, result.name, "exact noise on each residual, part by part")
     for group in release.groups:
         how = f"scale {scale_text(group.noise.scale)} steps"
         rows += _mechanism(release, group, outcome_sentences.titled(group), how)

@@ -29,6 +29,7 @@ from semidp.release import (
     implied_guarantee,
 )
 from semidp.release.metadata import METADATA
+from semidp.report import partitioned
 from semidp.report.cells import error_text, scale_text
 from semidp.report.outcome_sentences import (
     grid_warning,
@@ -85,7 +86,7 @@ def noisy_part(release: Release) -> list[str]:
     groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
     regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
     quantiles = [f"{quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
-    return [*tables, *groups, *regressions, *quantiles]
+    return [*tables, *partitioned.noisy_lines(release), *groups, *regressions, *quantiles]
 
 
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
@@ -296,6 +297,7 @@ def files(release: Release) -> list[tuple[str, str]]:
         if left > 0:
             found.append((names[_SHOWN_TABLES], f"the same of the next table, and so on: {left:,} files"))
         found.append((measurements, "the measured residuals of all tables, for statisticians"))
+    found += partitioned.file_lines(release)
     for group in release.groups:
         several = group.request.files[len(group.request.by) :]
         for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
@@ -547,6 +549,7 @@ def summary(release: Release, where: str | None = None) -> str:
         lines.append(f"mechanism  {table.noise.mechanism}, scale {scale_text(table.noise.scale)}, {loss}")
     if release.product is not None:
         lines += [f"mechanism  {line}" for line in product_lines(release.product.request, release.product.mechanism)]
+    lines += [f"mechanism  {line}" for line in partitioned.mechanism_lines(release)]
     for group in release.groups:
         scale = scale_text(group.noise.scale * unit(group))
         lines.append(f"mechanism  {group.noise.mechanism}, scale {scale} in each sum")
@@ -567,7 +570,8 @@ def summary(release: Release, where: str | None = None) -> str:
     lines += [f"budget     {item}" for item in budget_parts(release.plan)]
     noisy = [table for table in release.tables if not table.noise.absent]
     together = () if release.product is None or release.product.noise.absent else (release.product,)
-    others = [result.noise.claim for result in (*together, *release.groups, *release.regressions, *release.quantiles)]
+    shared = (*together, *release.partitioned)
+    others = [result.noise.claim for result in (*shared, *release.groups, *release.regressions, *release.quantiles)]
     claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
     lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
     lines.append(f"adjacency  {together_text(scope)}")

@@ -3,6 +3,7 @@
 Only for spaces small enough to list; closed forms are in `adjacency` and `queries` and are tested against this.
 """
 
+import math
 from collections.abc import Iterator
 from itertools import permutations
 
@@ -50,8 +51,12 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     if not dataspace.schema.grid.holds(MOST_CELLS):
         return None
     where = cells(dataspace)
+    if _certainly_more(dataspace, where):
+        return None
     rows, left = _constraints(dataspace, where)
-    partial = np.zeros((1, 0), dtype=np.int64)
+    steps: list[
+        tuple[NDArray[np.intp], NDArray[np.int64]]
+    ] = []  # for each cell: what a partial table grew from, and by
     residual = left[None, :]
     last = np.array([[cell not in later for cell in row] for row, later in _with_later(rows)], dtype=bool)
     for position, row in enumerate(rows):
@@ -68,12 +73,37 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
             return None
         source = np.repeat(np.flatnonzero(good), repeat)
         value = np.repeat(low, repeat) + np.arange(total) - np.repeat(np.cumsum(repeat) - repeat, repeat)
-        partial = np.hstack([partial[source], value[:, None]])
+        steps.append((source, value))
         residual = residual[source]
         residual[:, row] -= value[:, None]
-        if position + 1 == len(rows) and len(partial) > MOST_TABLES:
+        if position + 1 == len(rows) and len(residual) > MOST_TABLES:
             return None
-    return np.asarray(partial[(residual == 0).all(axis=1)])
+    found = np.flatnonzero((residual == 0).all(axis=1))
+    listed = np.zeros((len(found), len(rows)), dtype=np.int64)
+    for position in range(len(rows) - 1, -1, -1):
+        source, value = steps[position]
+        listed[:, position], found = value[found], source[found]
+    return listed
+
+
+def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
+    """Whether there are more tables than `MOST_TABLES`, where they can be counted: one margin, or n alone.
+
+    Then they are ``Π C(t + k - 1, k - 1)`` over the cells of the margin, with k cells of the table in each.
+    """
+    if len(dataspace.published) > 1 or not len(where):
+        return False
+    totals, sizes = [dataspace.n or 0], [len(where)]
+    for margin in dataspace.published:
+        assert dataspace.schema is not None
+        numbers = np.bincount(dataspace.schema.grid.labels(margin.view)[where], minlength=margin.counts.size)
+        totals, sizes = margin.counts.ravel().tolist(), numbers.tolist()
+    count = 1
+    for total, size in zip(totals, sizes, strict=True):
+        count *= math.comb(total + size - 1, size - 1) if size else 1
+        if count > MOST_TABLES:
+            return True
+    return False
 
 
 def tables(dataspace: Dataspace) -> Iterator[NDArray[np.int64]]:

@@ -190,6 +190,22 @@ class Feature:
                 labels.setdefault(label, []).extend(range(start, end))
         return found
 
+    def branch(self, depth: int, node: int) -> "Feature":
+        """Return the feature with the leaves below one node at a depth alone; every depth stays.
+
+        >>> county = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> county.branch(1, 0).paths()
+        [('a', 'x'), ('a', 'y')]
+        """
+        leaves, starts = self.chain.below(depth, node, len(self.depths)), self.chain.branch(depth, node).starts
+        path = self.path(leaves.start)
+        labels = [
+            known.labels[self.chain.below(depth, node, place)] if place > depth else (path[place - 1],)
+            for place, known in enumerate(self.above, start=1)
+        ]
+        above = tuple(map(Depth, self.names, labels, starts))
+        return Feature(self.name, self.levels[leaves], null_level=self.null_level, above=above)
+
     def at(self, depth: int) -> "Feature":
         """Return the feature cut at a depth: its nodes there become the levels.
 

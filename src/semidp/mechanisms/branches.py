@@ -1,0 +1,95 @@
+"""The noise of a product below one node of a cut: drawn, and put together with what was measured above, residual by
+residual, so that nothing larger than the tables of one branch is held.
+
+It is the noise of the whole product's mechanism in the entries of the branch; the guarantee is that mechanism's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.geometry import View
+from semidp.mechanisms.products import ResidualMechanism, residual_noise, residual_variance
+from semidp.noise import Randomness
+from semidp.queries.branches import BranchSpace, Cut, branch_space, space_above
+from semidp.tables import Table
+
+Floats = NDArray[np.float64]
+
+
+def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism:
+    """Return the noise of a product at a cut and above it: the same σ², for the residuals that are there."""
+    space = space_above(mechanism.space, cut)
+    sigma2 = {view: mechanism.sigma2[view] for view in space.measured}
+    return ResidualMechanism(space, sigma2, mechanism.precision, mechanism.law, mechanism.saved)
+
+
+@dataclass(frozen=True, eq=False)
+class BranchNoise:
+    """The noise on the residuals below one node of a cut.
+
+    Parameters
+    ----------
+    space
+        The residuals.
+    sigma2, law
+        Those of the whole product's mechanism.
+    """
+
+    space: BranchSpace
+    sigma2: Mapping[View, Fraction]
+    law: str
+
+    @classmethod
+    def of(cls, mechanism: ResidualMechanism, cut: Cut, node: int) -> "BranchNoise | None":
+        """Return the noise of one branch of a product; None where nobody can be there."""
+        space = branch_space(mechanism.space, cut, node)
+        if space is None:
+            return None
+        return cls(space, {view: mechanism.sigma2[view] for view in space.measured}, mechanism.law)
+
+    def measure(self, tables: Sequence[Table], randomness: Randomness) -> dict[View, NDArray[np.int64]]:
+        """Return each residual of the confidential tables times its scale, with noise: what may be published."""
+        space = self.space
+        cut = [space.trim(table.counts, view).astype(np.int64) for table, view in zip(tables, space.views, strict=True)]
+        found = {}
+        for view, holders in space.holders.items():
+            place = min(holders, key=lambda number: cut[number].size)
+            values = space.residuals.scaled(view, space.residuals.table(cut[place], space.views[place], view))
+            source = randomness.part(*space.schema.named(view))
+            found[view] = values + residual_noise(self.law, self.sigma2[view], space.residuals.scale(view), source)
+        return found
+
+    def tables(
+        self, noisy: Mapping[View, NDArray[np.int64]], above: Sequence[tuple[Floats, Floats]]
+    ) -> list[tuple[Floats, Floats]]:
+        """Return the estimate of each table and the variance of each of its cells.
+
+        Parameters
+        ----------
+        noisy
+            The measured residuals below the cut.
+        above
+            For each table its estimate at the cut for this node, and the variance of that.
+        """
+        space = self.space
+        estimates = [np.array(space.shared_out(row, number)) for number, (row, _) in enumerate(above)]
+        variances = [np.array(space.shared_out(square, number, 2)) for number, (_, square) in enumerate(above)]
+        for number, view in enumerate(space.views):
+            for small, known in space.known.items():
+                if all(one <= other for one, other in zip(small, view, strict=True)):
+                    estimates[number] += space.residuals.spread(known, small, view)
+        for small, holders in space.holders.items():
+            scale = space.residuals.scale(small)
+            centred = space.residuals.centred(small, noisy[small] / scale)
+            own = space.residuals.centred_variance(small, residual_variance(self.law, self.sigma2[small], scale))
+            for number in holders:
+                estimates[number] += space.residuals.spread(centred, small, space.views[number])
+                variances[number] += space.residuals.spread(own, small, space.views[number], power=2)
+        return [
+            (space.whole(estimate, view), space.whole(variance, view))
+            for estimate, variance, view in zip(estimates, variances, space.views, strict=True)
+        ]

@@ -1,0 +1,182 @@
+"""A product of tables cut at a depth of a nested feature: what is above the cut, and what is below each node of it.
+
+A residual that is finer than the cut compares children of one parent below it, so that its entries below a node are
+those of the node's records alone. What they cost is a matter of the whole product, never of one branch.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.geometry import Chain, Grid, View, named, within
+from semidp.queries.base import Floats
+from semidp.queries.products import ProductSpace
+from semidp.spaces import Dataspace, Margin
+from semidp.tables import Schema, Table
+
+
+@frozen
+class Cut:
+    """A depth of a nested feature, with finer ones below: where tables are taken apart.
+
+    Parameters
+    ----------
+    axis
+        Which feature of the schema.
+    depth
+        Which depth of it.
+
+    Examples
+    --------
+    >>> from semidp.tables import Feature
+    >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> cut = Cut.at(Schema([Feature("sex", "fm"), places]), "state")
+    >>> cut, cut.above((1, 2)), cut.reaches((1, 2))
+    (Cut(axis=1, depth=1), (1, 1), True)
+    """
+
+    axis: int
+    depth: int
+
+    @classmethod
+    def at(cls, schema: Schema, name: str) -> "Cut":
+        """Return the cut at a named depth; refuse one that has nothing below."""
+        depths = [feature.names[:-1] for feature in schema.features]
+        for axis, names in enumerate(depths):
+            if name in names:
+                return cls(axis, names.index(name) + 1)
+        there = ", ".join(name for names in depths for name in names)
+        raise InputError(
+            f"{name!r} is no depth of a nested feature with a finer one below it that is released; "
+            + (f"there are {there}" if there else "no feature of these tables is nested"),
+            needs="partition",
+        )
+
+    def above(self, view: View) -> View:
+        """Return the part of a view that is not below the cut."""
+        return tuple(min(depth, self.depth) if axis == self.axis else depth for axis, depth in enumerate(view))
+
+    def reaches(self, view: View) -> bool:
+        """Whether a table has cells below the cut."""
+        return view[self.axis] > self.depth
+
+    def chain(self, schema: Schema) -> Chain:
+        """Return the nested feature as the geometry of margins sees it."""
+        return schema.grid.chains[self.axis]
+
+    def branch(self, schema: Schema, node: int) -> Schema:
+        """Return the schema of the records of one node at the cut; every depth stays."""
+        features = [
+            feature.branch(self.depth, node) if axis == self.axis else feature
+            for axis, feature in enumerate(schema.features)
+        ]
+        return Schema(tuple(features))
+
+    def row(self, grid: Grid, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
+        """Return the part of a table, at the cut or below, that belongs to one node."""
+        place = named(view).index(self.axis)
+        below = grid.chains[self.axis].below(self.depth, node, view[self.axis])
+        return values[(slice(None),) * place + (below,)]
+
+    def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
+        """Return what is published below one node: the margins that reach below the cut, of its records alone."""
+        assert dataspace.schema is not None
+        part, found = self.branch(dataspace.schema, node), {}
+        for margin, total in zip(dataspace.margins, dataspace.published, strict=True):
+            if self.reaches(total.view):
+                counts = self.row(dataspace.schema.grid, total.view, total.counts, node)
+                found[Margin(*margin.names)] = Table(part.restrict(margin.names), counts)
+        return Dataspace.known(part, found, None if found else 0)
+
+
+def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
+    """Return the space of what the tables of a product have at the cut and above it: the same residuals.
+
+    >>> from semidp.queries import product_space
+    >>> from semidp.spaces import Adjacency
+    >>> from semidp.tables import Feature
+    >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> public = Dataspace.of(Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), [])
+    >>> space = product_space(public, Adjacency(1), [["county", "sex"]])
+    >>> space_above(space, Cut(0, 1)).measured == tuple(view for view in space.measured if view[0] < 2)
+    True
+    """
+    return evolve(space, views=tuple(dict.fromkeys(cut.above(view) for view in space.views)))
+
+
+@frozen(slots=False, eq=False)
+class BranchSpace(ProductSpace):
+    """The residuals of a product below one node of a cut, computed from the records of that node.
+
+    Its dataspace holds the margins that are published below the cut, for these records alone. Norms and costs are those
+    of the whole product: nothing is calibrated here.
+
+    Parameters
+    ----------
+    dataspace, adjacency, views
+        As for a product; only tables that reach below the cut.
+    cut
+        Where the product is cut.
+    kept
+        For each feature the leaves that can hold a record.
+    lower
+        The residuals below the cut that the whole product measures.
+    """
+
+    cut: Cut
+    kept: tuple[NDArray[np.bool_], ...]
+    lower: frozenset[View]
+
+    @property
+    def _kept(self) -> tuple[NDArray[np.bool_], ...]:
+        return self.kept
+
+    @cached_property
+    def measured(self) -> tuple[View, ...]:
+        """The residuals that need noise: those of the whole product that can differ from zero here."""
+        return tuple(view for view in self.needed if view in self.lower)
+
+    @cached_property
+    def known(self) -> Mapping[View, Floats]:
+        """The residuals below the cut that are published exactly."""
+        found = {}
+        for view in self.needed:
+            if self.cut.reaches(view) and view not in self.lower:
+                margin = next(margin for margin in self.dataspace.published if within(view, margin.view))
+                counts = self.residuals.table(self.trim(margin.counts, margin.view), margin.view, view)
+                found[view] = self.residuals.centred(view, counts)
+        return found
+
+    def shared_out(self, row: Floats, number: int, power: int = 1) -> Floats:
+        """Divide what a table has at the cut evenly among the cells below (variances: to the power 2)."""
+        view = self.views[number]
+        return self.residuals.spread(self.trim(row, self.cut.above(view)), self.cut.above(view), view, power)
+
+
+def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None:
+    """Return the space of the residuals below one node of a cut; None where nobody can be there.
+
+    Parameters
+    ----------
+    space
+        The whole product.
+    cut, node
+        The depth at which it is cut, and the node there.
+    """
+    leaves = cut.chain(space.schema).below(cut.depth, node, cut.chain(space.schema).depth)
+    kept = tuple(known[leaves] if axis == cut.axis else known for axis, known in enumerate(space._kept))
+    if not kept[cut.axis].any():
+        return None
+    return BranchSpace(
+        cut.exact(space.dataspace, node),
+        space.adjacency,
+        tuple(view for view in space.views if cut.reaches(view)),
+        cut,
+        kept,
+        frozenset(view for view in space.measured if cut.reaches(view)),
+    )

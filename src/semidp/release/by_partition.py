@@ -1,0 +1,583 @@
+"""A release part by part: everything at the cut and above first, then a task for each node below it.
+
+`run_partitioned` does what `run` does for tables that one machine does not hold. The guarantee is that of one
+measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
+"""
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp._version import __version__
+from semidp.accounting.ledger import Ledger
+from semidp.engines import Source, open_source
+from semidp.errors import InputError
+from semidp.files import document_at, durable, lasting_folder
+from semidp.geometry import View
+from semidp.guarantees import Guarantee
+from semidp.mechanisms import ResidualMechanism
+from semidp.mechanisms.branches import mechanism_above
+from semidp.noise import Randomness, SystemRandomness
+from semidp.progress import Progress, silent
+from semidp.queries.branches import Cut
+from semidp.release.cells import Form, StoredFiles, form_named, named_files
+from semidp.release.needs import Needs, refuse_disk
+from semidp.release.part_tasks import STATE, PartTask, RequestTask, TableTask, carry_out, done_before
+from semidp.release.partitions import (
+    Asked,
+    Part,
+    Partition,
+    PartitionedTables,
+    alone,
+    measurements_stem,
+    noise_stated,
+    overview_names,
+    path_of,
+    product_space_of,
+    refuse_apart,
+    tables_asked,
+)
+from semidp.release.plan import Plan
+from semidp.release.products import ProductRequest, ProductTable, fit_product, totals_of
+from semidp.release.published import read_residuals, residual_columns
+from semidp.release.release import Release, release_files, versions
+from semidp.release.requests import budget_of
+from semidp.release.scope import Reader, Scope, at_hand, survey
+from semidp.tables import Schema, Table
+
+BEGUN = "unfinished.json"
+"""The file that says what an unfinished release is; with it everything at the cut has been measured."""
+_FORMAT = 1
+
+
+class Runner(Protocol):
+    """Where tasks run."""
+
+    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
+        """Carry out tasks and yield the parts as they are done, in any order."""
+        ...
+
+
+@dataclass(frozen=True)
+class InThisProcess:
+    """One task after another, here."""
+
+    source: Source
+
+    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
+        """Carry out tasks in their order."""
+        for task in tasks:
+            yield carry_out(task, None if task.values is None else self.source.only(task.values))
+
+
+@dataclass(frozen=True)
+class InProcesses:
+    """Tasks in worker processes, each of which opens the source itself and has one thread.
+
+    Parameters
+    ----------
+    again
+        Opens the source.
+    jobs
+        How many processes.
+    """
+
+    again: Callable[[], Source]
+    jobs: int
+
+    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
+        """Hand tasks out, large ones first."""
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor, as_completed
+        from concurrent.futures.process import BrokenProcessPool
+
+        context = multiprocessing.get_context("spawn")  # a fork would copy threads that hold locks
+        pool = ProcessPoolExecutor(self.jobs, context, initializer=_start_worker, initargs=(pickle.dumps(self.again),))
+        try:
+            for future in as_completed([pool.submit(_work, task) for task in tasks]):
+                yield future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                "a worker process ended before its work: was it killed, or was there too little memory?"
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker: dict[str, Any] = {}
+
+
+def _start_worker(again: bytes) -> None:
+    from semidp.engines import one_thread
+
+    one_thread()
+    _worker["source"] = pickle.loads(again)()
+
+
+def _work(task: PartTask) -> Part:
+    return carry_out(task, None if task.values is None else _worker["source"].only(task.values))
+
+
+def run_partitioned(
+    plan: Plan,
+    data: Any,
+    out: Path | str,
+    partition: str,
+    *,
+    jobs: int = 1,
+    resume: bool = False,
+    discard: bool = False,
+    force: bool = False,
+    randomness: Randomness | None = None,
+    ledger: Ledger | None = None,
+    label: str | None = None,
+    memory: int | None = None,
+    form: Form | str | None = None,
+    inputs: Iterable[str | Path] = (),
+    finish: Callable[[Path], None] = lambda folder: None,
+    progress: Progress = silent,
+) -> Release:
+    """Carry out a plan of tables part by part, and write it to a folder.
+
+    Every table is measured and fitted at the partition's depth and above first, under all exact totals that cross
+    parts; below it, each part is measured and fitted from its own records and from public numbers. The measurement is
+    that of the whole product, so that the guarantee is too.
+
+    Parameters
+    ----------
+    plan
+        The tables, each with a budget or with a shared one: zCDP, GDP or (ε, δ).
+    data
+        A `Source`, or what `open_source` takes. Of a source on Spark, the parts are carried out by its executors.
+    out
+        The folder to write: whole, or not at all.
+    partition
+        A depth of a nested feature, with a finer one in the tables.
+    jobs
+        The number of worker processes; with 1 parts are carried out here. The data must be a file or an address then.
+    resume
+        Go on with a release that ended before it was whole: what was measured is not measured again, and nothing is
+        charged again. The plan and the public totals must be the same.
+    discard
+        Remove what such a release has left, and begin anew.
+    force
+        Replace a release at `out`.
+    randomness, ledger, label, memory, progress
+        As for `run`; the memory is that of all workers together.
+    form
+        How tables are written, Parquet unless given.
+    inputs
+        Files that are still needed, which a folder that is replaced must not hold.
+    finish
+        What is done to the folder before it takes its place, such as to sign it.
+
+    Returns
+    -------
+    Release
+        With the tables at the cut; those of a part are read by `Release.part`.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> people = {"state": [*"aabb"] * 9, "county": ["a1", "a2", "b1", "b1"] * 9, "sex": [*"fmfm"] * 9}
+    >>> plan = semidp.Plan([semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))], ["county"],
+    ...     features=[semidp.Feature("sex", "fm"),
+    ...         semidp.Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")])])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     release = run_partitioned(plan, people, f"{root}/release", "state")
+    ...     [part.folder for part in release.partition.parts], release.part("a")["table"].counts.sum(axis=1)
+    (['state=a', 'state=b'], array([9, 9]))
+    """
+    if not isinstance(data, Source):
+        with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
+            return run_partitioned(
+                plan,
+                source,
+                out,
+                partition,
+                jobs=jobs,
+                resume=resume,
+                discard=discard,
+                force=force,
+                randomness=randomness,
+                ledger=ledger,
+                label=label,
+                memory=memory,
+                form=form,
+                inputs=inputs,
+                finish=finish,
+                progress=progress,
+            )
+    source, out = data, Path(out).absolute()  # whoever carries out a part may be in another folder
+    randomness = SystemRandomness() if randomness is None else randomness
+    written = Form.parquet if form is None else form_named(form)
+    progress("reading the records", 0, None)
+    whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory, form=written)
+    runner = _runner(source, jobs)
+    with lasting_folder(
+        out, begun=BEGUN, resume=resume, discard=discard, force=force, ours=release_files, inputs=inputs
+    ) as work:
+        begun = _Begun.of(whole, partition, written, randomness)
+        if resume:
+            entry = begun.found(work)
+        else:
+            whole.refuse_place(work, written)
+            entry = None
+            if ledger is not None:
+                records = [mechanism.record() for mechanism in whole.mechanisms]
+                entry = ledger.charge(whole.guarantee, label or _label(plan), records)
+        try:
+            noisy = whole.measured(work, resume, randomness)
+            if not resume:
+                begun.store(work, entry)
+            results = [
+                _at_cut(request, mechanism, whole.cut, vector, randomness.secure, progress)
+                for request, mechanism, vector in zip(whole.requests, whole.mechanisms, noisy, strict=True)
+            ]
+            parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
+        except BaseException as error:
+            if entry is not None:
+                error.add_note("The ledger was charged for this release all the same.")
+            raise
+        release = whole.release(results, parts, entry, randomness.secure, written, partition)
+        whole.clear(work)
+        release.write_files(work, progress)
+        finish(work)
+    assert release.partition is not None
+    return replace(release, partition=replace(release.partition, place=out))
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A plan that is to be carried out part by part, up to the first random number.
+
+    Parameters
+    ----------
+    plan, scope, reader
+        What is asked for, what is public, and the reader of the rest.
+    cut
+        Where tables are taken apart.
+    requests, mechanisms
+        The tables, and the noise of each request: calibrated to the whole.
+    """
+
+    plan: Plan
+    scope: Scope
+    reader: Reader
+    cut: Cut
+    requests: tuple[Asked, ...]
+    mechanisms: tuple[ResidualMechanism, ...]
+    expected: tuple[Mapping[View, Table], ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The features of a record."""
+        return self.mechanisms[0].space.schema
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What everything guarantees together."""
+        first, *others = (mechanism.guarantee for mechanism in self.mechanisms)
+        return first.compose(*others)
+
+    @property
+    def nodes(self) -> int:
+        """The number of parts."""
+        return self.cut.chain(self.schema).size(self.cut.depth)
+
+    def measured(self, work: Path, again: bool, randomness: Randomness) -> list[NDArray[np.int64]]:
+        """Return what was measured at the cut and above: drawn and stored, or read again."""
+        found = []
+        for number, (request, mechanism, tables) in enumerate(
+            zip(self.requests, self.mechanisms, self.expected, strict=True)
+        ):
+            above = mechanism_above(mechanism, self.cut)
+            stem = f"above-{number}"
+            if again:
+                files = StoredFiles(work / STATE, (f"{stem}.{Form.parquet}",))
+                found.append(read_residuals(files, stem, above.space))
+                continue
+            values = above.space.measure([tables[view] for view in above.space.views])
+            found.append(values + above.noise_by_residual(randomness.part(request.name)))
+            (work / STATE).mkdir(exist_ok=True)
+            for name, columns in named_files({stem: residual_columns(above, found[-1])}, Form.parquet).items():
+                columns.write(work / STATE / name)  # type: ignore[union-attr]
+        return found
+
+    def tasks(
+        self,
+        results: Sequence[PartitionedTables],
+        work: Path,
+        form: Form,
+        randomness: Randomness,
+        source: Source,
+    ) -> Iterator[PartTask]:
+        """Yield the task of each part."""
+        feature = next((known for known in self.plan.features if self.partition in known.names), None)
+        owner = self.schema.features[self.cut.axis] if feature is None else feature
+        where = source.branches(at_hand(owner, self.partition, source.columns()), self.cut.depth)
+        for node in range(self.nodes):
+            declared = tuple(
+                known.branch(self.cut.depth, node) if known is feature else known for known in self.plan.features
+            )
+            path = path_of(self.schema, self.cut, node)
+            yield PartTask(
+                path=path,
+                work=work,
+                folder=self._folder(path),
+                schema=self.cut.branch(self.schema, node),
+                declared=declared,
+                cut=self.cut,
+                exact=self.cut.exact(self.scope.dataspace, node),
+                requests=tuple(
+                    self._task(result, tables, node) for result, tables in zip(results, self.expected, strict=True)
+                ),
+                values=where.get(node),
+                form=form,
+                randomness=randomness,
+            )
+
+    def _task(self, result: PartitionedTables, expected: Mapping[View, Table], node: int) -> RequestTask:
+        tables, grid = [], self.schema.grid
+        for table, (estimate, variance, counts, whole) in zip(result.below, result.rows(node), strict=True):
+            view = self.cut.above(self.schema.view(table.features))
+            confidential = np.reshape(expected[view].counts, grid.shape_of(view))
+            tables.append(
+                TableTask(
+                    table.name,
+                    table.features,
+                    table.fit,
+                    estimate,
+                    variance,
+                    counts if whole else None,
+                    self.cut.row(grid, view, confidential, node),
+                )
+            )
+        return RequestTask(result.name, measurements_stem(result.request), tuple(tables), result.noise_of(node))
+
+    @property
+    def partition(self) -> str:
+        """The name of the depth at which it is cut."""
+        return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
+
+    def _folder(self, path: Sequence[str]) -> str:
+        names = self.schema.features[self.cut.axis].names
+        return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in zip(names, path, strict=False))
+
+    def refuse_place(self, work: Path, form: Form) -> None:
+        """Refuse a place that cannot take the folders of the parts or their size, while nothing is charged."""
+        made = []
+        try:
+            for node in range(self.nodes):
+                folder = work / self._folder(path_of(self.schema, self.cut, node))
+                folder.mkdir(parents=True)
+                made.append(folder)
+            for folder in reversed(made):
+                folder.rmdir()
+        except (OSError, ValueError):
+            raise InputError(
+                f"the parts of {self.partition!r} cannot all have folders of their own there: a label is too long, or "
+                "two differ in nothing that the file system tells apart"
+            ) from None
+        refuse_disk(Needs.of(_cells(self.plan, self.schema), form=form).disk, work)
+
+    def release(
+        self,
+        results: Sequence[PartitionedTables],
+        parts: Sequence[Part],
+        entry: Mapping[str, Any] | None,
+        private: bool,
+        form: Form,
+        partition: str,
+    ) -> Release:
+        """Put the release together."""
+        finished = []
+        for result in results:
+            own = {table.name for table in tables_asked(result.request)}
+            variance = sum(table.variance for part in parts for table in part.tables if table.name in own)
+            for table in result.overview:
+                variance += float(np.square(table.standard_errors).sum()) if table.name in own else 0.0
+            finished.append(replace(result, **noise_stated(result.mechanism, variance)))
+        return Release(
+            plan=self.plan,
+            scope=self.scope,
+            results=tuple(finished),
+            guarantee=self.guarantee,
+            private=private,
+            ledger=entry,
+            versions=versions(),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            form=form,
+            partition=Partition(partition, tuple(parts)),
+        )
+
+    def clear(self, work: Path) -> None:
+        """Remove what only an unfinished release needs."""
+        shutil.rmtree(work / STATE)
+        for part in sorted(work.rglob("part.json")):
+            part.unlink()
+        (work / BEGUN).unlink()
+
+
+def prepare_parts(
+    plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None, form: Form = Form.parquet
+) -> Whole:
+    """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing is drawn."""
+    refuse_apart(plan)
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise InputError(f"the number of worker processes is a whole number, at least 1, not {jobs!r}")
+    scope, reader = survey(plan, source, memory, partition, jobs)
+    schema = scope.dataspace.schema
+    assert schema is not None
+    cut = Cut.at(schema, partition)
+    if not any(cut.reaches(schema.view(table.features)) for table in plan.all_tables):
+        raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")
+    requests = tuple(request for request in plan.requests if isinstance(request, Asked))
+    mechanisms, expected = [], []
+    for request in requests:
+        budget_of(request)
+        together = request if isinstance(request, ProductRequest) else alone(request)
+        mechanisms.append(together.calibrate(product_space_of(request, scope)))
+    for mechanism in mechanisms:
+        views = mechanism_above(mechanism, cut).space.views
+        tables = reader.tables(schema.named(view) for view in views)
+        expected.append(dict(zip(views, tables, strict=True)))
+    return Whole(plan, scope, reader, cut, requests, tuple(mechanisms), tuple(expected))
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What an unfinished release is about, so that only the same one goes on with it."""
+
+    plan: Mapping[str, Any]
+    partition: str
+    totals: str
+    secure: bool
+    form: str
+
+    @classmethod
+    def of(cls, whole: Whole, partition: str, form: Form, randomness: Randomness) -> "_Begun":
+        totals = json.dumps(whole.scope.dataspace.to_json(), sort_keys=True)
+        plan = json.loads(json.dumps(whole.plan.to_json()))
+        return cls(plan, partition, hashlib.sha256(totals.encode()).hexdigest(), randomness.secure, str(form))
+
+    def store(self, work: Path, entry: Mapping[str, Any] | None) -> None:
+        """Say durably that everything at the cut has been measured."""
+        document = {"format": _FORMAT, "version": __version__, **self.__dict__, "ledger": entry}
+        (work / STATE / BEGUN).write_text(json.dumps(document), encoding="utf-8")
+        durable(work / STATE)
+        os.rename(work / STATE / BEGUN, work / BEGUN)
+        durable(work)
+
+    def found(self, work: Path) -> Mapping[str, Any] | None:
+        """Return the ledger's entry of the release that was begun; refuse another release."""
+        document = document_at(work / BEGUN)
+        if document.get("format") != _FORMAT or document.get("version") != __version__:
+            raise InputError("the unfinished release was begun by another version of semidp: finish it with that one")
+        for key, what in (
+            ("plan", "another plan"),
+            ("partition", "another partition"),
+            ("totals", "other exact totals"),
+            ("form", "another form of files"),
+            ("secure", "another source of random numbers"),
+        ):
+            if document.get(key) != getattr(self, key):
+                raise InputError(f"the unfinished release has {what}: go on with what it was begun with, or discard it")
+        entry = document.get("ledger")
+        return entry if isinstance(entry, Mapping) else None
+
+
+def _at_cut(
+    request: Asked,
+    mechanism: ResidualMechanism,
+    cut: Cut,
+    noisy: NDArray[np.int64],
+    private: bool,
+    progress: Progress,
+) -> PartitionedTables:
+    """Put the tables at the cut together, and fit them under every exact total."""
+    above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
+    estimates = above.space.estimates(above.publish(noisy))
+    named, asked = overview_names(request, above, cut), tables_asked(request)
+    kinds = []
+    for _, view in named:
+        fits = {table.fit for table in asked if cut.above(schema.view(table.features)) == view}
+        kinds.append(max(fits, key=lambda fit: fit == "integer"))
+    fitted = fit_product(schema.grid, above.space.views, totals_of(above.space), estimates, kinds, progress)
+    overview = [
+        ProductTable(
+            name,
+            own := schema.restrict(schema.named(view)),
+            counts.reshape(own.shape),
+            estimate.reshape(own.shape),
+            above.table_errors(number).reshape(own.shape),
+            how,
+        )
+        for number, ((name, view), estimate, (counts, how)) in enumerate(zip(named, estimates, fitted, strict=True))
+    ]
+    return PartitionedTables(
+        name=request.name,
+        private=private,
+        request=request,
+        mechanism=mechanism,
+        cut=cut,
+        noisy=noisy,
+        overview=tuple(overview),
+        **noise_stated(mechanism, 0.0),
+    )
+
+
+def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:
+    """Carry out what is left to do, and return every part, in order."""
+    wanted = list(tasks)
+    found = {task.path: part for task in wanted if (part := done_before(task)) is not None}
+    left = [task for task in wanted if task.path not in found]
+    progress("carrying out the parts", len(found), len(wanted))
+    for part in runner.run(left):
+        found[part.path] = part
+        progress("carrying out the parts", len(found), len(wanted))
+    if any(done_before(task) != found[task.path] for task in left):
+        raise InputError(
+            "a part was written elsewhere: whoever carries out parts must share the folder that is written"
+        )
+    return [found[task.path] for task in wanted]
+
+
+def _runner(source: Source, jobs: int) -> Runner:
+    frame = source.spark_frame()
+    if frame is not None:
+        from semidp.release.spark_tasks import OnSpark
+
+        if jobs > 1:
+            raise InputError("on Spark the executors carry out the parts: leave the number of processes out")
+        return OnSpark(frame, source.count)
+    if jobs == 1:
+        return InThisProcess(source)
+    if source.again is None:
+        raise InputError("worker processes open the data themselves: give a file or an address, or use one process")
+    return InProcesses(source.again, jobs)
+
+
+def _cells(plan: Plan, schema: Schema) -> list[int]:
+    return [schema.restrict(table.features).size for table in plan.all_tables]
+
+
+def _escaped(text: str) -> str:
+    """Return a name or a label as the name of a folder has it, in the way of Hive."""
+    kept = quote(text, safe=" !$&()+,;@~-_.")
+    return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
+
+
+def _label(plan: Plan) -> str:
+    return ", ".join(f"{request.name} ({' × '.join(dict.fromkeys(request.features))})" for request in plan.requests)

@@ -1,0 +1,283 @@
+"""The work of one part: count its records, add the noise of its residuals, fit its tables, write its files.
+
+A task shares nothing with another but public values, so that tasks run anywhere and in any order. What it measured is
+stored once, under a name that the first attempt takes: another attempt at the same part reads that and draws nothing,
+so that all attempts write the same numbers. A folder takes its place when it is whole.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.engines import Source
+from semidp.engines.columns import Labels, read_parquet
+from semidp.errors import DataError, InputError
+from semidp.files import digest, durable, from_json
+from semidp.geometry import Totals, View
+from semidp.mechanisms.branches import BranchNoise
+from semidp.noise import Randomness
+from semidp.progress import silent
+from semidp.queries.branches import BranchSpace, Cut
+from semidp.release.cells import Columns, Form, named_files
+from semidp.release.partitions import Part, PartTable
+from semidp.release.products import ProductTable, fit_product
+from semidp.release.published import FitKind, Fitted
+from semidp.release.scope import Reader
+from semidp.spaces import Dataspace
+from semidp.tables import Feature, Schema, Table
+
+STATE = ".state"
+"""The folder, in an unfinished release, of what is needed to finish it."""
+_PART = "part.json"
+_CHANGED = "the records of a part do not add up to what was read first: nothing may write to the data meanwhile"
+
+
+@dataclass(frozen=True, eq=False)
+class TableTask:
+    """One table of a part: what is public of it at the cut, and what its records must add up to.
+
+    Parameters
+    ----------
+    name, features, fit
+        What it is called, its features, whether it is fitted.
+    estimate, variance
+        Its estimate at the cut for this part, and the variance of that.
+    counts
+        The whole numbers that were fitted there; None where there are none.
+    expected
+        The confidential counts of this part at the cut, as they were read first.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    fit: FitKind
+    estimate: NDArray[np.float64] = field(repr=False)
+    variance: NDArray[np.float64] = field(repr=False)
+    counts: NDArray[np.int64] | None = field(repr=False)
+    expected: NDArray[np.int64] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class RequestTask:
+    """The tables of one request below the cut, and their noise; None where nobody can be in this part."""
+
+    name: str
+    measurements: str
+    tables: tuple[TableTask, ...]
+    noise: BranchNoise | None = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class PartTask:
+    """Everything that one part needs.
+
+    Parameters
+    ----------
+    path
+        The labels of the part.
+    work, folder
+        The folder of the unfinished release, and that of the part in it.
+    schema, declared
+        The features of the part's records, and as they were declared.
+    cut
+        Where the tables are cut.
+    exact
+        What is published below the cut.
+    requests
+        What is asked for.
+    values
+        The values of columns that tell the part's records from others; None where there are no such records.
+    form
+        How tables are written.
+    randomness
+        Where its random words come from.
+    """
+
+    path: tuple[str, ...]
+    work: Path
+    folder: str
+    schema: Schema
+    declared: tuple[Feature, ...] = field(repr=False)
+    cut: Cut
+    exact: Dataspace = field(repr=False)
+    requests: tuple[RequestTask, ...] = field(repr=False)
+    values: Mapping[str, Sequence[Any]] | None = field(repr=False)
+    form: Form
+    randomness: Randomness
+
+
+def done_before(task: PartTask) -> Part | None:
+    """Return a part that an earlier attempt finished."""
+    try:
+        return Part.from_json(from_json((task.work / task.folder / _PART).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def carry_out(task: PartTask, source: Source | None) -> Part:
+    """Carry out one part, and return what became of it.
+
+    Parameters
+    ----------
+    task
+        What is to be done.
+    source
+        The part's own records; None where there are none.
+    """
+    done = done_before(task)
+    if done is not None:
+        return done
+    attempt = task.work / STATE / f"attempt-{secrets.token_hex(8)}"
+    attempt.mkdir(parents=True)
+    try:
+        part = _written(task, source, attempt)
+        (attempt / _PART).write_text(json.dumps(part.to_json()), encoding="utf-8")
+        durable(attempt)
+        place = task.work / task.folder
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(attempt, place)
+        except OSError:
+            done = done_before(task)  # another attempt was first, with the same numbers
+            if done is None:
+                raise
+            return done
+        return part
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"the part {' · '.join(task.path)!r} could not be written: {reason}") from None
+    finally:
+        shutil.rmtree(attempt, ignore_errors=True)
+
+
+def _written(task: PartTask, source: Source | None, attempt: Path) -> Part:
+    tables = []
+    for request in task.requests:
+        counted = _counted(task, request, source)
+        results = _tables(task, request, counted, attempt)
+        for table in results:
+            ((name, columns),) = named_files({table.name: table.columns()}, task.form).items()
+            assert isinstance(columns, Columns)
+            columns.write(attempt / name)
+        tables += [
+            PartTable(
+                table.name,
+                table.fitted,
+                float(table.standard_errors.max(initial=0.0)),
+                float(np.square(table.standard_errors).sum()),
+            )
+            for table in results
+        ]
+    names = sorted(path.name for path in attempt.iterdir())
+    return Part(task.path, task.folder, {name: digest(attempt / name) for name in names}, tuple(tables))
+
+
+def _counted(task: PartTask, request: RequestTask, source: Source | None) -> list[Table]:
+    """Return the confidential tables of a part; refuse records that are not those that were read first."""
+    if source is None:
+        schemas = [task.schema.restrict(table.features) for table in request.tables]
+        found = [Table(schema, np.zeros(schema.shape, dtype=np.int64)) for schema in schemas]
+    else:
+        found = Reader(task.schema, source, task.declared).tables(table.features for table in request.tables)
+    grid = task.schema.grid
+    for table, wanted in zip(found, request.tables, strict=True):
+        view = task.schema.view(wanted.features)
+        at_cut = grid.coarsened(view).sum(table.counts, _own(task.cut.above(view), view))
+        if not np.array_equal(at_cut.ravel(), wanted.expected.ravel()):
+            raise DataError(_CHANGED)
+        if task.exact.margins and not task.exact.over(wanted.features).contains(table):
+            raise DataError(_CHANGED)
+    return found
+
+
+def _own(view: View, table: View) -> View:
+    return tuple(depth for depth, there in zip(view, table, strict=True) if there)
+
+
+def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], attempt: Path) -> list[ProductTable]:
+    """Measure, or read what was measured before, and fit."""
+    if request.noise is None:
+        how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
+        zeros = [np.zeros(table.counts.shape) for table in counted]
+        return [
+            ProductTable(asked.name, table.schema, zero.astype(np.int64), zero, zero, how)
+            for asked, table, zero in zip(request.tables, counted, zeros, strict=True)
+        ]
+    noisy = _measured(task, request, request.noise, counted, attempt)
+    estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
+    space, grid = request.noise.space, task.schema.grid
+    settled = [
+        Totals(task.cut.above(view), table.counts)
+        for table, view in zip(request.tables, space.views, strict=True)
+        if table.counts is not None
+    ]
+    kinds = [table.fit if table.counts is not None else FitKind.none for table in request.tables]
+    estimates = [estimate for estimate, _ in estimated]
+    fitted = fit_product(grid, space.views, [*settled, *task.exact.published], estimates, kinds, silent)
+    return [
+        ProductTable(table.name, own.schema, counts.reshape(own.schema.shape), estimate, np.sqrt(variance), how)
+        for table, own, (estimate, variance), (counts, how) in zip(
+            request.tables, counted, estimated, fitted, strict=True
+        )
+    ]
+
+
+def _measured(
+    task: PartTask, request: RequestTask, noise: BranchNoise, counted: Sequence[Table], attempt: Path
+) -> dict[View, NDArray[np.int64]]:
+    """Return the noisy residuals of a part: those that the first attempt stored, which may be this one."""
+    key = hashlib.sha256(json.dumps([request.name, *task.path]).encode()).hexdigest()
+    stored = task.work / STATE / f"{key}.parquet"
+    if not stored.exists():
+        source = task.randomness.part(request.name, *task.path)
+        columns = residuals_of_branch(noise.space, noise.measure(counted, source))
+        fresh = attempt / f"{key}.parquet"
+        columns.write(fresh)
+        durable(attempt)
+        with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
+            os.link(fresh, stored)
+        fresh.unlink()
+    found = split_residuals(noise.space, read_parquet(stored, ["noisy"])["noisy"])
+    name, form = request.measurements, task.form
+    if form is Form.parquet:
+        os.link(stored, attempt / f"{name}.{form}")
+    else:
+        residuals_of_branch(noise.space, found).write(attempt / f"{name}.{form}")
+    return found
+
+
+def residuals_of_branch(space: BranchSpace, noisy: Mapping[View, NDArray[np.int64]]) -> Columns:
+    """Return the measured residuals of a part, one row an entry."""
+    sizes = [values.size for values in noisy.values()]
+    names = [" × ".join(space.schema.named(view)) for view in noisy] or ["none"]
+    codes = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    empty = np.zeros(0, np.int64)
+    return Columns(
+        {"residual": Labels(names, codes=codes)},
+        {
+            "entry": np.concatenate([empty, *(np.arange(size) for size in sizes)]),
+            "scale": np.concatenate([empty, *(space.residuals.scale(view).ravel() for view in noisy)]),
+            "noisy": np.concatenate([empty, *(values.ravel() for values in noisy.values())]),
+        },
+    )
+
+
+def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:
+    """Take the rows of `residuals_of_branch` apart; refuse rows that are not of this space."""
+    shapes = {view: space.residuals.shape(view) for view in space.holders}
+    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes.values())])
+    if vector.shape != (int(ends[-1]),) or vector.dtype != np.int64:
+        raise DataError("the measurements of a part are not those of the plan")
+    return {
+        view: vector[start:end].reshape(shapes[view]) for view, start, end in zip(shapes, ends, ends[1:], strict=False)
+    }

@@ -1,0 +1,369 @@
+"""What a release holds that was carried out part by part: tables at the cut, and a folder of files for each part.
+
+Everything here is public: what was measured at the cut and above, what the files of the parts are, and how the tables
+in them were fitted. How a part is carried out is in `part_tasks`, where tasks run in `by_partition`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from attrs import evolve
+from numpy.typing import NDArray
+
+from semidp.errors import InputError
+from semidp.files import digest
+from semidp.geometry import View
+from semidp.mechanisms import NoNoise, ResidualMechanism, interval_factor
+from semidp.mechanisms.branches import BranchNoise, mechanism_above
+from semidp.queries.branches import Cut
+from semidp.release.cells import Columns, Form, StoredFiles, named_files
+from semidp.release.products import MEASUREMENTS, ProductRequest, ProductTable, called_after
+from semidp.release.published import (
+    Fitted,
+    Noise,
+    Published,
+    advertised,
+    read_back,
+    read_cells,
+    read_residuals,
+    residual_columns,
+    residuals_from_json,
+    residuals_json,
+    table_stems,
+)
+from semidp.release.requests import TableRequest
+from semidp.release.scope import Scope
+from semidp.tables import Schema
+
+if TYPE_CHECKING:
+    from semidp.release.plan import Plan
+
+PARTS = "parts.json"
+"""Lists the parts of a release and their files, with digests."""
+
+Asked = TableRequest | ProductRequest
+"""What can be released part by part."""
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """How one table came out in one part.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    fitted
+        How its counts were made.
+    largest_standard_error, variance
+        The largest standard error of a cell, and the sum of all cells' variances.
+    """
+
+    name: str
+    fitted: Fitted
+    largest_standard_error: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a release: where it is, and what is in it.
+
+    Parameters
+    ----------
+    path
+        The labels of its node, from the coarsest depth down to the partition's.
+    folder
+        Its folder, as seen from the release's.
+    files
+        Its files, with their digests.
+    tables
+        How each table came out.
+    """
+
+    path: tuple[str, ...]
+    folder: str
+    files: Mapping[str, str] = field(repr=False)
+    tables: tuple[PartTable, ...] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as plain values."""
+        tables = [{**asdict(table), "fitted": asdict(table.fitted)} for table in self.tables]
+        return {"path": list(self.path), "folder": self.folder, "files": dict(self.files), "tables": tables}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Part":
+        """Read what `to_json` wrote; refuse names that lead elsewhere."""
+        names = [*entry["folder"].split("/"), *entry["files"]]
+        if not all(isinstance(name, str) and name and name[0] != "." and "/" not in name for name in names):
+            raise ValueError("a part has a folder and files of its own")
+        tables = [PartTable(**{**table, "fitted": Fitted(**table["fitted"])}) for table in entry["tables"]]
+        return cls(tuple(entry["path"]), entry["folder"], dict(entry["files"]), tuple(tables))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The parts of a release.
+
+    Parameters
+    ----------
+    depth
+        The name of the depth at which it was cut.
+    parts
+        A part for each node there.
+    place
+        The folder of the release, where it is known.
+    """
+
+    depth: str
+    parts: tuple[Part, ...] = field(repr=False)
+    place: Path | None = field(default=None, compare=False)
+
+    def part(self, path: Sequence[str]) -> Part:
+        """Return a part by its labels, or by the last of them where that is enough."""
+        wanted = tuple(path)
+        found = [part for part in self.parts if wanted in (part.path, part.path[-1:])]
+        if len(found) != 1:
+            why = "several parts" if found else "no part"
+            raise InputError(
+                f"there is {why} {' · '.join(wanted)!r} of {self.depth}: give its labels from the top down"
+            )
+        return found[0]
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """Every file of every part, as seen from the folder of the release."""
+        return tuple(f"{part.folder}/{name}" for part in self.parts for name in part.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the parts, which have a file of their own, as plain values."""
+        return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
+
+    def changed(self) -> str | None:
+        """Return the first file that is not what it was when the release was made, or None."""
+        assert self.place is not None
+        for part in self.parts:
+            for name, expected in part.files.items():
+                file = self.place / part.folder / name
+                try:
+                    found = digest(file, self.place)
+                except OSError:
+                    found = ""
+                if found != expected:
+                    return f"{part.folder}/{name}"
+        return None
+
+
+def tables_asked(request: Asked) -> tuple[TableRequest, ...]:
+    """Return the tables of a request."""
+    return request.tables if isinstance(request, ProductRequest) else (request,)
+
+
+def measurements_stem(request: Asked) -> str:
+    """Return what the file of a request's measurements is called, but for its ending."""
+    return MEASUREMENTS if isinstance(request, ProductRequest) else table_stems(request.name)[1]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PartitionedTables(Published):
+    """Tables that were measured and fitted at a cut and above it first, and below it part by part.
+
+    Parameters
+    ----------
+    request
+        What was asked for: a table, or tables that share a budget.
+    mechanism
+        The noise of every residual, above the cut and below.
+    cut
+        The depth at which the tables were taken apart.
+    noisy
+        The measured residuals at the cut and above, as drawn, times their scales.
+    overview
+        Every table as it is at the cut: those that reach below it are summed to it.
+    """
+
+    key: ClassVar[str] = "partitioned"
+
+    request: Asked
+    mechanism: ResidualMechanism = field(repr=False)
+    cut: Cut
+    noisy: NDArray[np.int64] = field(repr=False)
+    overview: tuple[ProductTable, ...]
+
+    def __repr__(self) -> str:
+        return f"PartitionedTables({', '.join(table.name for table in tables_asked(self.request))})"
+
+    @cached_property
+    def above(self) -> ResidualMechanism:
+        """The noise at the cut and above it."""
+        return mechanism_above(self.mechanism, self.cut)
+
+    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+        """Return a file for each table at the cut, and the residuals that were measured there and above."""
+        columns = {table.name: table.columns() for table in self.overview}
+        return named_files({**columns, measurements_stem(self.request): residual_columns(self.above, self.noisy)}, form)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells and the parts, as plain values."""
+        return {
+            **super().to_json(),
+            **residuals_json(self.mechanism),
+            "tables": [{"name": table.name, "features": list(table.features)} for table in tables_asked(self.request)],
+            "overview": [
+                {
+                    "name": table.name,
+                    "features": list(table.schema.names),
+                    "largest_standard_error": float(table.standard_errors.max(initial=0.0)),
+                    "fit": asdict(table.fitted),
+                }
+                for table in self.overview
+            ],
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: Asked, scope: Scope, files: StoredFiles, depth: str
+    ) -> "PartitionedTables":
+        """Read what `to_json` and `files` wrote."""
+        mechanism = residuals_from_json(entry, product_space_of(request, scope))
+        cut = Cut.at(mechanism.space.schema, depth)
+        above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
+        noisy = read_residuals(files, measurements_stem(request), above.space)
+        overview = []
+        for part, (name, view) in zip(entry["overview"], overview_names(request, above, cut), strict=True):
+            own = schema.restrict(schema.named(view))
+            if part["name"] != name or part["features"] != list(own.names):
+                raise ValueError("the tables at the cut are not those of the plan")
+            cells = read_cells(files, name, own, interval_factor(mechanism.name))
+            estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
+            overview.append(ProductTable(name, own, cells["count"], estimate, errors, Fitted(**part["fit"])))
+        return cls(
+            request=request,
+            mechanism=mechanism,
+            cut=cut,
+            noisy=noisy,
+            overview=tuple(overview),
+            **read_back(entry, scope),
+        )
+
+    def part_tables(self, files: StoredFiles, node: int, part: Part) -> list[ProductTable]:
+        """Read the tables of one part: counts, estimates and errors."""
+        schema = self.cut.branch(self.mechanism.space.schema, node)
+        found, fits = [], {table.name: table.fitted for table in part.tables}
+        for table in self.below:
+            own = schema.restrict(table.features)
+            cells = read_cells(files, table.name, own, interval_factor(self.mechanism.name))
+            estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
+            found.append(ProductTable(table.name, own, cells["count"], estimate, errors, fits[table.name]))
+        return found
+
+    @property
+    def below(self) -> tuple[TableRequest, ...]:
+        """The tables that reach below the cut."""
+        view = self.mechanism.space.schema.view
+        return tuple(table for table in tables_asked(self.request) if self.cut.reaches(view(table.features)))
+
+    def rows(self, node: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any], bool]]:
+        """Return what the tables below the cut have at it, for one node.
+
+        For each: the estimate, its variance, what is published, and whether that is whole numbers.
+        """
+        grid = self.mechanism.space.schema.grid
+        places = {view: place for place, view in enumerate(self.above.space.views)}
+        found = []
+        for table in self.below:
+            view = self.cut.above(self.mechanism.space.schema.view(table.features))
+            known = self.overview[places[view]]
+            arrays = (known.estimate, self.above.cell_variances(places[view]), known.counts)
+            shaped = [np.reshape(array, grid.shape_of(view)) for array in arrays]
+            estimate, variance, counts = (self.cut.row(grid, view, array, node) for array in shaped)
+            found.append((estimate, variance, counts, known.fitted.kind == "integer"))
+        return found
+
+    def noise_of(self, node: int) -> BranchNoise | None:
+        """Return the noise below one node; None where nobody can be there."""
+        return BranchNoise.of(self.mechanism, self.cut, node)
+
+
+def product_space_of(request: Asked, scope: Scope) -> Any:
+    """Return the residuals of a request's tables."""
+    together = request if isinstance(request, ProductRequest) else alone(request)
+    return together.space(scope)
+
+
+def alone(request: TableRequest) -> ProductRequest:
+    """Return a table with a budget of its own as a product of one: measured by its residuals."""
+    assert request.budget is not None
+    return ProductRequest([evolve(request, budget=None)], request.budget)
+
+
+def overview_names(request: Asked, above: ResidualMechanism, cut: Cut) -> list[tuple[str, View]]:
+    """Return the tables at a cut, by what their files are called: the plan's own by their names."""
+    view = above.space.schema.view
+    own = {view(table.features): table.name for table in tables_asked(request)}
+    taken = {table.name.casefold() for table in tables_asked(request)}
+    found = []
+    for known in above.space.views:
+        name = own.get(known)
+        if name is None:
+            name = called_after(above.space.schema.named(known))
+            while name.casefold() in taken:
+                name = f"{name}-overview"
+            taken.add(name.casefold())
+        found.append((name, known))
+    return found
+
+
+def noise_stated(mechanism: ResidualMechanism, variance: float) -> dict[str, Any]:
+    """The fields that a result takes from its mechanism, with the sum of the variances of all cells."""
+    return {
+        "noise": Noise(
+            mechanism=NoNoise.name if mechanism.space.is_zero else mechanism.name,
+            scale=mechanism.scale,
+            claim=mechanism.claim,
+            expected_l2=math.sqrt(variance),
+            naive_l2=None if mechanism.space.is_zero else mechanism.naive_l2,
+        ),
+        "guarantee": mechanism.guarantee,
+        "advertised": advertised(mechanism),
+    }
+
+
+def refuse_apart(plan: "Plan") -> None:
+    """Refuse a plan that cannot be carried out part by part, in a sentence.
+
+    >>> import semidp
+    >>> refuse_apart(semidp.Plan([semidp.TableRequest(["county"], semidp.Budget.pure(1))]))
+    Traceback (most recent call last):
+    semidp.errors.InputError: a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta
+    """
+    for request in plan.requests:
+        if not isinstance(request, Asked):
+            raise InputError(f"only tables are released part by part, and {request.name!r} is none: release it apart")
+    if plan.structural_zeros:
+        raise InputError("tables with structural zeros are not released part by part: release them whole")
+    for request in plan.requests:
+        if request.budget is not None and request.budget.kind == "pure":
+            raise InputError(
+                "a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta"
+            )
+    if plan.product is not None and plan.product.objective != "total":
+        raise InputError("part by part the noise is placed for the total variance: leave the objective out")
+    for table in plan.all_tables:
+        if table.target_error is not None:
+            raise InputError(f"the table {table.name!r} has a target error: part by part, give a budget")
+        if table.mechanism not in ("auto", ResidualMechanism.name):
+            raise InputError(f"part by part residuals are measured: leave the mechanism of {table.name!r} out")
+        if table.fit == "real":
+            raise InputError("part by part tables are fitted in whole numbers, or not at all: integer, none")
+
+
+def path_of(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:
+    """Return the labels of a node at a cut, from the top down."""
+    feature = schema.features[cut.axis]
+    return feature.path(feature.chain.below(cut.depth, node, feature.chain.depth).start)[: cut.depth]

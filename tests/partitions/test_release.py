@@ -1,0 +1,353 @@
+"""A release part by part: one guarantee, exact totals, tables that add up across parts, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semidp import (
+    Budget,
+    DataError,
+    Feature,
+    GroupRequest,
+    InputError,
+    Ledger,
+    Margin,
+    Outcome,
+    Plan,
+    ProductRequest,
+    Refused,
+    Release,
+    StructuralZero,
+    Table,
+    TableRequest,
+    prepare,
+    run_partitioned,
+)
+from semidp.files import digest, document_at
+from semidp.mechanisms import ResidualMechanism
+from semidp.noise import SeededRandomness
+from semidp.release import by_partition, part_tasks
+from semidp.release.partitions import PartitionedTables
+from semidp.release.recheck import disagreements
+from semidp.tables import Schema
+from tests.partitions.conftest import FEATURES, PATHS, plan, records
+
+
+def whole(release: Release, name: str) -> Table:
+    """Put a table together from its parts."""
+    assert release.partition is not None
+    parts = [release.part(*part.path)[name] for part in release.partition.parts]
+    schema = Schema(FEATURES).restrict(parts[0].schema.names)
+    axis = schema.axis("county")
+    return Table(schema, np.concatenate([part.counts for part in parts], axis=axis))
+
+
+EXACT = [(), ("state",), ("sex",), ("county",), ("tract", "age"), (["state", "sex"],), ("state", "sex", "age")]
+
+
+@pytest.mark.parametrize("exact", EXACT, ids=str)
+@pytest.mark.parametrize("depth", ["state", "county"])
+def test_every_total_is_exact_and_everything_adds_up(exact, depth: str, people, tmp_path: Path) -> None:
+    truth = Table.from_frame(people, Schema(FEATURES))
+    release = run_partitioned(plan(exact), people, tmp_path / "release", depth)
+    found = {"tract-sex": whole(release, "tract-sex")} | (
+        {"county-age": whole(release, "county-age")} if depth == "state" else {}
+    )
+    (result,) = release.partitioned
+    found |= {table.name: Table(table.schema, table.counts) for table in result.overview}
+    checked = 0
+    for table in found.values():
+        assert table.n == truth.n
+        for margin in exact:
+            names = [name for name in Margin.of(margin).names if name in table.schema.names]
+            if names:
+                assert table.margin(names) == truth.margin(names)
+                checked += 1
+        for other in found.values():
+            shared = [name for name in table.schema.names if name in other.schema.names]
+            if shared:
+                assert table.margin(shared) == other.margin(shared)
+                checked += 1
+    assert checked > 8
+    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
+
+
+def test_the_guarantee_and_the_noise_are_those_of_the_whole_product(people, tmp_path: Path) -> None:
+    asked = plan()
+    ordinary = prepare(asked, people)
+    release = run_partitioned(asked, people, tmp_path / "release", "state")
+    assert release.guarantee == ordinary.guarantee
+    (result,) = release.partitioned
+    assert isinstance(ordinary.mechanisms[0], ResidualMechanism)
+    assert result.mechanism.sigma2 == ordinary.mechanisms[0].sigma2
+    errors = [ordinary.mechanisms[0].table_errors(number) for number in range(3)]
+    tracts = np.concatenate(
+        [release.part(part.path[-1])["tract-sex"].standard_errors for part in release.partition.parts]
+    )
+    inhabited = tracts > 0  # nobody lives in state 04, as the exact totals say
+    assert np.allclose(tracts[inhabited], errors[0][inhabited])
+    assert not errors[0][~inhabited].any()
+    assert release.part("04")["tract-sex"].counts.sum() == 0
+    assert result.noise.expected_l2 == pytest.approx(ordinary.mechanisms[0].expected_l2)
+
+
+def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> None:
+    """150 releases: means within five standard errors of the truth, variances within 60%; a twin that must fail."""
+    draws, truth = 150, Table.from_frame(people, Schema(FEATURES)).margin(["tract", "sex"]).counts
+    asked, found = plan(), []
+    from semidp.engines import open_source
+
+    with open_source(people) as source:
+        whole_plan = by_partition.prepare_parts(asked, source, "state")
+        for seed in range(draws):
+            randomness = SeededRandomness(seed)
+            work = tmp_path / str(seed)
+            work.mkdir()
+            vectors = whole_plan.measured(work, False, randomness)
+            results = [
+                by_partition._at_cut(request, mechanism, whole_plan.cut, vector, False, lambda *_: None)
+                for request, mechanism, vector in zip(whole_plan.requests, whole_plan.mechanisms, vectors, strict=True)
+            ]
+            estimate = []
+            for node in range(whole_plan.nodes):
+                noise, rows = results[0].noise_of(node), results[0].rows(node)
+                part = whole_plan.cut.branch(whole_plan.schema, node)
+                if noise is None:
+                    estimate.append(np.zeros(part.restrict(["tract", "sex"]).shape))
+                    continue
+                counted = [
+                    Table(part.restrict(table.features), _rows(people, part, table.features))
+                    for table in results[0].below
+                ]
+                noisy = noise.measure(counted, randomness.part("product", str(node)))
+                estimate.append(noise.tables(noisy, [(one, two) for one, two, *_ in rows])[0][0])
+            found.append(np.concatenate(estimate))
+            shutil.rmtree(work)
+    errors = prepare(asked, people).mechanisms[0].table_errors(0)  # type: ignore[attr-defined]
+    inhabited = errors > 0
+    means, spreads = np.mean(found, axis=0)[inhabited], np.var(found, axis=0)[inhabited]
+    off = np.abs(means - truth[inhabited]) / (errors[inhabited] / np.sqrt(draws))
+    ratio = spreads / errors[inhabited] ** 2
+    assert off.max() < 5
+    assert 0.4 < ratio.min() <= ratio.max() < 1.6
+    assert (ratio * 4).min() > 1.6  # noise of twice the scale would be seen
+
+
+def _rows(people, part: Schema, features) -> np.ndarray:
+    kept = [place for place, state in enumerate(people["state"]) if state == part.features[0].paths()[0][0]]
+    own = {name: [column[place] for place in kept] for name, column in people.items()}
+    return Table.from_frame(own, part.restrict(features)).counts
+
+
+def test_one_job_two_jobs_and_the_order_of_parts_give_the_same_release(people_file: Path, tmp_path: Path) -> None:
+    def made(name: str, **how) -> dict[str, list]:
+        release = run_partitioned(plan(), people_file, tmp_path / name, "state", randomness=SeededRandomness(5), **how)
+        assert not release.private
+        tables = {
+            f"{part.folder}/{table}": found
+            for part in release.partition.parts
+            for table, found in release.part(*part.path).items()
+        }
+        tables |= {table.name: table for result in release.partitioned for table in result.overview}
+        return {key: [table.counts.tolist(), table.estimate.tolist()] for key, table in tables.items()}
+
+    one = made("one")
+    assert len(one) == 8 + 3
+    assert made("two", jobs=2) == one
+    assert made("csv", form="csv") == one
+
+
+def test_a_table_with_a_budget_of_its_own(people, tmp_path: Path) -> None:
+    tables = [
+        TableRequest(["tract", "sex"], Budget.gdp(1), name="sexes"),
+        TableRequest(["county", "age"], Budget.zcdp("1/2"), name="ages", fit="none"),
+    ]
+    release = run_partitioned(Plan(tables, ["state"], FEATURES), people, tmp_path / "release", "state")
+    assert [result.name for result in release.partitioned] == ["sexes", "ages"]
+    assert (
+        release.guarantee
+        == prepare(
+            Plan(
+                [TableRequest(["tract", "sex"], Budget.gdp(1), mechanism="auto", name="sexes"), *tables[1:]],
+                ["state"],
+                FEATURES,
+            ),
+            people,
+        ).guarantee
+    )
+    part = release.part("01")
+    assert part["sexes"].counts.dtype.kind == "i"
+    assert part["ages"].fitted.kind == "none"
+    assert np.allclose(part["ages"].counts, part["ages"].estimate)
+    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
+
+
+def test_it_reads_back_the_same_and_a_changed_file_is_refused(people, tmp_path: Path) -> None:
+    place = tmp_path / "release"
+    made = run_partitioned(plan(), people, place, "state")
+    read = Release.load(place)
+    assert read.guarantee == made.guarantee
+    assert read.partition == made.partition
+    assert isinstance(read.results[0], PartitionedTables)
+    assert {key: table.counts.tolist() for key, table in read.part("02").items()} == {
+        key: table.counts.tolist() for key, table in made.part("02").items()
+    }
+    with pytest.raises(InputError, match="no part '99' of state"):
+        read.part("99")
+    assert "part" in made.report_html()
+    for victim in (place / "state=02" / "tract-sex.parquet", place / "state-sex.parquet"):
+        content = victim.read_bytes()
+        victim.write_bytes(content[:9] + bytes([content[9] ^ 1]) + content[10:])
+        if victim.parent == place:
+            with pytest.raises(InputError, match="was changed"):
+                Release.load(place)
+        else:
+            with pytest.raises(InputError, match="was changed"):
+                Release.load(place).part("02")
+            said = disagreements(Release.load(place), document_at(place / "release.json"))
+            assert any("state=02/tract-sex.parquet" in sentence for sentence in said)
+        victim.write_bytes(content)
+    assert Release.load(place).part("02")
+
+
+def test_counts_that_do_not_add_up_are_found(people, tmp_path: Path) -> None:
+    """A part that was tampered with, digests and all, contradicts the tables above it."""
+    place = tmp_path / "release"
+    run_partitioned(plan(), people, place, "state", form="csv")
+    victim = place / "state=02" / "county-age.csv"
+    lines = victim.read_text().splitlines()
+    cells = lines[1].split(",")
+    cells[3] = str(int(cells[3]) + 1)
+    victim.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
+    parts = json.loads((place / "parts.json").read_text())
+    next(part for part in parts if part["folder"] == "state=02")["files"]["county-age.csv"] = digest(victim)
+    (place / "parts.json").write_text(json.dumps(parts))
+    document = json.loads((place / "release.json").read_text())
+    document["files"]["parts.json"] = digest(place / "parts.json")
+    (place / "release.json").write_text(json.dumps(document))
+    said = disagreements(Release.load(place), document_at(place / "release.json"))
+    assert said == ("'product' states counts of county-age that do not add up to those above in state=02",)
+
+
+def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = part_tasks.Reader.tables
+
+    def moved(self, features):
+        found = tables(self, features)
+        if len(self.schema.features[0].levels) == len(PATHS):
+            return found
+        counts = found[0].counts.copy()
+        counts.flat[0] += 1
+        return [Table(found[0].schema, counts), *found[1:]]
+
+    monkeypatch.setattr(part_tasks.Reader, "tables", moved)
+    with pytest.raises(DataError, match="do not add up to what was read first") as caught:
+        run_partitioned(plan(), people, tmp_path / "release", "state")
+    assert not any(character.isdigit() for character in str(caught.value))
+    assert not (tmp_path / "release").exists()
+
+
+def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, tmp_path: Path) -> None:
+    def refused(asked: Plan, match: str, partition: str = "state", **how) -> None:
+        with pytest.raises((InputError, Refused), match=match):
+            run_partitioned(asked, how.pop("data", people), tmp_path / "x", partition, **how)
+        assert not list(tmp_path.glob("*x*"))
+
+    table = [TableRequest(["tract", "sex"], Budget.gdp(1))]
+    refused(Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES), "pure epsilon")
+    outcome = GroupRequest("mean", Outcome("income", 0, 10, 10), [["state"]], Budget.gdp(1))
+    refused(Plan(table, ["state"], FEATURES, groups=[outcome]), "only tables")
+    refused(Plan([TableRequest(["tract"], Budget.gdp(1), fit="real")], [], FEATURES), "whole numbers")
+    refused(Plan([TableRequest(["tract"], Budget.gdp(1), mechanism="gaussian")], [], FEATURES), "leave the mechanism")
+    refused(Plan([TableRequest(["tract"], target_error=3)], [], FEATURES), "target error")
+    refused(Plan([TableRequest(["tract", "sex"])], [], FEATURES), "no privacy budget")
+    product = ProductRequest([TableRequest(["tract"]), TableRequest(["sex"])], Budget.gdp(1), "largest")
+    refused(Plan(product=product, features=FEATURES), "total variance")
+    zero = StructuralZero.of({"sex": "f", "age": "y"})
+    refused(Plan(table, ["state"], FEATURES, structural_zeros=[zero]), "structural zeros")
+    refused(Plan(table, [], FEATURES), "no depth of a nested feature", "tract")
+    refused(Plan(table, [], FEATURES), "no depth of a nested feature", "sex")
+    refused(Plan([TableRequest(["state", "sex"], Budget.gdp(1))], ["county"], FEATURES), "no table is finer")
+    refused(Plan(table, [], FEATURES), "give a file or an address", jobs=2)
+    refused(Plan(table, [], FEATURES), "at least 1", jobs=0)
+    refused(Plan(table, [], FEATURES), "of memory", memory=1000)
+    empty = [["tract", "sex"]]  # a joint margin with empty cells, where so few live
+    few = Plan([TableRequest(["tract", "sex", "age"], Budget.gdp(1))], empty, FEATURES)
+    refused(few, "joint margin with empty cells", data=records(20))
+
+
+def test_labels_become_folders_that_every_file_system_has(tmp_path: Path) -> None:
+    labels = ["a/b", "c:d=e", "..", "ü %", "x" * 60, ".hidden"]
+    places = Feature.nested(["place", "spot"], [(label, f"{label} {spot}") for label in labels for spot in "12"])
+    people = {
+        "place": [*labels] * 8,
+        "spot": [f"{label} {1 + n % 2}" for n in range(8) for label in labels],
+        "sex": [*"fmf"] * 16,
+    }
+    asked = Plan([TableRequest(["spot", "sex"], Budget.gdp(1))], ["place"], [places, Feature("sex", "fm")])
+    release = run_partitioned(asked, people, tmp_path / "release", "place", form="csv")
+    folders = [part.folder for part in release.partition.parts]
+    assert folders[:4] == ["place=a%2Fb", "place=c%3Ad%3De", "place=%2E.", "place=%C3%BC %25"]
+    assert {path.name for path in (tmp_path / "release").iterdir() if path.is_dir()} == set(folders)
+    assert (tmp_path / "release" / folders[0] / "table.csv").read_text().splitlines()[1].startswith("a/b,a/b 1,f,")
+    assert disagreements(Release.load(tmp_path / "release"), document_at(tmp_path / "release" / "release.json")) == ()
+    long = Feature.nested(["place", "spot"], [("x" * 300, "1"), ("x" * 300, "2")])
+    with pytest.raises(InputError, match="folders of their own"):
+        run_partitioned(
+            Plan([TableRequest(["spot"], Budget.gdp(1))], ["place"], [long]),
+            {"place": ["x" * 300] * 2, "spot": ["1", "2"]},
+            tmp_path / "long",
+            "place",
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+
+
+def test_a_column_that_only_the_finest_depth_has(tmp_path: Path) -> None:
+    """Where the data hold tracts alone, parts are found by them."""
+    data = records(200)
+    del data["state"], data["county"]
+    release = run_partitioned(plan(("state",)), data, tmp_path / "release", "state")
+    assert release.part("03")["tract-sex"].counts.sum() == sum(tract == "03a1" for tract in data["tract"])
+
+
+def test_counts_and_conditions_reach_every_part(tmp_path: Path) -> None:
+    data = {**records(300), "people": [2] * 300}
+    asked = plan(("state",), count="people", where="age <> 'o'")
+    release = run_partitioned(asked, data, tmp_path / "release", "state")
+    kept = [state for state, age in zip(data["state"], data["age"], strict=True) if age != "o"]
+    for part in release.partition.parts:
+        assert release.part(*part.path)["county-age"].counts.sum() == 2 * kept.count(part.path[0])
+
+
+def test_the_ledger_is_charged_once_and_only_when_nothing_foreseeable_can_fail(people, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
+    ledger = Ledger(tmp_path / "ledger.json")
+    with pytest.raises(InputError):
+        run_partitioned(plan(), people, tmp_path / "x", "state", memory=1000, ledger=ledger)
+    assert not ledger.account().charges
+    release = run_partitioned(plan(), people, tmp_path / "release", "state", ledger=ledger)
+    assert len(ledger.account().charges) == 1
+    assert release.ledger is not None
+
+
+def test_nothing_confidential_is_left_in_the_folder(people, tmp_path: Path) -> None:
+    """The measured numbers of a part differ from its counts as the noise says, and no file holds the counts."""
+    run_partitioned(plan(()), people, tmp_path / "release", "state")
+    names = sorted(path.relative_to(tmp_path / "release").as_posix() for path in (tmp_path / "release").rglob("*"))
+    assert names == sorted(
+        [
+            *("parts.json", "product-measurements.parquet", "release.json", "report.html"),
+            *("sex-age.parquet", "state-age.parquet", "state-sex.parquet"),
+            *(f"state={state}" for state in ("01", "02", "03", "04")),
+            *(
+                f"state={state}/{name}.parquet"
+                for state in ("01", "02", "03", "04")
+                for name in ("county-age", "product-measurements", "tract-sex")
+            ),
+        ]
+    )

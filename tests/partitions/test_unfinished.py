@@ -1,0 +1,233 @@
+"""What a release part by part leaves when it ends early, and how it is finished: nothing is drawn or charged twice."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from semidp import Budget, InputError, Ledger, Release, run_partitioned
+from semidp.files import document_at
+from semidp.noise import SeededRandomness, SystemRandomness
+from semidp.release import by_partition, part_tasks
+from semidp.release.recheck import disagreements
+from tests.partitions.conftest import plan
+
+KILLS = int(os.environ.get("SEMIDP_KILLS", "1"))
+
+
+def unfinished(root: Path) -> Path:
+    return root / ".semidp-release.unfinished"
+
+
+class Fails:
+    """Carries out parts until one of them must not be."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+        self.left, self.done, real = after, list[tuple[str, ...]](), by_partition.carry_out
+
+        def carry_out(task, source):
+            if self.left == 0:
+                raise OSError(28, "No space left on device")
+            self.left -= 1
+            self.done.append(task.path)
+            return real(task, source)
+
+        monkeypatch.setattr(by_partition, "carry_out", carry_out)
+
+
+def test_a_release_that_failed_is_resumed_without_drawing_again(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
+    ledger, place = Ledger(tmp_path / "ledger.json"), tmp_path / "release"
+    fails = Fails(monkeypatch, 2)
+    with pytest.raises(InputError, match="no space left"):
+        run_partitioned(plan(), people, place, "state", ledger=ledger)
+    assert not place.exists()
+    kept = unfinished(tmp_path)
+    first = {path.relative_to(kept): path.read_bytes() for path in kept.rglob("*.parquet")}
+    assert {path.name for path in kept.glob("state=*")} == {"state=01", "state=02"}
+    assert len(ledger.account().charges) == 1
+
+    with pytest.raises(InputError, match=r"has left .* unfinished") as caught:
+        run_partitioned(plan(), people, place, "state", ledger=ledger)
+    assert caught.value.needs == "unfinished"
+    fails.left = -1
+    release = run_partitioned(plan(), people, place, "state", ledger=ledger, resume=True)
+    assert fails.done[2:] == [("03",), ("04",)]  # the others were not carried out again
+    assert len(ledger.account().charges) == 1
+    assert release.ledger is not None
+    for path, content in first.items():
+        if path.parts[0].startswith("state="):
+            assert (place / path).read_bytes() == content
+    assert not kept.exists()
+    assert disagreements(Release.load(place), document_at(place / "release.json")) == ()
+
+
+def test_what_was_measured_above_is_read_again(people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = Fails(monkeypatch, 0)
+    with pytest.raises(InputError, match="no space left"):
+        run_partitioned(plan(), people, tmp_path / "release", "state")
+    stored = unfinished(tmp_path) / part_tasks.STATE / "above-0.parquet"
+    content = stored.read_bytes()
+    drawn = []
+    monkeypatch.setattr(SystemRandomness, "part", lambda self, *key: drawn.append(key) or self)
+    fails.left = -1
+    run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
+    assert content
+    assert drawn
+    assert all((key[:1] == ("product",) and len(key) == 2) or key[0] in ("state", "sex", "age") for key in drawn)
+    assert ("product",) not in drawn  # the residuals at the cut were not drawn again
+
+
+def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first measurement of a part is the one that is published, whatever becomes of who made it."""
+
+    def fails(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(part_tasks, "fit_product", fails)
+        with pytest.raises(KeyboardInterrupt):
+            run_partitioned(plan(), people, tmp_path / "release", "state")
+    measured = [path for path in (unfinished(tmp_path) / part_tasks.STATE).glob("*.parquet") if len(path.stem) == 64]
+    (stored,) = measured
+    content = stored.read_bytes()
+    run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
+    found = [
+        path for path in (tmp_path / "release").rglob("product-measurements.parquet") if path.read_bytes() == content
+    ]
+    assert len(found) == 1
+
+
+def test_two_attempts_at_one_part_publish_the_same_numbers(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A speculative copy of a task draws noise of its own and then drops it."""
+    twice = []
+    real = part_tasks._measured
+
+    def measured(task, request, noise, counted, attempt):
+        own = attempt.with_name(attempt.name + "-copy")
+        own.mkdir()
+        first = real(task, request, noise, counted, own)
+        second = real(task, request, noise, counted, attempt)
+        twice.append(all((first[view] == second[view]).all() for view in first))
+        return second
+
+    monkeypatch.setattr(part_tasks, "_measured", measured)
+    run_partitioned(plan(), people, tmp_path / "release", "state")
+    assert twice == [True] * 3  # in state 04 nothing is measured
+
+
+def test_only_the_same_release_is_resumed(people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "release"
+    with pytest.raises(InputError, match="no unfinished"):
+        run_partitioned(plan(), people, place, "state", resume=True)
+    fails = Fails(monkeypatch, 1)
+    with pytest.raises(InputError, match="no space left"):
+        run_partitioned(plan(), people, place, "state")
+    fails.left = -1
+    others = [
+        ((plan(("state",)), people, place, "state"), {}, "another plan"),
+        ((plan(), people, place, "county"), {}, "another partition"),
+        ((plan(), {**people, "sex": ["f"] * 600}, place, "state"), {}, "other exact totals"),
+        ((plan(), people, place, "state"), {"form": "csv"}, "another form"),
+        ((plan(), people, place, "state"), {"randomness": SeededRandomness(1)}, "another source of random"),
+    ]
+    for words, more, match in others:
+        with pytest.raises(InputError, match=match):
+            run_partitioned(*words, resume=True, **more)
+        assert unfinished(tmp_path).is_dir()
+    run_partitioned(plan(("state",)), people, place, "state", discard=True)
+    assert not unfinished(tmp_path).exists()
+    assert Release.load(place).plan == plan(("state",))
+
+
+def test_no_other_run_sweeps_what_is_unfinished(people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+        Fails(broken, 1)
+        with pytest.raises(InputError, match="no space left"):
+            run_partitioned(plan(), people, tmp_path / "release", "state")
+    old = time.time() - 10**6
+    os.utime(unfinished(tmp_path), (old, old))
+    run_partitioned(plan(), people, tmp_path / "other", "state")
+    Release.load(tmp_path / "other")
+    assert unfinished(tmp_path).is_dir()
+
+
+WORKER = """
+import sys
+from semidp.cli import run
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
+"""
+WORDS = (
+    *("--nest", "state,county,tract", "--table", "tract,sex", "--table", "county,age", "--invariant", "tract"),
+    *("--levels", "age=y,m,o", "--levels", "sex=f,m", "--rho", "1", "--partition", "state", "--quiet"),
+)
+
+
+@pytest.mark.parametrize("who", ["a worker", "everybody"])
+def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
+    """kill -9 of a worker, or of the whole release, at random moments; then it is resumed, and is whole."""
+    generator, resumed = random.Random(len(who)), 0
+    (tmp_path / "go.py").write_text(WORKER)
+    for number in range(KILLS):
+        out = tmp_path / f"{number}" / "release"
+        out.parent.mkdir()
+        ledger = out.parent / "ledger.json"
+        Ledger.create(ledger, Budget.zcdp(10))
+        words = [sys.executable, tmp_path / "go.py", "release", people_file, *WORDS, "--ledger", ledger, "--out", out]
+        run = subprocess.Popen([*words, "--jobs", "2"], start_new_session=True, stderr=subprocess.PIPE, text=True)
+        left, begun = out.with_name(".semidp-release.unfinished"), False
+        deadline = time.monotonic() + 120
+        while run.poll() is None and time.monotonic() < deadline and not begun:
+            begun = (left / by_partition.BEGUN).exists()
+            time.sleep(0.005)
+        time.sleep(generator.random() * 1.5)
+        if run.poll() is None:
+            if who == "everybody":
+                os.killpg(run.pid, signal.SIGKILL)
+            else:
+                workers = _children(run.pid)
+                if workers:
+                    os.kill(generator.choice(workers), signal.SIGKILL)
+        _, said = run.communicate(timeout=120)
+        if not out.exists():
+            if who == "a worker":
+                assert run.returncode == 2, said
+                assert "--resume" in said
+                assert "charged all the same" in said
+            assert (left / by_partition.BEGUN).exists()
+            again = subprocess.run([*words, "--resume"], capture_output=True, text=True)
+            assert again.returncode == 0, again.stderr
+            resumed += 1
+        assert disagreements(Release.load(out), document_at(out / "release.json")) == ()
+        assert len(Ledger(ledger).account().charges) == 1
+        assert sorted(path.name for path in out.parent.iterdir() if path.suffix != ".lock") == [
+            "ledger.json",
+            "release",
+        ]
+    assert resumed or KILLS < 4  # a single kill may come too late
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if int(fields[1]) == parent and b"spawn_main" in command:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,132 @@
+"""Releases part by part on a real standalone cluster: the numbers of one process, also when an executor is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semidp import Ledger, Release
+
+pytestmark = pytest.mark.services
+WORDS = (
+    *("--nest", "state,county,tract", "--table", "tract,sex,age", "--table", "county,age", "--invariant", "tract"),
+    *("--invariant", "sex", "--levels", "age=y,m,o", "--rho", "1", "--partition", "state", "--quiet"),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> str:
+    address = os.environ.get("SEMIDP_TEST_SPARK")
+    if not address:
+        pytest.fail("no Spark cluster was found for this test: run tests/services/run")
+    return address
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    generator = np.random.default_rng(3)
+    paths = [(f"{s:02}", f"{s:02}{c}", f"{s:02}{c}{t:02}") for s in range(12) for c in range(4) for t in range(20)]
+    chosen = [paths[place] for place in generator.integers(0, len(paths), 40_000)]
+    columns = dict(zip(("state", "county", "tract"), map(list, zip(*chosen, strict=True)), strict=True))
+    columns |= {"sex": generator.choice(["f", "m"], 40_000), "age": generator.choice(["y", "m", "o"], 40_000)}
+    file = tmp_path_factory.mktemp("people") / "people.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    return file
+
+
+def started(*words: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "semidp", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def numbers(folder: Path) -> dict[str, list[object]]:
+    release = Release.load(folder)
+    assert release.partition is not None
+    found = {
+        f"{part.folder}/{name}": table
+        for part in release.partition.parts
+        for name, table in release.part(*part.path).items()
+    }
+    found |= {table.name: table for result in release.partitioned for table in result.overview}
+    return {key: [table.counts.tolist(), table.estimate.tolist()] for key, table in found.items()}
+
+
+def executors() -> list[int]:
+    """The processes of executors: children of the cluster's workers."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"CoarseGrainedExecutorBackend" in command:
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_killed_executor_changes_no_number_and_nothing_is_charged_twice(
+    cluster: str, people: Path, tmp_path: Path
+) -> None:
+    one = started("release", people, *WORDS, "--seed", "7", "--out", tmp_path / "one")
+    assert one.wait(600) == 0, one.communicate()[1]
+    ledger = tmp_path / "ledger.json"
+    begun = started("ledger", ledger, "--rho", "5")
+    assert begun.wait(60) == 0
+    words = ("--from", people, *WORDS, "--seed", "7", "--ledger", ledger, "--out", tmp_path / "many")
+    many = started("release", cluster, *words)
+    deadline = time.monotonic() + 300
+    killed = 0
+    while many.poll() is None and time.monotonic() < deadline:
+        done = list((tmp_path / ".semidp-many.unfinished").glob("state=*"))
+        running = executors()
+        if done and not killed and len(done) < 12 and running:
+            os.kill(running[0], signal.SIGKILL)
+            killed = 1
+        time.sleep(0.02)
+    assert many.wait(600) == 0, many.communicate()[1]
+    assert killed, "every part was done before an executor could be killed"
+    found = numbers(tmp_path / "many")
+    assert len(found) == 12 * 2 + 2
+    assert found == numbers(tmp_path / "one")
+    assert len(Ledger(ledger).account().charges) == 1
+
+
+def test_a_session_that_is_given_in_python(people: Path, tmp_path: Path) -> None:
+    """A data frame of the caller's session is read where it is, and its executors carry out the parts."""
+    from pyspark.sql import SparkSession  # here, since `make test` has no Spark
+
+    from semidp import Budget, Feature, Plan, TableRequest, run_partitioned
+    from semidp.noise import SeededRandomness
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.warehouse.dir", str(tmp_path / "warehouse"))
+        .getOrCreate()
+    )
+    try:
+        frame = session.read.parquet(str(people))
+        with_places = sorted(
+            {
+                (row.state, row.county, row.tract)
+                for row in frame.select("state", "county", "tract").distinct().collect()
+            }
+        )
+        places = Feature.nested(["state", "county", "tract"], with_places)
+        plan = Plan([TableRequest(["tract", "sex"], Budget.gdp(1))], ["state"], [places, Feature("sex", "fm")])
+        ours = run_partitioned(plan, frame, tmp_path / "spark", "state", randomness=SeededRandomness(1))
+        theirs = run_partitioned(plan, people, tmp_path / "here", "state", randomness=SeededRandomness(1))
+        assert (ours.part("03")["table"].counts == theirs.part("03")["table"].counts).all()
+        assert numbers(tmp_path / "spark") == numbers(tmp_path / "here")
+    finally:
+        session.stop()
