@@ -387,8 +387,8 @@ def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], random
     >>> residual_noise("discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)).shape
     (2, 2)
     """
-    known, which = np.unique(scales, return_inverse=True)
-    laws = [_LAWS[law](sigma2 * scale**2) for scale in known.tolist()]
+    known, which = _different(scales)
+    laws = [_LAWS[law](sigma2 * scale**2) for scale in known]
     return _draws(laws, which.ravel(), 1, randomness).reshape(scales.shape)
 
 
@@ -398,15 +398,23 @@ def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> 
     >>> float(residual_variance("rounded", Fraction(4), np.array([1])).round(4)[0])  # σ² + 1/12
     4.0833
     """
-    known, which = np.unique(scales, return_inverse=True)
-    found = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in known.tolist()]
+    known, which = _different(scales)
+    found = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in known]
     return np.asarray(np.array(found)[which].reshape(scales.shape))
+
+
+def _different(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
+    """Return the scales that occur, and which of them each entry has; mostly there is one, and nothing is sorted."""
+    if scales.size and (scales == scales.flat[0]).all():
+        return [int(scales.flat[0])], np.zeros(scales.shape, dtype=np.intp)
+    known, which = np.unique(scales, return_inverse=True)
+    return known.tolist(), which
 
 
 def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
     """Draw for many measurements at once, each entry from the law of that number; laws with few draws together."""
     result = np.zeros((count, len(which)), dtype=np.int64)
-    order = np.argsort(which, kind="stable")
+    order = np.argsort(which, kind="stable") if len(laws) > 1 else np.arange(len(which))
     numbers, firsts = np.unique(which[order], return_index=True)
     rare = []
     for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
