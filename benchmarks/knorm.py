@@ -1,7 +1,7 @@
 """Uniform points of K = hull(S_a): the published sampler against this one, and the rates that tables of real sizes get.
 
 The published method (Cho and Awan, Algorithm 3) draws from a cube around K and solves a linear program for each
-proposal. Run as a program, this file prints the second moments behind `semidp.knorm.table_constants`.
+proposal. Run as a program, this file prints the second moments behind `semidp.knorm.table`.
 """
 
 import time

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from semidp.audit import Draws, Pair, audit_mechanism, one_by_one, worst_pair
-from semidp.knorm import PairBall, TableBall, published_noise
+from semidp.knorm import PairBall, TableBall
 from semidp.mechanisms import (
     DiscreteGaussianMechanism,
     KNormMechanism,
@@ -24,6 +24,7 @@ from semidp.mechanisms import (
 )
 from semidp.noise import RoundedGaussian, SeededRandomness, generator
 from semidp.queries import TableSpace
+from semidp.reproduction import published_noise
 from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian, zcdp
 
 from .conftest import knorm_draws

@@ -18,7 +18,7 @@ from semidp.cli.explore import _with_data, _without_data
 from semidp.explore import Desk
 from semidp.explore.controls import LADDER, Controls, variants
 from semidp.explore.page import application
-from semidp.release import GroupRequest, ProductRequest, Release, outcome_from
+from semidp.release import GroupRequest, ProductRequest, QuantileRequest, Release, outcome_from
 from semidp.report import forecast
 from tests.cli.conftest import Semidp
 
@@ -369,6 +369,10 @@ PLANS = [
         invariants=["sex"],
         adjacency="exchange",
         report_delta="1e-6",
+    ),
+    Plan(
+        quantiles=[QuantileRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))],
+        invariants=["sex"],
     ),
 ]
 

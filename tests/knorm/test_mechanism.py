@@ -11,8 +11,7 @@ from semidp.errors import Refused
 from semidp.knorm import ExplicitBall, PairBall, RaggedRowsBall, RowsBall, TableBall, place_ball
 from semidp.knorm.placed_balls import whole_points
 from semidp.mechanisms import mechanism_for
-from semidp.mechanisms.knorm import KNormMechanism
-from semidp.mechanisms.laplace import LaplaceMechanism
+from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
 from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.queries import TableSpace, sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError
 from semidp.knorm import Ball, ExchangeBall, ExplicitBall, PairBall, RaggedRowsBall, RowsBall, TableBall, place_ball
-from semidp.knorm.linear import LinearProgram, Optimum
+from semidp.knorm.linear_programs import LinearProgram, Optimum
 from semidp.knorm.polar import TablePolar
-from semidp.knorm.table_constants import KINDS, facets
+from semidp.knorm.table import KINDS, facets
 from semidp.mechanisms import KNormMechanism
 from semidp.queries import QuerySpace, sensitivity_space
 from semidp.spaces import Adjacency, Dataspace, Margin
@@ -182,7 +182,7 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
 def test_cold_answers_serve_where_scipy_offers_no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     points = tables(TableBall(4, 5, 3), 4, seed=9)
     warm = TableBall(4, 5, 3).norm(points)
-    monkeypatch.setattr("semidp.knorm.linear._warm_solver", lambda *program: None)
+    monkeypatch.setattr("semidp.knorm.linear_programs._warm_solver", lambda *program: None)
     np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), warm, rtol=1e-9)
 
 

@@ -21,9 +21,9 @@ from semidp.knorm import (
     TableBall,
     knorm_noise,
     noise_moment,
-    published_noise,
     second_moment,
 )
+from semidp.reproduction import published_noise
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]

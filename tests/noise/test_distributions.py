@@ -11,8 +11,7 @@ import pytest
 from semidp.errors import InputError, Refused
 from semidp.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, SeededRandomness, rejection
 from semidp.noise.distributions import sample_each
-from semidp.noise.inversion import Inversion
-from semidp.noise.laws import DigitLaw, GaussianLaw, GeometricLaw, LaplaceLaw, RoundedGaussianLaw
+from semidp.noise.inversion import DigitLaw, GaussianLaw, GeometricLaw, Inversion, LaplaceLaw, RoundedGaussianLaw
 from semidp.noise.randomness import Stream
 
 SCALES = [Fraction(3, 10), Fraction(1), Fraction(5, 2), Fraction(20), Fraction(1000)]

@@ -20,7 +20,7 @@ from semidp.noise import (
     rejection,
     theta,
 )
-from semidp.noise.splits import zero_sum
+from semidp.noise.lattice import zero_sum
 
 SHAPES = [(2, 2), (2, 3), (3, 3)]
 SIGMAS = [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)]

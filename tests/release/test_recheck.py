@@ -75,8 +75,6 @@ def test_every_mechanism_for_zcdp_agrees(mechanism: str) -> None:
     assert disagreements(release, release.to_json()) == ()
 
 
-TENTH = {"kind": "approximate", "epsilon": "0.1", "delta": "0", "size": 1}
-
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "epsilon": (lambda d: d.update(epsilon=0.1), "it states epsilon 0.1"),
     "the budget": (lambda d: d.update(budget={"epsilon": 0.1}), "it states budget"),

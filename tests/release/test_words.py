@@ -77,6 +77,13 @@ def test_each_number_of_the_guarantee_is_said_once_and_rounded_one_way() -> None
         assert said == re.findall(r"at most (\S+)% of cases", summary(release, "report.html"))
 
 
+def test_the_scale_of_the_noise_is_rounded_one_way() -> None:
+    plan = Plan([TableRequest(["sex", "region"], Budget.gdp("1/3"))], ["sex", "region"])
+    release = run(plan, {"sex": [*"ffmm"] * 9, "region": [*"nsns"] * 9})
+    said = re.findall(r"scale ([\d.,]*\d)", summary(release) + release.report_html())
+    assert said == [f"{release.tables[0].noise.scale:.4g}"] * 3
+
+
 def test_the_errors_of_cells_add_up_to_the_expected_distance_whatever_the_mechanism() -> None:
     schema = Schema([Feature("region", "nsw"), Feature("ill", "ny")])
     public = Dataspace.of(Table(schema, [[30, 20], [10, 40], [50, 60]]), [Margin("region")])

@@ -4,6 +4,7 @@ Everything here adds up or restates guarantees; the curves themselves are in tra
 in guarantees.
 """
 
+from semidp.accounting.account import Account, Charge, fits
 from semidp.accounting.conversions import (
     approximate_group,
     gdp_delta,
@@ -17,9 +18,14 @@ from semidp.accounting.conversions import (
     zcdp_epsilon_paper,
     zcdp_group,
 )
-from semidp.accounting.event_files import event_from_json, event_to_json
-from semidp.accounting.events import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
-from semidp.accounting.ledger import Account, Charge, fits
+from semidp.accounting.events import (
+    dp_sgd,
+    event_from_json,
+    event_guarantee,
+    event_to_json,
+    event_tradeoff,
+    functional_tradeoff,
+)
 from semidp.accounting.renyi import Renyi
 from semidp.tradeoff import tradeoff_from_json
 

@@ -17,8 +17,7 @@ import typer
 
 from semidp._version import __version__
 from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
-from semidp.cli._hints import hinted
-from semidp.cli._output import complain, echo, silence_stdout
+from semidp.cli._output import complain, echo, hinted, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from semidp.accounting.ledger import Ledger as Book
 from semidp.cli._output import Format, notice, warn
-from semidp.engines import Source, open_source
+from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact, positive
 from semidp.files import from_json
@@ -414,6 +414,22 @@ def read_plan(path: Path, option: str) -> Plan:
     return Plan.from_json(document, path.parent)
 
 
+@frozen
+class _Outcomes:
+    """What --bounds and --grid declare of private columns."""
+
+    bounds: dict[str, tuple[str, ...]]
+    steps: dict[str, str]
+
+    @classmethod
+    def of(cls, bounds: Sequence[str] | None, grid: Sequence[str] | None) -> "_Outcomes":
+        limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
+        return cls(limits, _assignments("--grid", grid))
+
+    def declared(self, column: str) -> Outcome:
+        return outcome_from(column, self.bounds.get(column), self.steps.get(column, GRID))
+
+
 def groups_of(
     groups: Sequence[str] | None,
     columns: Mapping[Statistic, Sequence[str] | None],
@@ -427,22 +443,23 @@ def groups_of(
     `others` are columns of other requests that bounds may name; groups are not `alone` where quantiles use them.
     """
     by = tuple(Margin(*names_of(text)) for text in groups or ())
-    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
-    steps = _assignments("--grid", grid)
+    outcomes = _Outcomes.of(bounds, grid)
     wanted = [(statistic, column) for statistic, named in columns.items() for column in named or ()]
     if by and not wanted and alone:
         raise InputError("say what to publish of the groups: --mean, --sum, --proportion or --median, with a column")
     if wanted and not by:
         raise InputError(f"say by which groups to publish the {wanted[0][0]} of {wanted[0][1]}: --group FEATURE")
-    unused = [name for name in {**limits, **steps} if name not in {*others, *(column for _, column in wanted)}]
+    unused = [
+        name
+        for name in {**outcomes.bounds, **outcomes.steps}
+        if name not in {*others, *(column for _, column in wanted)}
+    ]
     if unused:
         raise InputError(f"--bounds or --grid name {unused[0]!r}, of which nothing is published by group")
     return tuple(
         GroupRequest(
             statistic,
-            proportion_of(column)
-            if statistic is Statistic.proportion
-            else outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            proportion_of(column) if statistic is Statistic.proportion else outcomes.declared(column),
             by,
         )
         for statistic, column in wanted
@@ -467,11 +484,10 @@ def quantiles_of(
         raise InputError(f"say by which groups to publish the quantiles of {next(iter(wanted))}: --group FEATURE")
     if level is not None and not wanted:
         raise InputError("--quantile-level is for --median and --quantile")
-    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
-    steps = _assignments("--grid", grid)
+    outcomes = _Outcomes.of(bounds, grid)
     return tuple(
         QuantileRequest(
-            outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            outcomes.declared(column),
             by,
             sorted({exact(q, f"a quantile of {column!r}") for q in several}),
             level=level,
@@ -493,13 +509,10 @@ def regressions_of(
         raise InputError("say what to regress on these features: --regress COLUMN or --logistic COLUMN")
     if wanted and factors is None:
         raise InputError(f"say on which features to regress {wanted[0][1]}: --on A,B")
-    limits = {name: names_of(text) for name, text in _assignments("--bounds", bounds).items()}
-    steps = _assignments("--grid", grid)
+    outcomes = _Outcomes.of(bounds, grid)
     return tuple(
         RegressionRequest(
-            proportion_of(column)
-            if model is Model.logistic
-            else outcome_from(column, limits.get(column), steps.get(column, GRID)),
+            proportion_of(column) if model is Model.logistic else outcomes.declared(column),
             names_of(factors or ""),
             model=model,
         )

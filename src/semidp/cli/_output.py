@@ -1,4 +1,7 @@
-"""What every command prints with: results on stdout, progress and warnings on stderr."""
+"""What every command prints with: results on stdout, progress and warnings on stderr.
+
+The library raises facts; which options mend them is said here.
+"""
 
 import contextlib
 import json
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from semidp.errors import InputError, Occupied
+from semidp.errors import InputError, Occupied, SemidpError
 from semidp.exact import number
 from semidp.files import new_folder
 from semidp.progress import Progress, silent
@@ -153,3 +156,39 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
             bars.update(tasks[task], completed=done, total=total)
 
         yield report
+
+
+HINTS = {
+    "levels": "--levels {first}=a,b or --schema FILE, --invariant {first}, or --levels-from-data",
+    "nested levels": "--schema FILE with a tree or a lookup, --invariant {first}, or --levels-from-data",
+    "repeated names": '--schema FILE with nest and names = "repeat" for {all}',
+    "margin": "--invariant {all}",
+    "adjacency": "--a N",
+    "bounds": "--bounds {first}=0,100",
+    "grid": "--grid {first}=100",
+    "table": "--table a,b",
+    "group": "--group a",
+    "factors": "--on a,b",
+    "quantile level": "--quantile-level 0.95",
+    "request": "--table a,b, --group a --mean b, or --regress b --on a",
+    "from": "--from TABLE",
+    "two levels": "--where, --bins or --levels",
+    "memory": "--partition, --table with fewer features or at a coarser depth, or --memory",
+    "partition": "--nest state,county --partition state",
+    "unfinished": "--resume or --discard",
+    "ledger": "semidp ledger FILE --rho 1",
+}
+"""What `SemidpError.needs` says, and the options that mend it."""
+
+
+def hinted(error: SemidpError) -> str:
+    """Return the sentence of an error with the options that mend it.
+
+    >>> hinted(SemidpError("a(t) is not known: give a", needs="adjacency"))
+    'a(t) is not known: give a (--a N)'
+    """
+    hint = HINTS.get(error.needs)
+    if hint is None:
+        return str(error)
+    first = error.names[0] if error.names else ""
+    return f"{error} ({hint.format(first=first, all=','.join(error.names))})"

@@ -150,6 +150,7 @@ def variants(plan: Plan) -> dict[str, Plan]:
         product=None if plan.product is None else _halved(plan.product),
         groups=[_halved(group) for group in plan.groups],
         regressions=[_halved(regression) for regression in plan.regressions],
+        quantiles=[_halved(quantile) for quantile in plan.quantiles],
     )
     if str(plan.adjacency) == "exchange":
         return {"half the budget": halved, "any a(t) records": evolve(plan, adjacency="worst-case")}

@@ -23,7 +23,7 @@ from semidp.geometry import Chain, Counts, Grid, Mask, Totals
 from semidp.progress import Progress, silent
 from semidp.spaces import Dataspace
 
-__all__ = ["Fit", "Infeasible", "Kind", "fit_alike", "fit_table", "fit_totals"]
+__all__ = ["Fit", "Infeasible", "fit_alike", "fit_table", "fit_totals"]
 
 Kind = Literal["integer", "real"]
 """Whether a fitted table holds whole numbers or real ones."""

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.ball_arithmetic import ball, precision
 from semidp.errors import InputError, Refused
-from semidp.noise.lazy_uniform import LazyUniform
+from semidp.noise.inversion import LazyUniform
 from semidp.noise.randomness import Randomness, Stream, uniforms
 
 Floats = NDArray[np.float64]

@@ -1,13 +1,14 @@
 """The K-norm of hull(S_a), its certified unit ball, and uniform points of it.
 
-A ball is a value with a norm and a sampler: `closed` (one published side, or two levels), `table` (both sides),
-`explicit` (any list of vectors); `placed_balls` finds the ball of a sensitivity space. Budgets live in `mechanisms`.
+A ball is a value with a norm and a sampler (`base`): `closed` (one published side, or two levels), `table` (both
+sides), `explicit` (any list of vectors); `placed_balls` finds the ball of a sensitivity space. Budgets live in
+`mechanisms`.
 """
 
-from semidp.knorm.closed import Ball, PairBall, RaggedRowsBall, RowsBall, second_moment
+from semidp.knorm.base import Ball, knorm_noise, noise_moment, second_moment
+from semidp.knorm.closed import PairBall, RaggedRowsBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.placed_balls import PlacedBall, place_ball
-from semidp.knorm.real_noise import knorm_noise, noise_moment, published_noise
 from semidp.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
 
 __all__ = [
@@ -23,6 +24,5 @@ __all__ = [
     "knorm_noise",
     "noise_moment",
     "place_ball",
-    "published_noise",
     "second_moment",
 ]

@@ -4,63 +4,21 @@ Here: one published side of a table (rows, or only the total) and tables with tw
 three levels or more on both sides are in `table`, arbitrary lists of vectors in `explicit`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.knorm.base import Floats, pilot
 from semidp.progress import Progress, silent
 
-Floats = NDArray[np.float64]
-_PILOT_SEED = 20  # pilots draw from their own stream: they see neither the data nor the randomness of a release
+Integers = NDArray[np.int64]
 _CHUNK = 1 << 17  # numbers drawn at a time
-
-
-class Ball(Protocol):
-    """The unit ball K of a norm on the space of `shape` arrays that it spans."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a point."""
-
-    @property
-    def dimension(self) -> int:
-        """Dimension s of the span."""
-
-    def norm(self, points: Floats) -> Floats:
-        """Return the K-norm of each point of a batch."""
-
-    def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
-        """Return `size` independent uniform points of K."""
-
-    def variances(self) -> Floats:
-        """Return the variance of each coordinate of a uniform point."""
-
-    def spread(self, weights: Floats) -> float:
-        """Return ``E <weights, U>²`` for a uniform point U."""
-
-
-def pilot() -> Generator:
-    """Return the generator of every pilot study: always the same, so that what is announced never varies.
-
-    >>> int(pilot().integers(10**9)) == int(pilot().integers(10**9))
-    True
-    """
-    return np.random.default_rng(_PILOT_SEED)
-
-
-def second_moment(ball: Ball) -> float:
-    """Return ``E ||U||²`` for a uniform point U of the ball.
-
-    >>> second_moment(PairBall(2))
-    1.3333333333333333
-    """
-    return float(ball.variances().sum())
 
 
 def half_l1(rows: Floats) -> Floats:
@@ -94,7 +52,7 @@ def root_directions(size: int, columns: int, generator: Generator) -> Floats:
     return result
 
 
-def root_second_moment(columns: int) -> float:
+def root_second_moment(columns: int | Integers) -> float | Floats:
     """Return ``E ||u||²`` of a root direction, ``4 (2c-1) / (c (c+1))``.
 
     >>> root_second_moment(2)
@@ -103,8 +61,57 @@ def root_second_moment(columns: int) -> float:
     return 4 * (2 * columns - 1) / (columns * (columns + 1))
 
 
+class _RadiiAndDirections(ABC):
+    """What balls over rows share: a uniform point is a radius for each row, within its limit, times a direction."""
+
+    limits: tuple[int, ...]
+    a: int
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Free cells: all but one in each row."""
+
+    @property
+    @abstractmethod
+    def _free(self) -> int | Integers:
+        """The free cells of each row; one number where all rows are alike."""
+
+    @cached_property
+    def _reach(self) -> int:
+        return min(self.a, sum(self.limits))
+
+    def _norm(self, lengths: Floats) -> Floats:
+        """Return ``max(Σ N(V_i) / a, max_i N(V_i) / limit_i)``, given the ``N(V_i)`` along the last axis."""
+        result: Floats = np.maximum(lengths.sum(axis=-1) / self._reach, (lengths / np.array(self.limits)).max(axis=-1))
+        return result
+
+    @cached_property
+    def _row_moments(self) -> Floats:
+        """``E ||U_i||²``: exact without a binding limit, else from a pilot of the radii."""
+        rows, s, free = len(self.limits), self.dimension, self._free
+        squares: float | Floats = self._reach**2 * free * (free + 1) / ((s + 1) * (s + 2))
+        if min(self.limits) < self._reach:
+            size = max(1000, min(100_000, 10_000_000 // rows))
+            squares = (self._radii(size, pilot()) ** 2).mean(axis=0)
+        return np.full(rows, squares * root_second_moment(free + 1))
+
+    def _radii(self, size: int, generator: Generator) -> Floats:
+        """Draw the N(V_i) of a uniform point: ``a`` times Dirichlet(c_i - 1, …; 1), kept where within the limits."""
+        kept: list[Floats] = []
+        missing = size
+        for shares in _dirichlet(len(self.limits), self._free, size, generator):
+            radii = self._reach * shares
+            radii = radii[(radii <= np.array(self.limits)).all(axis=1)][:missing]
+            kept.append(radii)
+            missing -= len(radii)
+            if missing == 0:
+                break
+        return np.concatenate(kept)
+
+
 @dataclass(frozen=True)
-class RowsBall:
+class RowsBall(_RadiiAndDirections):
     """K = {V : rows sum to 0, N(V_i) <= limit_i, Σ N(V_i) <= a}: the hull of S_a when only row totals are published.
 
     A table of one row is the case where only the total is published. The corners of ``{0 <= n_i <= limit_i,
@@ -147,15 +154,13 @@ class RowsBall:
         """Free cells: all but one in each row."""
         return len(self.limits) * (self.columns - 1)
 
-    @cached_property
-    def _reach(self) -> int:
-        return min(self.a, sum(self.limits))
+    @property
+    def _free(self) -> int:
+        return self.columns - 1
 
     def norm(self, points: Floats) -> Floats:
         """Return ``max(Σ N(V_i) / a, max_i N(V_i) / limit_i)``."""
-        lengths = half_l1(points)
-        result: Floats = np.maximum(lengths.sum(axis=-1) / self._reach, (lengths / np.array(self.limits)).max(axis=-1))
-        return result
+        return self._norm(half_l1(points))
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return uniform points: radii within their limits times root directions."""
@@ -180,25 +185,9 @@ class RowsBall:
         centred = weights - weights.mean(axis=-1, keepdims=True)
         return float((self._row_moments * (centred**2).sum(axis=-1)).sum() / (self.columns - 1))
 
-    @cached_property
-    def _row_moments(self) -> Floats:
-        """``E ||U_i||²``: exact without a binding limit, else from a pilot of the radii."""
-        rows, s = len(self.limits), self.dimension
-        if min(self.limits) >= self._reach:
-            squared_radius = self._reach**2 * (self.columns - 1) * self.columns / ((s + 1) * (s + 2))
-            squares = np.full(rows, squared_radius)
-        else:
-            size = max(1000, min(100_000, 10_000_000 // rows))
-            squares = (self._radii(size, pilot()) ** 2).mean(axis=0)
-        return squares * root_second_moment(self.columns)
-
-    def _radii(self, size: int, generator: Generator) -> Floats:
-        """Draw the N(V_i) of a uniform point: ``a`` times Dirichlet(c-1, …, c-1; 1), kept where within the limits."""
-        return _within(np.array(self.limits), self._reach, self.columns - 1, size, generator)
-
 
 @dataclass(frozen=True)
-class RaggedRowsBall:
+class RaggedRowsBall(_RadiiAndDirections):
     """The ball of `RowsBall` where rows have different lengths c_i, as the counties of each state: points are flat.
 
     The radii of a uniform point are Dirichlet(c_1 - 1, …, c_k - 1; 1), since the part of row i at distance r has volume
@@ -244,15 +233,13 @@ class RaggedRowsBall:
         """Where each row begins."""
         return np.cumsum((0, *self.lengths[:-1]), dtype=np.intp)
 
-    @cached_property
-    def _reach(self) -> int:
-        return min(self.a, sum(self.limits))
+    @property
+    def _free(self) -> Integers:
+        return np.array(self.lengths) - 1
 
     def norm(self, points: Floats) -> Floats:
         """Return ``max(Σ N(V_i) / a, max_i N(V_i) / limit_i)``."""
-        lengths = np.add.reduceat(np.abs(points), self.starts, axis=-1) / 2
-        result: Floats = np.maximum(lengths.sum(axis=-1) / self._reach, (lengths / np.array(self.limits)).max(axis=-1))
-        return result
+        return self._norm(np.add.reduceat(np.abs(points), self.starts, axis=-1) / 2)
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return uniform points: radii within their limits times root directions, rows of one length at a time."""
@@ -275,20 +262,6 @@ class RaggedRowsBall:
         means = np.add.reduceat(weights, self.starts) / lengths
         centred = np.add.reduceat((weights - np.repeat(means, lengths)) ** 2, self.starts)
         return float((self._row_moments * centred / (lengths - 1)).sum())
-
-    @cached_property
-    def _row_moments(self) -> Floats:
-        """``E ||U_i||²``: exact without a binding limit, else from a pilot of the radii."""
-        s, free = self.dimension, np.array(self.lengths) - 1
-        if min(self.limits) >= self._reach:
-            squares = self._reach**2 * free * (free + 1) / ((s + 1) * (s + 2))
-        else:
-            size = max(1000, min(100_000, 10_000_000 // len(free)))
-            squares = (self._radii(size, pilot()) ** 2).mean(axis=0)
-        return np.asarray(squares * np.array([root_second_moment(length) for length in self.lengths]))
-
-    def _radii(self, size: int, generator: Generator) -> Floats:
-        return _within(np.array(self.limits), self._reach, np.array(self.lengths) - 1, size, generator)
 
 
 @dataclass(frozen=True)
@@ -336,23 +309,7 @@ class PairBall:
         return self._row.spread(weights[:1] - weights[1:])
 
 
-def _within(
-    limits: NDArray[np.int64], reach: int, shape: int | NDArray[np.int64], size: int, generator: Generator
-) -> Floats:
-    """Draw `reach` times the Dirichlet law of these shapes, and keep what lies within the limits."""
-    kept: list[Floats] = []
-    missing = size
-    for shares in _dirichlet(len(limits), shape, size, generator):
-        radii = reach * shares
-        radii = radii[(radii <= limits).all(axis=1)][:missing]
-        kept.append(radii)
-        missing -= len(radii)
-        if missing == 0:
-            break
-    return np.concatenate(kept)
-
-
-def _dirichlet(parts: int, shape: int | NDArray[np.int64], size: int, generator: Generator) -> Iterator[Floats]:
+def _dirichlet(parts: int, shape: int | Integers, size: int, generator: Generator) -> Iterator[Floats]:
     """Yield batches of Dirichlet(shape, …; 1) without its last part: first as many as asked, then in chunks."""
     count = size
     while True:

@@ -13,10 +13,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.knorm.closed import Floats, pilot
-from semidp.knorm.linear import LinearProgram, Optimum
+from semidp.knorm.base import Floats, pilot
+from semidp.knorm.linear_programs import LinearProgram, Optimum, Rationals, inside
 from semidp.knorm.polar import MARGIN
-from semidp.knorm.rational import Rationals, inside
 from semidp.progress import Progress, silent
 
 _BLOCK = 64  # proposals between two looks at the polar points found so far

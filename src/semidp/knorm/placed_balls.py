@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.knorm.closed import Ball, Floats, PairBall, RaggedRowsBall, RowsBall
+from semidp.knorm.base import Ball, Floats
+from semidp.knorm.closed import PairBall, RaggedRowsBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
 from semidp.queries import MatrixForm, QuerySpace

@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.knorm.closed import Floats, half_l1
-from semidp.knorm.linear import LinearProgram, Optimum
-from semidp.knorm.rational import Rationals, inside
+from semidp.knorm.base import Floats
+from semidp.knorm.closed import half_l1
+from semidp.knorm.linear_programs import LinearProgram, Optimum, Rationals, inside
 
 MARGIN = 1e-11  # far above the rounding error of any sum below, far below what a sample of any size can see
 _SLACK = 1e-9  # a three-cycle violated by less is not worth a row

@@ -12,17 +12,14 @@ from semidp.mechanisms.exponential import (
     exponential_mechanism,
     farthest_rank,
 )
-from semidp.mechanisms.from_record import recorded
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
+    LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.mechanisms.knorm import KNormMechanism
-from semidp.mechanisms.l2 import L2Mechanism
-from semidp.mechanisms.laplace import LaplaceMechanism
-from semidp.mechanisms.lattice import LatticeGaussianMechanism
 from semidp.mechanisms.products import Objective, ResidualMechanism
+from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.mechanisms.selection import (
     AUTO,
     NAMES,
@@ -33,6 +30,7 @@ from semidp.mechanisms.selection import (
     mechanism_for,
     option_name,
     outcome_mechanism,
+    recorded,
     residual_plan,
     table_mechanism,
 )

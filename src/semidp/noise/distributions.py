@@ -1,7 +1,8 @@
-"""Noise for one count at a time: discrete Gaussian, discrete Laplace and rounded Gaussian, sampled exactly.
+"""Noise for one count at a time, and the choice of one value among many, drawn exactly.
 
-A distribution is a frozen value with an exact parameter; it draws from the randomness it is given. Noise for whole
-tables with fixed sums is in `lattice`; how much noise a guarantee needs is decided by the mechanisms.
+A distribution (discrete Gaussian, rounded Gaussian, discrete Laplace, exponential choice) is a frozen value with an
+exact parameter; it draws from the randomness it is given. Noise for whole tables with fixed sums is in `lattice`; how
+much noise a guarantee needs is decided by the mechanisms.
 """
 
 import math
@@ -10,17 +11,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
+from typing import ClassVar
 
 import numpy as np
 import scipy
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
-from semidp.noise.inversion import LARGEST, CertifiedLaw, Inversion
-from semidp.noise.laws import DigitLaw, GaussianLaw, GeometricLaw, LaplaceLaw, RoundedGaussianLaw, gaussian_tails
-from semidp.noise.lazy_uniform import LazyUniform
+from semidp.noise.inversion import (
+    LARGEST,
+    CertifiedLaw,
+    DigitLaw,
+    GaussianLaw,
+    GeometricLaw,
+    Inversion,
+    LaplaceLaw,
+    LazyUniform,
+    RoundedGaussianLaw,
+    gaussian_tails,
+)
 from semidp.noise.randomness import Randomness, Stream
 from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Proposal, attempt, exact_probability, widths
 
@@ -61,7 +75,34 @@ class _Counts(ABC):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(_Counts):
+class _VarianceNoise(_Counts):
+    """What the two Gaussians share: an exact σ², and draws by look-up or, for a large σ², by attempts."""
+
+    sigma2: Fraction
+
+    law: ClassVar[type[GaussianLaw] | type[RoundedGaussianLaw]]
+
+    def __post_init__(self) -> None:
+        """Check σ²."""
+        object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
+
+    @staticmethod
+    @abstractmethod
+    def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
+        """Return a proposal for each σ², and which are accepted: those have this law."""
+
+    def _draw(self, count: int, stream: Stream) -> Integers:
+        if self.sigma2 <= _SMALL_VARIANCE:
+            return _table(self.law(self.sigma2)).draw(count, stream)
+        return _collect(count, lambda tries: self._accepted(tries, stream))
+
+    def _accepted(self, tries: int, stream: Stream) -> Integers:
+        x, accepted = self.attempts([self.sigma2] * tries, np.full(tries, float(self.sigma2)), stream)
+        return x[accepted]
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(_VarianceNoise):
     """P(k) = exp(-k²/2σ²) / Σ_j exp(-j²/2σ²) on the integers (canonne2020discrete), given by σ².
 
     Adding it to integers that differ by at most Δ2 in Euclidean norm satisfies Δ2²/(2σ²)-zCDP. The draws have exactly
@@ -86,11 +127,7 @@ class DiscreteGaussian(_Counts):
     semidp.errors.InputError: sigma2 must be above 0, not -1
     """
 
-    sigma2: Fraction
-
-    def __post_init__(self) -> None:
-        """Check σ²."""
-        object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
+    law = GaussianLaw
 
     @property
     def variance(self) -> float:
@@ -110,11 +147,6 @@ class DiscreteGaussian(_Counts):
             total = float(tails[0] + tails[1])
         return np.exp(-(_whole(k) ** 2) / float(2 * self.sigma2)) / total
 
-    def _draw(self, count: int, stream: Stream) -> Integers:
-        if self.sigma2 <= _SMALL_VARIANCE:
-            return _table(GaussianLaw(self.sigma2)).draw(count, stream)
-        return _collect(count, lambda tries: _accepted(self, tries, stream))
-
     @staticmethod
     def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
         """Return a proposal for each σ², and which are accepted: those have this law."""
@@ -126,7 +158,7 @@ class DiscreteGaussian(_Counts):
 
 
 @dataclass(frozen=True)
-class RoundedGaussian(_Counts):
+class RoundedGaussian(_VarianceNoise):
     """The law of round(σZ) for a standard normal Z, given by σ²: P(k) = Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ).
 
     For counts x the sum x + round(σZ) is round(x + σZ): the continuous Gaussian mechanism, then post-processing.
@@ -147,11 +179,7 @@ class RoundedGaussian(_Counts):
     6.083333
     """
 
-    sigma2: Fraction
-
-    def __post_init__(self) -> None:
-        """Check σ²."""
-        object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
+    law = RoundedGaussianLaw
 
     @property
     def variance(self) -> float:
@@ -172,11 +200,6 @@ class RoundedGaussian(_Counts):
         nodes, weights = np.polynomial.legendre.leggauss(24)
         z = (distance[..., None] + nodes / 2) / sigma
         return np.asarray(np.exp(-z * z / 2) @ weights / (2 * sigma * math.sqrt(2 * math.pi)))
-
-    def _draw(self, count: int, stream: Stream) -> Integers:
-        if self.sigma2 <= _SMALL_VARIANCE:
-            return _table(RoundedGaussianLaw(self.sigma2)).draw(count, stream)
-        return _collect(count, lambda tries: _accepted(self, tries, stream))
 
     @staticmethod
     def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
@@ -266,11 +289,6 @@ def _collect(count: int, tries: Callable[[int], Integers]) -> Integers:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _accepted(law: DiscreteGaussian | RoundedGaussian, tries: int, stream: Stream) -> Integers:
-    x, accepted = law.attempts([law.sigma2] * tries, np.full(tries, float(law.sigma2)), stream)
-    return x[accepted]
-
-
 def sample_each(
     laws: Sequence[DiscreteGaussian | RoundedGaussian], which: NDArray[np.intp], randomness: Randomness
 ) -> Integers:
@@ -336,3 +354,90 @@ def _whole(k: ArrayLike) -> NDArray[np.float64]:
     if whole.dtype.kind not in "iu":
         raise InputError("probabilities are defined at whole numbers, give integers")
     return whole.astype(np.float64)
+
+
+def _rate(value: Fraction) -> Fraction:
+    return positive(value, "the rate of a choice")
+
+
+@frozen
+class ExponentialChoice:
+    """The exponential mechanism's law (McSherry and Talwar 2007), ``P(v) ∝ exp(-rate · d(v))`` for whole distances d.
+
+    A uniform number is compared with cumulative weights that are known between two whole numbers; where that does not
+    decide, more bits are drawn and the weights computed to more.
+
+    Parameters
+    ----------
+    rate
+        How fast the probability falls with the distance, exact.
+    bits
+        Bits of the first comparison. Tests make them few so that more are often needed.
+
+    Examples
+    --------
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> choice = ExponentialChoice(Fraction(2))
+    >>> choice.probabilities(np.array([1, 0, 1])).round(3).tolist()
+    [0.107, 0.787, 0.107]
+    >>> choice.draw(np.array([1, 0, 1]), SeededRandomness(1)) in (0, 1, 2)
+    True
+    """
+
+    rate: Fraction = field(converter=_rate)
+    bits: int = 64
+
+    def probabilities(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of each position, in floats: for display and for tests."""
+        weights = np.exp(-float(self.rate) * (distances - distances.min()))
+        return np.asarray(weights / weights.sum())
+
+    def draw(self, distances: NDArray[np.int64], randomness: Randomness) -> int:
+        """Return the position of one value, drawn exactly."""
+        return self.draw_from(distances, Stream(randomness))
+
+    def draw_from(self, distances: NDArray[np.int64], stream: Stream) -> int:
+        """Return the position of one value: first its distance by inversion, then one of the values there."""
+        steps, counts = np.unique(distances - distances.min(), return_counts=True)
+        step = self._step(steps.tolist(), counts.tolist(), stream)
+        there = np.flatnonzero(distances - distances.min() == step)
+        return int(there[_below(len(there), stream)])
+
+    def _step(self, steps: list[int], counts: list[int], stream: Stream) -> int:
+        """Return a distance with probability proportional to how many have it times ``exp(-rate · distance)``."""
+        u = LazyUniform(stream.word() >> (64 - min(self.bits, 64)), min(self.bits, 64), stream)
+        while True:
+            ends = [_weight(self.rate, step, u.bits) for step in steps]
+            low, high = ([*accumulate(map(mul, side, counts))] for side in zip(*ends, strict=True))
+            scale = 1 << u.bits
+            for position, step in enumerate(steps):
+                # C_k/T lies between low_k/high_total and high_k/low_total, whatever the weights are
+                after = position == 0 or u.top * low[-1] >= high[position - 1] * scale
+                before = position == len(steps) - 1 or (u.top + 1) * high[-1] <= low[position] * scale
+                if after and before:
+                    return step
+            u.extend()
+
+
+@lru_cache(maxsize=1 << 16)
+def _weight(rate: Fraction, step: int, bits: int) -> tuple[int, int]:
+    """Return whole numbers around ``2^bits exp(-rate · step)``."""
+    if step == 0:
+        return 1 << bits, 1 << bits
+    with precision(bits + 64):
+        value = (-ball(rate * step)).exp() * (1 << bits)
+        return int(value.lower().floor().unique_fmpz()), int(value.upper().ceil().unique_fmpz())
+
+
+def _below(count: int, stream: Stream) -> int:
+    """Return a uniform whole number below `count`, by rejection.
+
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> 0 <= _below(5, Stream(SeededRandomness(3))) < 5
+    True
+    """
+    bits = max((count - 1).bit_length(), 1)
+    while True:
+        found = stream.word() >> (64 - bits)
+        if found < count:
+            return found

@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 
 from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import Refused
-from semidp.noise.inversion import UNDECIDED, Inversion
-from semidp.noise.laws import GaussianLaw
-from semidp.noise.lazy_uniform import LazyUniform
+from semidp.noise.inversion import UNDECIDED, GaussianLaw, Inversion, LazyUniform
 from semidp.noise.randomness import Stream
 
 Floats = NDArray[np.float64]

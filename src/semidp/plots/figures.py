@@ -20,7 +20,7 @@ _DRAW_UP_TO = 1000  # rows or columns that are drawn
 _MOST_GROUPS = 40
 
 
-def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "", axes: Any = None) -> "Figure":
+def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> "Figure":
     """Draw tradeoff functions as error curves: false alarms against misses of the best attacker.
 
     The diagonal is an attacker who guesses; the closer a curve lies to it, the more private. In the convention of
@@ -41,17 +41,13 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], title: str = "", axes: Any = N
         if len(curves) == 1:
             values = np.asarray(next(iter(curves.values()))(alpha))
             axes.fill_between(1 - alpha, values, 1 - (1 - alpha), color=BLUE, alpha=0.08, linewidth=0)
-        axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=title)
-        ticks = (0, 0.25, 0.5, 0.75, 1)
-        axes.set_xticks(ticks, [f"{tick:.0%}" for tick in ticks])
-        axes.set_yticks(ticks, [f"{tick:.0%}" for tick in ticks])
-        axes.set_xlabel("false alarms")
-        axes.set_ylabel("misses")
+        axes.set(aspect="equal", xlabel="false alarms", ylabel="misses")
+        _percent_ticks(axes, (0, 0.25, 0.5, 0.75, 1))
         axes.legend(loc="upper right", fontsize=9.5)
     return figure
 
 
-def loss_plot(losses: Mapping[str, float], title: str = "", axes: Any = None) -> "Figure":
+def loss_plot(losses: Mapping[str, float]) -> "Figure":
     """Draw expected losses as bars, the first one highlighted, each with its number.
 
     >>> figure = loss_plot({"semidp": 17.1, "ordinary DP by group privacy": 34.0})
@@ -59,14 +55,13 @@ def loss_plot(losses: Mapping[str, float], title: str = "", axes: Any = None) ->
     [17.1, 34.0]
     """
     names, values = list(losses), list(losses.values())
-    with drawing(4.2, 0.9 + 0.45 * len(names), axes=axes) as (figure, axes):
+    with drawing(4.2, 0.9 + 0.45 * len(names)) as (figure, axes):
         bars = axes.barh(names, values, color=[BLUE] + [GREY] * (len(names) - 1), height=0.6)
         axes.bar_label(bars, [f"{value:,.1f}" for value in values], padding=4, fontsize=10)
         axes.invert_yaxis()
         axes.grid(visible=False)
         axes.set_xlim(0, max(values, default=1) * 1.18 or 1)
         axes.set_xlabel("expected distance from the truth")
-        axes.set_title(title)
     return figure
 
 
@@ -246,22 +241,26 @@ def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "", axes
             chosen = [attack for attack in attacks if attack.convicts is convicts]
             if chosen:
                 _draw_attacks(axes, chosen, color, marker, label)
-        ticks = (0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
-        axes.set(xlim=(0, 1), ylim=(0, 1), title=title)
-        axes.set_xticks(ticks, [f"{tick:.0%}" for tick in ticks])
-        axes.set_yticks(ticks, [f"{tick:.0%}" for tick in ticks])
-        axes.set_xlabel("false alarms: P(says the other table | it was this one)")
+        axes.set(title=title, xlabel="false alarms: P(says the other table | it was this one)")
         axes.set_ylabel("misses: P(says this table | it was the other one)")
+        _percent_ticks(axes, (0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1))
         axes.legend(loc="lower left", fontsize=9.5)
     return figure
 
 
-def _draw_attacks(axes: "object", attacks: Sequence[Attack], color: str, marker: str, label: str) -> None:
+def _percent_ticks(axes: Any, ticks: Sequence[float]) -> None:
+    """Let both axes run from 0 to 1, with ticks in percent."""
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set_xticks(ticks, [f"{tick:.0%}" for tick in ticks])
+    axes.set_yticks(ticks, [f"{tick:.0%}" for tick in ticks])
+
+
+def _draw_attacks(axes: Any, attacks: Sequence[Attack], color: str, marker: str, label: str) -> None:
     x = np.array([attack.size for attack in attacks])
     y = 1 - np.array([attack.power for attack in attacks])
     right = np.array([attack.size_high for attack in attacks]) - x
     above = 1 - np.array([attack.power_low for attack in attacks]) - y
-    axes.errorbar(  # type: ignore[attr-defined]
+    axes.errorbar(
         *(x, y),
         xerr=[np.zeros_like(x), np.maximum(right, 0)],
         yerr=[np.zeros_like(y), np.maximum(above, 0)],

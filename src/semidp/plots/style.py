@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -54,6 +56,20 @@ def drawing(
         yield figure, figure.subplots(rows, columns)
 
 
+def error_bars(axes: Any, x: Any, means: Any, errors: Any, style: int, label: str, **more: Any) -> None:
+    """Draw means with two standard errors to each side, joined by a line in one of the styles of the package."""
+    axes.errorbar(
+        x,
+        means,
+        yerr=2 * np.asarray(errors),
+        color=CYCLE[style],
+        marker=MARKERS[style],
+        capsize=2,
+        label=label,
+        **{"linewidth": 1.6, **more},
+    )
+
+
 def plain_numbers(*axes: Any) -> None:
     """Label the ticks of logarithmic axes with plain numbers, the powers only."""
     from matplotlib.ticker import NullFormatter
@@ -75,11 +91,11 @@ def svg(figure: "Figure") -> str:
     return re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
 
 
-def png(figure: "Figure", dpi: int = 160) -> bytes:
+def png(figure: "Figure") -> bytes:
     """Return a figure as PNG."""
     from matplotlib import rc_context
 
     data = io.BytesIO()
     with rc_context(_SETTINGS):
-        figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
+        figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
     return data.getvalue()

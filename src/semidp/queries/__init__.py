@@ -6,7 +6,7 @@ sums and moments of a private outcome, `ranks` its quantiles, `routes` what a re
 tables measured together as `residuals`, whose prices are in `costs`.
 """
 
-from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace, RowsForm
+from semidp.queries.base import ExplicitSpace, MatrixForm, QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Coding, Column, Design
 from semidp.queries.outcomes import (
@@ -36,7 +36,6 @@ __all__ = [
     "QuerySpace",
     "RankSpace",
     "RouteSpace",
-    "RowsForm",
     "SumSpace",
     "TableSpace",
     "moment_map",

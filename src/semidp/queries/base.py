@@ -1,7 +1,8 @@
 """What every query space answers: how far two values of a query can be apart while everything published stays.
 
 A `QuerySpace` belongs to a query, a dataspace and an adjacency; every mechanism is calibrated from one and from nothing
-else. Count tables are in `tables`, sums and moments of an outcome in `grouped`; `ExplicitSpace` is any list of vectors.
+else. Count tables are in `tables`, sums and moments of an outcome in `outcomes`; `ExplicitSpace` is any list of
+vectors.
 """
 
 import math

@@ -312,10 +312,7 @@ def _flattened(grid: Grid, margins: Sequence[Totals]) -> list[_FlatMargin] | Non
     """Return margins over ordinary features; None where a feature is nested."""
     if any(chain.depth > 1 for chain in grid.chains):
         return None
-    found = []
-    for margin in margins:
-        found.append(_FlatMargin(named(margin.view), margin.counts))
-    return found
+    return [_FlatMargin(named(margin.view), margin.counts) for margin in margins]
 
 
 def _starts(parent: _FlatMargin, child: _FlatMargin) -> Iterator[tuple[Levels, Levels]]:

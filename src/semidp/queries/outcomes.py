@@ -59,7 +59,7 @@ def outcome_exchange(dataspace: Dataspace) -> Adjacency:
 
 @frozen(slots=False)
 class OutcomeSpace(QuerySpace):
-    """What the two spaces share: an outcome, and no part that the published counts fix."""
+    """What the spaces of an outcome share: the published counts fix no part, and nothing ties values unless said."""
 
     dataspace: Dataspace
     adjacency: Adjacency
@@ -80,6 +80,14 @@ class OutcomeSpace(QuerySpace):
     def fixed_part(self) -> Floats:
         """Return zeros: the published counts say nothing about an outcome."""
         return np.zeros(self.shape)
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Return the values as they are: nothing published ties them."""
+        return self.checked(values).astype(np.float64)
+
+    def variances(self) -> Floats:
+        """Return ones."""
+        return np.ones(self.shape)
 
     def _outcome_json(self) -> dict[str, Any]:
         bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]
@@ -324,14 +332,6 @@ class MomentSpace(OutcomeSpace):
     def dimension(self) -> int:
         """The number of columns: a design of full rank leaves all of them free."""
         return self.shape[0] if self.dataspace.n else 0
-
-    def project(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return the moments as they are: nothing published ties them."""
-        return self.checked(values).astype(np.float64)
-
-    def variances(self) -> NDArray[np.float64]:
-        """Return ones."""
-        return np.ones(self.shape)
 
     def worst_move(self) -> Counts | None:
         """Return as many of the longest rows as a cell can hold, and under exchange the longest difference of two."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError
@@ -123,14 +123,6 @@ class RankSpace(OutcomeSpace):
     def dimension(self) -> int:
         """The number of choices in groups with records."""
         return int((self.sizes > 0).sum()) * self.choices
-
-    def project(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return the values as they are."""
-        return self.checked(values).astype(np.float64)
-
-    def variances(self) -> NDArray[np.float64]:
-        """Return ones."""
-        return np.ones(self.shape)
 
     def worst_move(self) -> Counts | None:
         """Return None: ranks move, and chosen values do not move with them."""

@@ -5,45 +5,33 @@
 
 from semidp.release.by_partition import run_partitioned
 from semidp.release.cells import Form, form_named
-from semidp.release.partitions import Part, Partition, PartitionedTables
-from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
-from semidp.release.plan import Plan, Reading, adjacency_from, declared
-from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
-from semidp.release.published import (
-    FitKind,
-    Fitted,
-    Noise,
-    Published,
-    PublishedGroups,
-    PublishedQuantiles,
-    PublishedRegression,
-    PublishedTable,
-)
-from semidp.release.release import REPORT, Release, release_files
-from semidp.release.requests import (
+from semidp.release.outcome_requests import (
     GRID,
     GroupRequest,
     Model,
     QuantileRequest,
     RegressionRequest,
-    Request,
     Statistic,
-    TableRequest,
-    mechanism_again,
     outcome_from,
     proportion_of,
 )
+from semidp.release.partitions import Part, Partition, PartitionedTables
+from semidp.release.pipeline import Prepared, calibrate, implied_guarantee, prepare, run
+from semidp.release.plan import Plan, Reading, adjacency_from, declared
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, all_of, tables_for
+from semidp.release.published import FitKind, Published, PublishedTable
+from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
+from semidp.release.release import REPORT, Release, release_files
+from semidp.release.requests import Request, TableRequest, mechanism_again
 from semidp.release.scope import Scope
 
 __all__ = [
     "GRID",
     "REPORT",
     "FitKind",
-    "Fitted",
     "Form",
     "GroupRequest",
     "Model",
-    "Noise",
     "Part",
     "Partition",
     "PartitionedTables",

@@ -9,14 +9,14 @@ from typing import Any
 from semidp.errors import InputError
 
 
-def text(value: Any, what: str, *, empty: bool = False) -> str:
-    """Return text, which must not be empty unless said.
+def text(value: Any, what: str) -> str:
+    """Return text, which must not be empty.
 
     >>> text(3, "the name")
     Traceback (most recent call last):
     semidp.errors.InputError: the name must be text, not 3
     """
-    if not isinstance(value, str) or not (value or empty):
+    if not isinstance(value, str) or not value:
         raise InputError(f"{what} must be text, not {shown(value)}")
     return str(value)
 

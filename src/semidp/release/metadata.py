@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from semidp.release.cells import Columns
-from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression
+from semidp.release.published import Published
+from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 
 METADATA = "csv-metadata.json"
 
@@ -67,10 +68,8 @@ def csvw(title: str, results: Sequence[Published], files: Mapping[str, bytes | C
 
 def _labels(result: Published) -> dict[str, int]:
     """Return how many columns of each file hold levels, where its columns do not say."""
-    if isinstance(result, PublishedGroups):
+    if isinstance(result, (PublishedGroups, PublishedQuantiles)):
         return dict(zip(result.request.files, result.label_columns, strict=True))
-    if isinstance(result, PublishedQuantiles):
-        return {file: len(names) for file, names in zip(result.request.files, result.columns, strict=True)}
     if isinstance(result, PublishedRegression):
         return dict(zip(result.files(), (1, 0), strict=False))
     return {}

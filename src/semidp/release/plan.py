@@ -22,8 +22,9 @@ from semidp.tables import Feature, Nest, Schema, StructuralZero
 from semidp.tradeoff import Budget
 
 if TYPE_CHECKING:
+    from semidp.release.outcome_requests import GroupRequest, QuantileRequest, RegressionRequest
     from semidp.release.products import ProductRequest
-    from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest, Request, TableRequest
+    from semidp.release.requests import Request, TableRequest
 
 
 class Reading(StrEnum):
@@ -108,7 +109,7 @@ def _quantiles(value: "Iterable[QuantileRequest]") -> "tuple[QuantileRequest, ..
 
 
 def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
-    from semidp.release.requests import KINDS
+    from semidp.release.outcome_requests import KINDS
 
     return _all(value, KINDS[key], f"{key}s")
 
@@ -307,7 +308,7 @@ class Plan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
-        from semidp.release.requests import GroupRequest, QuantileRequest, RegressionRequest
+        from semidp.release.outcome_requests import GroupRequest, QuantileRequest, RegressionRequest
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
         shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}

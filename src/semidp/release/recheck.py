@@ -27,7 +27,8 @@ from semidp.release.cells import StoredFiles
 from semidp.release.part_tasks import split_residuals
 from semidp.release.partitions import PartitionedTables, measurements_stem, tables_asked
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedGroups, PublishedQuantiles, PublishedRegression, PublishedTable
+from semidp.release.published import Published, PublishedTable
+from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 from semidp.release.release import Release
 from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import formulas, settled

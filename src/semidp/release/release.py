@@ -36,13 +36,8 @@ from semidp.release.metadata import METADATA, csvw
 from semidp.release.partitions import PARTS, Asked, Part, Partition, PartitionedTables
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import (
-    Published,
-    PublishedGroups,
-    PublishedQuantiles,
-    PublishedRegression,
-    PublishedTable,
-)
+from semidp.release.published import Published, PublishedTable
+from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
 from semidp.release.side_information import check_about, guarantee_under, mechanisms_used

@@ -191,3 +191,12 @@ def error_text(error: float) -> str:
     if error == 0:
         return "0"
     return f"{error:,.0f}" if error >= 100 else f"{error:.1f}" if error >= 1 else f"{error:.2g}"
+
+
+def scale_text(scale: float) -> str:
+    """Write the scale of noise: four digits, and all of a large one before the point.
+
+    >>> [scale_text(x) for x in (6.38877, 200, 95831.5)]
+    ['6.389', '200', '95,832']
+    """
+    return f"{scale:,.0f}" if scale >= 10_000 else f"{scale:.4g}"

@@ -17,7 +17,7 @@ from semidp.guarantees import detection
 from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.release import Prepared, ProductRequest, Request, TableRequest
 from semidp.release.published import advertised
-from semidp.report.sentences import cell_errors, errors_text, implied, name_of, table_errors, together_text
+from semidp.report.sentences import cell_errors, errors_text, forgotten, implied, name_of, table_errors, together_text
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -76,18 +76,14 @@ def forecast(prepared: Prepared) -> dict[str, Any]:
     (1.2, '1-GDP', '0.707107-GDP')
     """
     scope, delta = prepared.scope, prepared.plan.report_delta
-    said = [advertised(mechanism) for mechanism in prepared.mechanisms]
-    forgotten = None
-    if scope.dataspace.margins and all(curve is not None for curve in said):
-        first, *others = (curve for curve in said if curve is not None)
-        forgotten = first.compose(*others) if others else first
+    announced = forgotten(scope.dataspace, map(advertised, prepared.mechanisms))
     return {
         "exact": [list(margin.names) for margin in scope.dataspace.margins],
         "n": scope.dataspace.n,
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
         "guarantee": _strength(prepared.guarantee.tradeoff, delta),
         "otherwise": implied(prepared) if scope.adjacency.is_exchange else [],
-        "announced": None if forgotten is None else _strength(forgotten, delta),
+        "announced": None if announced is None else _strength(announced, delta),
         "report_delta": delta,
         "tables": [table for part in prepared.parts for table in _tables(prepared, *part)],
         "statistics": [_statistic(*part) for part in prepared.parts if part[0].key in ("group", "regression")],

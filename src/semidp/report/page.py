@@ -11,7 +11,7 @@ import numpy as np
 
 from semidp.exact import plain
 from semidp.grouped import Intervals
-from semidp.plots import estimates_plot, heatmap, loss_plot, svg, tradeoff_plot
+from semidp.plots import loss_plot, svg, tradeoff_plot
 from semidp.release import (
     Form,
     ProductTable,
@@ -24,9 +24,9 @@ from semidp.release import (
     Release,
     Scope,
 )
-from semidp.release.confidence import columns_of
-from semidp.report import partitioned, sentences
-from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid
+from semidp.release.published_outcomes import columns_of
+from semidp.report import outcome_sentences, partitioned, sentences
+from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, scale_text
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
@@ -52,7 +52,8 @@ def html(release: Release, title: str | None = None) -> str:
 
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
-    scope, advertised, moved = release.scope, _advertised(release), moves(release.scope)
+    scope, moved = release.scope, moves(release.scope)
+    advertised = sentences.forgotten(scope.dataspace, (result.advertised for result in release.results))
     explanation = release.guarantee.explain()
     page = template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
@@ -108,19 +109,10 @@ def _listed(release: Release) -> str:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
     names += [" by ".join(table.features) for result in release.partitioned for table in result.below][:_NAMED_TABLES]
-    regressions = [sentences.regressed(regression) for regression in release.regressions]
-    quantiles = [sentences.quantiled(quantile) for quantile in release.quantiles]
-    text = ", ".join([*names, *(sentences.titled(group) for group in release.groups), *regressions, *quantiles])
+    regressions = [outcome_sentences.regressed(regression) for regression in release.regressions]
+    quantiles = [outcome_sentences.quantiled(quantile) for quantile in release.quantiles]
+    text = ", ".join([*names, *(outcome_sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
-
-
-def _advertised(release: Release) -> Tradeoff | None:
-    """Return what all noise together would be said to give for one record, where that is known and differs."""
-    known = [result.advertised for result in release.results]
-    if not release.scope.dataspace.margins or any(curve is None for curve in known):
-        return None
-    first, *others = [curve for curve in known if curve is not None]
-    return first.compose(*others) if others else first
 
 
 def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff]:
@@ -161,7 +153,7 @@ def _cells(table: PublishedTable | ProductTable, absent: bool, form: Form | None
     """Return the counts of a table as a page shows them: as numbers, folded by parent, as shades, or only the file."""
     parts, file = branches(table), f"{table.name}.{table.columns().form(form)}"
     cells = None if parts else grid(table)
-    picture = None if cells or parts else heatmap(table.schema, table.counts)
+    picture = None if cells or parts else table.plot()
     return {
         "grid": cells,
         "branches": parts,
@@ -180,27 +172,23 @@ def _nested(table: PublishedTable | ProductTable) -> list[int]:
 
 def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
     """Return a section for each set of groups, the first with what is said of the measurement."""
-    outcome, sections = group.outcome, []
+    sections = []
+    what = f"{group.request.statistic} of {group.outcome.column}"
     for number, (by, part) in enumerate(zip(group.request.by, group.estimates, strict=True)):
-        what = f"{group.request.statistic} of {outcome.column}"
         labels = [" · ".join(levels) for levels in part.groups]
-        held = np.isfinite(part.values)
-        drawn = [label for label, kept in zip(labels, held, strict=True) if kept]
-        bounds = None if group.request.statistic == "sum" else (float(outcome.lower), float(outcome.upper))
-        picture = estimates_plot(drawn, part.values[held].tolist(), part.standard_errors[held].tolist(), what, bounds)
+        picture = group.plot(by=number)
         ends = columns_of(group.intervals[number] if group.intervals else ())
         filled = [row for row in zip(labels, part.rows(), *ends.values(), strict=True) if row[1][1]]
         rows = [
-            (label, f"{count:,}", *map(sentences.number, (value, error)), *map(_end, limits))
+            (label, f"{count:,}", *map(outcome_sentences.number_text, (value, error)), *map(_end, limits))
             for label, (_, count, value, error), *limits in filled[:_SHOWN_TOTALS]
         ]
-        more = len(filled) - len(rows)
         sections.append(
             {
                 "heading": f"Published {what} by {' and '.join(by.names)}",
                 "paragraphs": [
-                    *(sentences.group_paragraphs(group) if number == 0 else ()),
-                    *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
+                    *(outcome_sentences.group_paragraphs(group) if number == 0 else ()),
+                    *_more("groups", len(rows), len(filled)),
                 ],
                 "figure": picture and _picture(picture),
                 "caption": "Estimates with two standard errors of the noise to each side. A declared bound that lies "
@@ -281,17 +269,15 @@ def _partitioned(release: Release) -> list[dict[str, Any]]:
 
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
-    terms, values, errors = zip(*regression.rows(), strict=True)
-    ends = columns_of(regression.intervals)
-    picture = estimates_plot(list(terms), list(values), list(errors), "coefficient", None)
+    ends, picture = columns_of(regression.intervals), regression.plot()
     return {
-        "heading": f"Published {sentences.regressed(regression)}",
-        "paragraphs": sentences.regression_paragraphs(regression),
+        "heading": f"Published {outcome_sentences.regressed(regression)}",
+        "paragraphs": outcome_sentences.regression_paragraphs(regression),
         "figure": picture and _picture(picture),
         "caption": "Coefficients with two standard errors of the noise to each side.",
         "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
         "rows": [
-            (term, *map(sentences.number, numbers), *map(_end, limits))
+            (term, *map(outcome_sentences.number_text, numbers), *map(_end, limits))
             for (term, *numbers), *limits in zip(regression.rows(), *ends.values(), strict=True)
         ],
     }
@@ -302,21 +288,18 @@ def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
     sections = []
     for position, by in enumerate(quantile.request.by):
         rows = [
-            (" · ".join(levels), f"{count:,}", *map(sentences.number, numbers))
+            (" · ".join(levels), f"{count:,}", *map(outcome_sentences.number_text, numbers))
             for levels, count, numbers in islice(quantile.rows(position), _SHOWN_TOTALS)
         ]
-        more = len(quantile.groups[position]) - len(rows)
         sections.append(
             {
-                "heading": f"Published {sentences.quantiled(quantile)}"
+                "heading": f"Published {outcome_sentences.quantiled(quantile)}"
                 if position == 0
                 else f"The same by {' and '.join(by.names)}",
                 "paragraphs": [
-                    *(sentences.quantile_paragraphs(quantile) if position == 0 else ()),
-                    *([f"The first {len(rows)} groups are shown; {more:,} more are in the file."] if more else ()),
+                    *(outcome_sentences.quantile_paragraphs(quantile) if position == 0 else ()),
+                    *_more("groups", len(rows), len(quantile.groups[position])),
                 ],
-                "figure": None,
-                "caption": "",
                 "columns": (" · ".join(by.names), "count (exact)", *map(_heading, quantile.headings)),
                 "rows": rows,
             }
@@ -329,22 +312,23 @@ def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
     first, ends = intervals[0], columns_of(intervals)
     half = len(first.names[0]) // 2 if first.names else 0
     rows = [
-        (" · ".join(name[:half]), " · ".join(name[half:]), sentences.number(value), *map(_end, limits))
+        (" · ".join(name[:half]), " · ".join(name[half:]), outcome_sentences.number_text(value), *map(_end, limits))
         for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN_TOTALS)
     ]
-    more = len(first.names) - len(rows)
     return {
         "heading": f"Differences of the {what}",
         "paragraphs": [
             "The first group less the second.",
-            *sentences.interval_paragraphs(intervals),
-            *([f"The first {len(rows)} pairs are shown; {more:,} more are in the file."] if more else ()),
+            *outcome_sentences.interval_paragraphs(intervals),
+            *_more("pairs", len(rows), len(first.names)),
         ],
-        "figure": None,
-        "caption": "",
         "columns": ("group", "other group", "difference", *map(_heading, ends)),
         "rows": rows,
     }
+
+
+def _more(what: str, shown: int, every: int) -> list[str]:
+    return [f"The first {shown} {what} are shown; {every - shown:,} more are in the file."] if every > shown else []
 
 
 def _heading(column: str) -> str:
@@ -352,7 +336,7 @@ def _heading(column: str) -> str:
 
 
 def _end(value: float) -> str:
-    return "open" if math.isinf(value) else sentences.number(value)
+    return "open" if math.isinf(value) else outcome_sentences.number_text(value)
 
 
 def _loss(table: PublishedTable) -> Any:
@@ -377,48 +361,22 @@ def _details(release: Release) -> list[tuple[str, str]]:
         if semi.definition is not None:
             rows.append(("a(t), the paper's definition read literally", str(semi.definition)))
     for table in release.tables:
-        name = " by ".join(table.schema.names)
-        rows += [
-            (f"Mechanism of {name}", f"{table.noise.mechanism}, scale {table.noise.scale:.6g}"),
-            ("Kind of claim", sentences.claim(table)),
-            *_own_guarantee(release, table),
-            ("Fit", f"{table.fitted.kind}: {table.fitted.method}"),
-        ]
+        how = f"scale {scale_text(table.noise.scale)}"
+        rows += _mechanism(release, table, " by ".join(table.schema.names), how, sentences.claim(table))
+        rows.append(("Fit", f"{table.fitted.kind}: {table.fitted.method}"))
     if release.product is not None:
-        product = release.product
-        rows += [
-            ("Mechanism of the tables that share a budget", f"{product.noise.mechanism}, exact noise on each residual"),
-            ("Kind of claim", sentences.CLAIMS[product.noise.claim]),
-            *_own_guarantee(release, product),
-        ]
+        rows += _mechanism(release, release.product, "the tables that share a budget", "exact noise on each residual")
     for result in release.partitioned:
-        rows += [
-            (f"Mechanism of {result.name}", f"{result.noise.mechanism}, exact noise on each residual, part by part"),
-            ("Kind of claim", sentences.CLAIMS[result.noise.claim]),
-            *_own_guarantee(release, result),
-        ]
+        rows += _mechanism(release, result, result.name, "exact noise on each residual, part by part")
     for group in release.groups:
-        rows += [
-            (
-                f"Mechanism of {sentences.titled(group)}",
-                f"{group.noise.mechanism}, scale {group.noise.scale:.6g} steps",
-            ),
-            ("Kind of claim", sentences.CLAIMS[group.noise.claim]),
-            *_own_guarantee(release, group),
-            ("Grid", f"{group.outcome.steps:,} steps of {plain(group.outcome.width)}"),
-        ]
+        how = f"scale {scale_text(group.noise.scale)} steps"
+        rows += _mechanism(release, group, outcome_sentences.titled(group), how)
+        steps = group.outcome.steps
+        rows.append(("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {plain(group.outcome.width)}"))
     for quantile in release.quantiles:
-        rows += [
-            (f"Mechanism of the {sentences.quantiled(quantile)}", f"{quantile.noise.mechanism}, exact choices"),
-            ("Kind of claim", sentences.CLAIMS[quantile.noise.claim]),
-            ("Guarantee", sentences.strength(quantile.guarantee, release.plan.report_delta)[-1]),
-        ]
+        rows += _mechanism(release, quantile, f"the {outcome_sentences.quantiled(quantile)}", "exact choices")
     for regression in release.regressions:
-        rows += [
-            (f"Mechanism of the {sentences.regressed(regression)}", f"{regression.noise.mechanism}, in steps of X'y"),
-            ("Kind of claim", sentences.CLAIMS[regression.noise.claim]),
-            *_own_guarantee(release, regression),
-        ]
+        rows += _mechanism(release, regression, f"the {outcome_sentences.regressed(regression)}", "in steps of X'y")
     rows += [("Budget", part) for part in sentences.budget_parts(release.plan)]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
@@ -428,11 +386,16 @@ def _details(release: Release) -> list[tuple[str, str]]:
     return rows
 
 
-def _own_guarantee(release: Release, result: Published) -> list[tuple[str, str]]:
-    """Return the guarantee of one of several results; that of the only one stands at the top of the page."""
-    if len(release.results) == 1:
-        return []
-    return [("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])]
+def _mechanism(
+    release: Release, result: Published, what: str, how: str, claim: str | None = None
+) -> list[tuple[str, str]]:
+    """Return how one of the results was measured; the guarantee of the only one stands at the top of the page."""
+    guarantee = ("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])
+    return [
+        (f"Mechanism of {what}", f"{result.noise.mechanism}, {how}"),
+        ("Kind of claim", claim or sentences.CLAIMS[result.noise.claim]),
+        *([guarantee] if len(release.results) > 1 else []),
+    ]
 
 
 def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:

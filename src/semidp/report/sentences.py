@@ -1,7 +1,10 @@
-"""What a release says about itself, in plain words. The page and the terminal share every sentence."""
+"""What a release says about itself, in plain words; of a private outcome in `outcome_sentences`.
+
+The page and the terminal share every sentence.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +14,6 @@ from numpy.typing import NDArray
 from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.geometry import View, maximal, meet
-from semidp.grouped import About, Comparison, Intervals
 from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
@@ -19,10 +21,7 @@ from semidp.release import (
     Prepared,
     ProductRequest,
     ProductTable,
-    PublishedGroups,
     PublishedProduct,
-    PublishedQuantiles,
-    PublishedRegression,
     PublishedTable,
     Release,
     Request,
@@ -31,7 +30,18 @@ from semidp.release import (
 )
 from semidp.release.metadata import METADATA
 from semidp.report import partitioned
-from semidp.report.cells import error_text
+from semidp.report.cells import error_text, scale_text
+from semidp.report.outcome_sentences import (
+    grid_warning,
+    group_lines,
+    number_text,
+    quantile_lines,
+    quantile_words,
+    quantiled,
+    regressed,
+    titled,
+    unit,
+)
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
 
@@ -114,6 +124,15 @@ def name_of(tradeoff: Tradeoff) -> str | None:
     if epsilon is not None:
         return f"pure {rounded_up(epsilon)}-DP"
     return f"{rounded_up(rho)}-zCDP" if rho is not None else None
+
+
+def forgotten(dataspace: Dataspace, said: Iterable[Tradeoff | None]) -> Tradeoff | None:
+    """Return what all noise together would be said to give for one record, where that is known and differs."""
+    known = list(said)
+    if not dataspace.margins or any(curve is None for curve in known):
+        return None
+    first, *others = (curve for curve in known if curve is not None)
+    return first.compose(*others) if others else first
 
 
 def together_text(scope: Scope) -> str:
@@ -219,7 +238,7 @@ def table_summary(table: PublishedTable) -> str:
     """Say how one table was made."""
     if table.noise.absent:
         return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
-    how = f"Measured with the {table.noise.mechanism} mechanism (scale {table.noise.scale:.4g})"
+    how = f"Measured with the {table.noise.mechanism} mechanism (scale {scale_text(table.noise.scale)})"
     if table.residuals is not None:
         how = f"Measured on {len(table.residuals.sigma2)} residuals, each with noise of its own"
     if table.fitted.kind == "none":
@@ -291,7 +310,7 @@ def files(release: Release) -> list[tuple[str, str]]:
             found.append((regression.request.files[1], f"what was measured for the {regressed(regression)}"))
     for quantile in release.quantiles:
         for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
-            what = f"the {_quantile_words(quantile)} of {quantile.request.outcome.column}"
+            what = f"the {quantile_words(quantile)} of {quantile.request.outcome.column}"
             found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
     if any(name.endswith(".csv") for name, _ in found):
         found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
@@ -376,9 +395,9 @@ def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     if mechanism.saved:
         lines[0] += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     for part in product_errors(request, mechanism):
-        low, high = number(part["smallest_standard_error"]), number(part["largest_standard_error"])
+        low, high = number_text(part["smallest_standard_error"]), number_text(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        wide = number(interval_factor(mechanism.name) * part["rms_standard_error"])
+        wide = number_text(interval_factor(mechanism.name) * part["rms_standard_error"])
         lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
     return lines
 
@@ -495,197 +514,6 @@ def apart(release: Release) -> list[str]:
     ]
 
 
-def titled(group: PublishedGroups) -> str:
-    """Name a statistic of groups: the mean of score by school."""
-    sets = ", ".join(" and ".join(by.names) for by in group.request.by)
-    return f"{group.request.statistic} of {group.outcome.column} by {sets}"
-
-
-def regressed(regression: PublishedRegression) -> str:
-    """Name a regression: the linear regression of days on arm."""
-    request = regression.request
-    return f"{request.model} regression of {request.outcome.column} on {' and '.join(request.factors)}"
-
-
-def _quantile_words(quantile: PublishedQuantiles) -> str:
-    """Name the quantiles: the median, or those of several probabilities."""
-    several = quantile.request.probabilities
-    if len(several) == 1 and several[0] == Fraction(1, 2):
-        return "median"
-    return f"quantile{'s' if len(several) > 1 else ''} at {', '.join(plain(q) for q in several)}"
-
-
-def quantiled(quantile: PublishedQuantiles) -> str:
-    """Name quantiles of groups: the median of score by school."""
-    by = " and by ".join(" and ".join(block.names) for block in quantile.request.by)
-    return f"{_quantile_words(quantile)} of {quantile.request.outcome.column} by {by}"
-
-
-def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
-    """Say how quantiles were chosen, how far they may be off, and what their intervals are about."""
-    request = quantile.request
-    if quantile.noise.absent:
-        return ["There is no record, so there is nothing to choose and no noise."]
-    outcome = request.outcome
-    said = [
-        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
-        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}. In each group a value was chosen at "
-        "random, the likelier the fewer records would have to be replaced to make it the quantile "
-        f"({quantile.noise.mechanism} mechanism: a factor e for every {quantile.noise.scale:.4g} records). With 95% "
-        f"probability at most {quantile.rank_error:,} records lie between a chosen value and the true quantile of its "
-        "group, whatever the data."
-    ]
-    if request.level is not None:
-        said += interval_paragraphs(quantile.intervals[0][:1])
-        said.append(
-            "The ends of an interval were chosen in the same way, of ranks so far below and above that they rarely "
-            "pass the quantile; an end at a declared bound says that the group is too small for that."
-        )
-    return said
-
-
-def quantile_lines(quantile: PublishedQuantiles, most: int = 12) -> list[str]:
-    """Return the quantiles, a line a group, the first few."""
-    rows = [row for block in range(len(quantile.groups)) for row in quantile.rows(block)]
-    lines = [
-        f"{' · '.join(levels)}: {', '.join(map(number, numbers))} ({count:,} records)"
-        for levels, count, numbers in rows[:most]
-    ]
-    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
-
-
-def regression_paragraphs(regression: PublishedRegression) -> list[str]:
-    """Say how a regression was made and how far it may be off."""
-    request, noise = regression.request, regression.noise
-    if noise.absent:
-        return ["There is no record, so there is nothing to measure and no noise."]
-    outcome = request.outcome
-    counted = (
-        "Each record counted as 0 or 1."
-        if request.model == "logistic"
-        else f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
-        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)} before anything was added up."
-    )
-    return [
-        f"{counted} The counts of the factors are exact, so that only {_measured(regression)} needed noise: the "
-        f"{noise.mechanism} mechanism, scale {noise.scale * float(outcome.width):.4g}. The standard errors are those "
-        f"of the noise alone. The first level of each factor is the reference ({request.coding} coding).",
-        *interval_paragraphs(regression.intervals),
-    ]
-
-
-def _measured(regression: PublishedRegression) -> str:
-    """Say what was measured for a regression."""
-    query = regression.query or {"kind": "moments"}
-    if query["kind"] == "sums":
-        by = " and by ".join(" and ".join(names) or "all" for names in query["by"])
-        return f"the sums of the outcome by {by}"
-    if "combination" in query:
-        return f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact counts for accuracy,"
-    return "the sums of the outcome over the columns of the design"
-
-
-def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
-    """Say what the intervals beside estimates are about."""
-    said = []
-    for part in intervals:
-        share = f"{float(100 * part.level):g}%"
-        together = f"all at once, with {share} probability" if part.simultaneous else f"with {share} probability each"
-        if part.about is About.noise:
-            said.append(f"The intervals from lower to upper hold the values of these records, {together}: noise alone.")
-        else:
-            said.append(
-                "The intervals for the population allow for sampling besides: they hold the values of the population "
-                f"that the records were drawn from, {together}, as far as the normal approximation is right."
-            )
-    return said
-
-
-def unit(group: PublishedGroups) -> float:
-    """The width of one step of the grid, in which the noise is counted."""
-    return float(group.outcome.width)
-
-
-def group_lines(group: PublishedGroups, most: int = 12) -> list[str]:
-    """Return the estimates of a statistic, a line each, the first few."""
-    rows = [row for part in group.estimates for row in part.rows()]
-    lines = [
-        f"{' · '.join(levels)}: {number(value)} ± {number(error)} ({count:,} records)"
-        if math.isfinite(value)
-        else f"{' · '.join(levels)}: none (no records)"
-        for levels, count, value, error in rows[:most]
-    ]
-    return [*lines, *([f"and {len(rows) - most:,} more"] if len(rows) > most else [])]
-
-
-def number(value: float) -> str:
-    """Write an estimate with five digits.
-
-    >>> number(55.123456), number(float("nan"))
-    ('55.123', 'none')
-    """
-    return f"{value:.5g}" if math.isfinite(value) else "none"
-
-
-def group_paragraphs(group: PublishedGroups) -> list[str]:
-    """Say how a statistic of groups was made, how far it may be off, and whether the groups differ."""
-    if group.noise.absent:
-        return ["There is no record, so there is nothing to measure and no noise."]
-    outcome, width = group.outcome, unit(group)
-    bounds = f"{plain(outcome.lower)} and {plain(outcome.upper)}"
-    clipped = (
-        "Each record counted as 0 or 1."
-        if group.request.statistic == "proportion"
-        else f"Each record's {outcome.column} was clipped to the declared bounds {bounds} and rounded to steps of "
-        f"{plain(outcome.width)} before it was added up."
-    )
-    divided = "" if group.request.statistic == "sum" else " Noisy sums were divided by the exact counts."
-    first = (
-        f"{clipped} The sums were measured with the {group.noise.mechanism} mechanism (scale "
-        f"{group.noise.scale * width:.4g}).{divided} The standard errors are those of the noise alone; two of them to "
-        "each side are drawn. Values outside the bounds are noise."
-    )
-    paragraphs = [first]
-    if group.noise.naive_l2 and group.noise.expected_l2:
-        saved = group.noise.naive_l2 / group.noise.expected_l2
-        paragraphs.append(
-            f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
-            "the sums, and noise in the counts besides."
-        )
-    if any(part.coarse for part in group.estimates):
-        paragraphs.append(grid_warning(group))
-    for by, comparison in zip(group.request.by, group.comparisons, strict=True):
-        if comparison.degrees:
-            paragraphs.append(_difference(" and ".join(by.names), comparison))
-    if group.request.statistic != "proportion" and any(part.sampling_sd is not None for part in group.comparisons):
-        paragraphs.append(
-            f"The spread of {outcome.column} within groups was not measured: the largest that the means and the bounds "
-            "allow was taken, so that p is too large rather than too small."
-        )
-    return [*paragraphs, *(interval_paragraphs(group.intervals[0]) if group.intervals else ())]
-
-
-def grid_warning(group: PublishedGroups) -> str:
-    """Say that rounding may have moved an estimate by more than the noise did."""
-    return (
-        f"The grid is coarse: rounding to steps of {plain(group.outcome.width)} can have moved a "
-        f"{group.request.statistic} by up to half a step a record, which is more than its standard error. Values that "
-        "lie on the grid are not moved; for others choose a finer grid."
-    )
-
-
-def _difference(by: str, comparison: Comparison) -> str:
-    """Say whether the means of one set differ, and by more than what."""
-    degrees = f"{comparison.degrees} degree{'s' if comparison.degrees > 1 else ''} of freedom"
-    numbers = f"χ² = {comparison.statistic:.4g} with {degrees}, p = {comparison.p_value:.3g}"
-    if comparison.sampling_sd is None:
-        return f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not allowed for."
-    return (
-        f"Do the means by {by} differ by more than sampling and the noise explain? {numbers} (allowing for the error "
-        "in the spread within groups)."
-    )
-
-
 def limits(release: Release) -> list[str]:
     """Say what the release does not protect."""
     unit = (
@@ -718,18 +546,19 @@ def summary(release: Release, where: str | None = None) -> str:
         loss = f"expected distance from the truth {table.noise.expected_l2:,.1f}"
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
-        lines.append(f"mechanism  {table.noise.mechanism}, scale {table.noise.scale:.4g}, {loss}")
+        lines.append(f"mechanism  {table.noise.mechanism}, scale {scale_text(table.noise.scale)}, {loss}")
     if release.product is not None:
         lines += [f"mechanism  {line}" for line in product_lines(release.product.request, release.product.mechanism)]
     lines += [f"mechanism  {line}" for line in partitioned.mechanism_lines(release)]
     for group in release.groups:
-        lines.append(f"mechanism  {group.noise.mechanism}, scale {group.noise.scale * unit(group):.4g} in each sum")
+        scale = scale_text(group.noise.scale * unit(group))
+        lines.append(f"mechanism  {group.noise.mechanism}, scale {scale} in each sum")
         lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
         lines += [f"warning    {grid_warning(group)}"] if any(part.coarse for part in group.estimates) else []
     for regression in release.regressions:
         lines.append(f"mechanism  {regression.noise.mechanism}, for the {regressed(regression)}")
         lines += [
-            f"{'estimate' if not n else '':10} {term}: {number(value)} ± {number(error)}"
+            f"{'estimate' if not n else '':10} {term}: {number_text(value)} ± {number_text(error)}"
             for n, (term, value, error) in enumerate(regression.rows())
         ]
     for quantile in release.quantiles:

@@ -9,10 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Protocol, cast
 
 from semidp.errors import InputError
-from semidp.knorm import published_noise
 from semidp.reproduction.base import Settings, Tidy
 from semidp.reproduction.baselines import baseline_means, baseline_regression
-from semidp.reproduction.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.reproduction.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, published_noise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

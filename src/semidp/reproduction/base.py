@@ -6,10 +6,10 @@ Nothing here draws noise or pictures.
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from semidp.progress import Progress, silent
 
 MODELS = ("I", "II")
 RECORDS = 500
+
+Case = TypeVar("Case")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,13 @@ class Settings:
             raise InputError(f"a standard error needs at least 2 replicates, not {self.replicates}")
         if self.seed < 0:
             raise InputError(f"a seed must be 0 or more, not {self.seed}")
+
+    def each(self, what: str, cases: Collection[Case]) -> Iterator[Case]:
+        """Yield the cases of a study one by one, and say how many are done."""
+        for done, case in enumerate(cases):
+            self.progress(what, done, len(cases))
+            yield case
+        self.progress(what, len(cases), len(cases))
 
 
 PAPER = Settings()
@@ -104,13 +113,13 @@ class Tidy:
         return text.getvalue()
 
 
-def mean_and_error(losses: NDArray[np.float64]) -> dict[str, float]:
+def mean_and_error(losses: NDArray[np.float64], name: str = "mean_l2") -> dict[str, float]:
     """Return the mean of independent losses and its standard error.
 
     >>> mean_and_error(np.array([1.0, 3.0]))
     {'mean_l2': 2.0, 'se': 1.0}
     """
-    return {"mean_l2": float(losses.mean()), "se": float(losses.std(ddof=1) / math.sqrt(losses.size))}
+    return {name: float(losses.mean()), "se": float(losses.std(ddof=1) / math.sqrt(losses.size))}
 
 
 def square_schema(k: int) -> Schema:

@@ -55,8 +55,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     ('family', 'a', 'strategy', 'order', 'quantity', 'at', 'value')
     """
     rows = []
-    for done, (family, parts) in enumerate(families().items()):
-        settings.progress("compositions", done, len(families()))
+    for family, parts in settings.each("compositions", families().items()):
         both = strategies(parts)
         order = both[SEMI_FIRST].compare(both[COMPOSITION_FIRST])
         for strategy, curve in both.items():
@@ -68,7 +67,6 @@ def compute(settings: Settings = PAPER) -> Tidy:
                 row | {"quantity": "f(alpha)", "at": alpha, "value": value}
                 for alpha, value in zip(ALPHAS.tolist(), np.asarray(curve(ALPHAS)).tolist(), strict=True)
             ]
-    settings.progress("compositions", len(families()), len(families()))
     return Tidy.of(rows)
 
 

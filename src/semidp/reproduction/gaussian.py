@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semidp import Adjacency, Budget, Table, sensitivity_space
 from semidp.mechanisms import ContinuousGaussianMechanism, Mechanism
 from semidp.noise import SeededRandomness
-from semidp.plots.style import CYCLE, GREY, MARKERS, drawing
+from semidp.plots.style import GREY, drawing, error_bars
 from semidp.reproduction import NaiveGaussian
 from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
 
@@ -40,8 +40,7 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES, mu: Fraction = MU)
     randomness = SeededRandomness(settings.seed)
     cases = [(model, k) for model in MODELS for k in sizes]
     rows = []
-    for done, (model, k) in enumerate(cases):
-        settings.progress("Gaussian mechanisms", done, len(cases))
+    for model, k in settings.each("Gaussian mechanisms", cases):
         table = simulated_table(model, k, settings.seed)
         for name, variant, mechanism in mechanisms(table, mu):
             outputs = np.stack([_output(mechanism, table, randomness) for _ in range(settings.replicates)])
@@ -51,7 +50,6 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES, mu: Fraction = MU)
                     | mean_and_error(losses(outputs, table, truncated))
                     | {"replicates": settings.replicates}
                 )
-    settings.progress("Gaussian mechanisms", len(cases), len(cases))
     return Tidy.of(rows)
 
 
@@ -135,17 +133,7 @@ def _curve(axes: Any, part: Tidy, mechanism: str, variant: str, style: int) -> N
         (SEMI, "correct"): "semi-DP, correct (σ = √6/μ from k = 3: protects A₃)",
         (NAIVE, "correct"): "naive, by group privacy (σ = 3√2/μ)",
     }[mechanism, variant]
-    axes.errorbar(
-        part["k"],
-        part["mean_l2"],
-        yerr=2 * np.array(part["se"]),
-        color=CYCLE[style],
-        marker=MARKERS[style],
-        markersize=5,
-        linewidth=1.6,
-        capsize=2,
-        label=label,
-    )
+    error_bars(axes, part["k"], part["mean_l2"], part["se"], style, label, markersize=5)
 
 
 def _theory(axes: Any, sizes: list[int], mu: float) -> None:

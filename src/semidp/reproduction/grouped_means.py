@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
-from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
-from semidp.reproduction.base import PAPER, Settings, Tidy
+from semidp.plots.style import drawing, error_bars, plain_numbers
+from semidp.reproduction.base import PAPER, Settings, Tidy, mean_and_error
 from semidp.reproduction.baselines import baseline_means
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def compute(settings: Settings = PAPER, mus: tuple[Fraction, ...] = MUS) -> Tidy
     randomness = SeededRandomness(settings.seed)
     cases = [(design, mu) for design in DESIGNS for mu in mus]
     rows: list[dict[str, Any]] = []
-    for done, (design, mu) in enumerate(cases):
-        settings.progress("group means", done, len(cases))
+    for design, mu in settings.each("group means", cases):
         counts, steps = simulated_groups(design, settings.seed)
         found = {method: np.empty(settings.replicates) for method in METHODS}
         for replicate in range(settings.replicates):
@@ -50,10 +49,8 @@ def compute(settings: Settings = PAPER, mus: tuple[Fraction, ...] = MUS) -> Tidy
                 gap = np.clip(estimate, 0, 1) - steps / STEPS / counts
                 found[method][replicate] = np.sqrt(np.mean(gap**2))
         for method, errors in found.items():
-            se = float(errors.std(ddof=1) / np.sqrt(len(errors)))
-            rows.append({"design": design, "mu": mu, "method": method, "error": float(errors.mean()), "se": se})
-            rows[-1]["replicates"] = settings.replicates
-    settings.progress("group means", len(cases), len(cases))
+            case = {"design": design, "mu": mu, "method": method}
+            rows.append({**case, **mean_and_error(errors, "error"), "replicates": settings.replicates})
     return Tidy.of(rows)
 
 
@@ -98,16 +95,7 @@ def plot(table: Tidy) -> "Figure":
         for axes, (design, title) in zip(panels, titles.items(), strict=True):
             for style, (method, label) in enumerate(METHODS.items()):
                 part = table.where(design=design, method=method)
-                axes.errorbar(
-                    [float(mu) for mu in part["mu"]],
-                    part["error"],
-                    yerr=2 * np.array(part["se"]),
-                    color=CYCLE[style],
-                    marker=MARKERS[style],
-                    linewidth=1.6,
-                    capsize=2,
-                    label=label,
-                )
+                error_bars(axes, [float(mu) for mu in part["mu"]], part["error"], part["se"], style, label)
             axes.set(xscale="log", yscale="log", xlabel="μ", title=title)
             axes.set_xticks([float(mu) for mu in table.distinct("mu")])
             low, high = axes.get_ylim()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
-from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
-from semidp.reproduction.base import PAPER, Settings, Tidy
+from semidp.plots.style import drawing, error_bars, plain_numbers
+from semidp.reproduction.base import PAPER, Settings, Tidy, mean_and_error
 from semidp.reproduction.baselines import baseline_regression
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def compute(
     randomness = SeededRandomness(settings.seed)
     work = [(factors, records, mu) for factors, records in cases for mu in mus]
     rows: list[dict[str, Any]] = []
-    for done, (factors, records, mu) in enumerate(work):
-        settings.progress("regressions", done, len(work))
+    for factors, records, mu in settings.each("regressions", work):
         data = Simulated(factors, records, settings.seed)
         mechanism, budget = data.mechanism(mu), Budget.gdp(mu)
         exact = data.moments(mechanism.space)
@@ -100,10 +99,8 @@ def compute(
             for method, coefficients in fits.items():
                 found[method].append(float(np.linalg.norm(coefficients - data.truth)))
         for method, errors in found.items():
-            se = float(np.std(errors, ddof=1) / math.sqrt(len(errors)))
             case = {"factors": factors, "records": records, "mu": mu, "method": method}
-            rows.append({**case, "error": float(np.mean(errors)), "se": se, "replicates": settings.replicates})
-    settings.progress("regressions", len(work), len(work))
+            rows.append({**case, **mean_and_error(np.array(errors), "error"), "replicates": settings.replicates})
     return Tidy.of(rows)
 
 
@@ -113,19 +110,9 @@ def plot(table: Tidy) -> "Figure":
     with drawing(9.2, 4.4, columns=2) as (figure, panels):
         for axes, cases, column in ((panels[0], BY_FACTORS, "factors"), (panels[1], BY_RECORDS, "records")):
             for style, (method, label) in enumerate(METHODS.items()):
-                part = [
-                    table.where(factors=factors, records=records, mu=mu, method=method) for factors, records in cases
-                ]
-                axes.errorbar(
-                    [row[column][0] for row in part if len(row)],
-                    [row["error"][0] for row in part if len(row)],
-                    yerr=[2 * row["se"][0] for row in part if len(row)],
-                    color=CYCLE[style],
-                    marker=MARKERS[style],
-                    linewidth=1.6,
-                    capsize=2,
-                    label=label,
-                )
+                parts = [table.where(factors=k, records=records, mu=mu, method=method) for k, records in cases]
+                x, means, errors = ([part[name][0] for part in parts if len(part)] for name in (column, "error", "se"))
+                error_bars(axes, x, means, errors, style, label)
             axes.set(yscale="log", xscale="log" if column == "records" else "linear")
             axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])
             low, high = axes.get_ylim()

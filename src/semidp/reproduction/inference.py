@@ -275,8 +275,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     """
     margins, runs = min(MOST_MARGINS, 2 * settings.replicates), 100 * settings.replicates
     rows = []
-    for done, (name, (kind, asked, experiment)) in enumerate(EXPERIMENTS.items()):
-        settings.progress("sizes and coverages", done, len(EXPERIMENTS))
+    for name, (kind, asked, experiment) in settings.each("sizes and coverages", EXPERIMENTS.items()):
         found = [experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)]
         for nominal in found[0]:
             shares, twins, ones = (np.array(part) for part in zip(*(each[nominal] for each in found), strict=True))
@@ -284,7 +283,6 @@ def compute(settings: Settings = PAPER) -> Tidy:
             row = {"experiment": name, "kind": kind, "asked": asked, "nominal": nominal, "margins": margins}
             spread = {"mean": shares.mean(), "least": shares.min(), "largest": shares.max(), "worst": worst.max()}
             rows.append(row | {"runs": runs} | spread | {"twin": twins.mean()})
-    settings.progress("sizes and coverages", len(EXPERIMENTS), len(EXPERIMENTS))
     return Tidy.of(rows)
 
 

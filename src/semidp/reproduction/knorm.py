@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from semidp import Adjacency, Budget, Table, sensitivity_space
 from semidp.mechanisms import KNormMechanism, L2Mechanism, LaplaceMechanism, Mechanism, knorm_noise
 from semidp.noise import SeededRandomness
-from semidp.plots.style import CYCLE, MARKERS, drawing, plain_numbers
+from semidp.plots.style import CYCLE, drawing, error_bars, plain_numbers
 from semidp.reproduction import NaiveL1, NaiveL2, NaiveLinf, published_noise
 from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
 
@@ -53,8 +53,7 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
         for epsilon in (EPSILONS if k in PUBLISHED_SIZES else EPSILONS[-1:])
     ]
     rows = []
-    for done, (model, k, epsilon) in enumerate(cases):
-        settings.progress("K-norm mechanisms", done, len(cases))
+    for model, k, epsilon in settings.each("K-norm mechanisms", cases):
         table = simulated_table(model, k, settings.seed)
         source = np.random.default_rng([settings.seed, MODELS.index(model), k, EPSILONS.index(epsilon)])
         for name, variant, draw in noises(table, epsilon, source):
@@ -64,7 +63,6 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
                 | mean_and_error(lengths)
                 | {"replicates": settings.replicates}
             )
-    settings.progress("K-norm mechanisms", len(cases), len(cases))
     return Tidy.of(rows)
 
 
@@ -161,16 +159,15 @@ def _by_size(axes: Any, part: Tidy) -> None:
 
 def _curve(axes: Any, part: Tidy, x: str, name: str, hollow: bool) -> None:
     style = list(LABELS).index(name)
-    axes.errorbar(
+    error_bars(
+        axes,
         [float(value) for value in part[x]],
         part["mean_l2"],
-        yerr=2 * np.array(part["se"]),
-        color=CYCLE[style],
-        marker=MARKERS[style],
+        part["se"],
+        style,
+        LABELS[name] + (", as published" if hollow else ""),
         markersize=5,
         markerfacecolor="white" if hollow else CYCLE[style],
         linestyle="--" if hollow else "-",
         linewidth=1.4,
-        capsize=2,
-        label=LABELS[name] + (", as published" if hollow else ""),
     )

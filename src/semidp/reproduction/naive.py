@@ -1,7 +1,7 @@
 """The paper's naive baselines: noise for one record, pushed to a records by group privacy, without projection.
 
 They ignore what the public totals say, and are here to be compared with. Their outputs are floating-point numbers
-and marked not private; nothing here is ever chosen for a release.
+and marked not private; nothing here is ever chosen for a release. So is the noise behind the paper's K-norm figure.
 """
 
 import math
@@ -10,9 +10,11 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.exact import sqrt_down
+from semidp.exact import down, sqrt_down
+from semidp.knorm import Ball
 from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, epsilon_of, root_up
 from semidp.noise import Randomness, generator
 from semidp.queries import QuerySpace
@@ -186,3 +188,20 @@ class NaiveGaussian(NaiveMechanism):
     def noise(self, randomness: Randomness) -> NDArray[np.float64]:
         """Draw independent normals."""
         return self.scale * generator(randomness).standard_normal(self.space.shape)
+
+
+def published_noise(ball: Ball, epsilon: Fraction, size: int, source: Generator) -> NDArray[np.float64]:
+    """Draw the noise behind the paper's K-norm figure, radius Gamma(s, rate ε): **not private for any ε**.
+
+    With a uniform point of K this density is ``∝ ∫_{ε||v||}^∞ e^-x / x dx``, unbounded at 0: seeing a value that a
+    dataset could have without noise convicts it. Kept to reproduce the figure; see `docs/errata.md`.
+
+    Examples
+    --------
+    >>> from semidp.knorm import PairBall
+    >>> published_noise(PairBall(3), Fraction(1, 2), 4, np.random.default_rng(0)).shape
+    (4, 2, 3)
+    """
+    points = ball.uniform(size, source)
+    radii = source.standard_gamma(ball.dimension, size) / down(epsilon)
+    return points * radii.reshape(-1, *[1] * (points.ndim - 1))

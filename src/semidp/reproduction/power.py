@@ -39,8 +39,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     margins = TwoByTwo(RECORDS // 2, RECORDS // 2, RECORDS)
     runs = _RUNS * settings.replicates
     rows = []
-    for done, epsilon in enumerate(EPSILONS):
-        settings.progress("power of tests", done, len(EPSILONS))
+    for done, epsilon in enumerate(settings.each("power of tests", EPSILONS)):
         randomness = SeededRandomness(settings.seed + done)
         found = power_curves(
             margins, Budget.pure(epsilon), ODDS_RATIOS.tolist(), alpha=ALPHA, replicates=runs, randomness=randomness
@@ -51,7 +50,6 @@ def compute(settings: Settings = PAPER) -> Tidy:
                 error = float(np.sqrt(power * (1 - power) / runs)) if simulated else 0.0
                 row = {"epsilon": epsilon, "n": margins.n, "test": test, "odds_ratio": odds_ratio}
                 rows.append(row | {"power": power, "se": error})
-    settings.progress("power of tests", len(EPSILONS), len(EPSILONS))
     return Tidy.of(rows)
 
 

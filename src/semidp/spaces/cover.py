@@ -2,7 +2,7 @@
 
 A record that becomes y needs other records that together agree with y on every published block. In the worst dataset
 the carriers of y's values share as little as they can; an integer program over agreement patterns finds how little.
-What it means for a(t) lives in `semi`.
+What it means for a(t) is in `adjacency`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -144,10 +144,9 @@ class Blocks:
                 found.append((margin.view, axes))
         return found
 
-    def forward(self, records: Records, persons: Iterable[int] | None = None) -> Iterator[Records]:
+    def forward(self, records: Records) -> Iterator[Records]:
         """Iterate over what arises from a small dataset, each person going to each possible y."""
-        for i in range(len(records)) if persons is None else persons:
-            x = records[i]
+        for i, x in enumerate(records):
             for y in self.cells:
                 yield from self._from(records, i, x, y)
 

@@ -34,8 +34,8 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     return np.arange(schema.size) if mask is None else np.flatnonzero(mask)
 
 
-def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | None:
-    """Return every table of D_t, a row of counts of `cells` for each; None where there are more than `most`.
+def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
+    """Return every table of D_t, a row of counts of `cells` for each; None where there are more than `MOST_TABLES`.
 
     Cells are filled in order; a partial table is dropped once a margin cannot be met any more.
 
@@ -51,7 +51,7 @@ def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | 
     if not dataspace.schema.grid.holds(MOST_CELLS):
         return None
     where = cells(dataspace)
-    if _certainly_more(dataspace, where, most):
+    if _certainly_more(dataspace, where):
         return None
     rows, left = _constraints(dataspace, where)
     steps: list[
@@ -76,7 +76,7 @@ def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | 
         steps.append((source, value))
         residual = residual[source]
         residual[:, row] -= value[:, None]
-        if position + 1 == len(rows) and len(residual) > most:
+        if position + 1 == len(rows) and len(residual) > MOST_TABLES:
             return None
     found = np.flatnonzero((residual == 0).all(axis=1))
     listed = np.zeros((len(found), len(rows)), dtype=np.int64)
@@ -86,8 +86,8 @@ def fiber(dataspace: Dataspace, most: int = MOST_TABLES) -> NDArray[np.int64] | 
     return listed
 
 
-def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp], most: int) -> bool:
-    """Whether there are more tables than `most`, where they can be counted: one margin, or n alone.
+def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
+    """Whether there are more tables than `MOST_TABLES`, where they can be counted: one margin, or n alone.
 
     Then they are ``Π C(t + k - 1, k - 1)`` over the cells of the margin, with k cells of the table in each.
     """
@@ -101,7 +101,7 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp], most: int) ->
     count = 1
     for total, size in zip(totals, sizes, strict=True):
         count *= math.comb(total + size - 1, size - 1) if size else 1
-        if count > most:
+        if count > MOST_TABLES:
             return True
     return False
 

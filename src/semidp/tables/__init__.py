@@ -1,7 +1,7 @@
 """Schemas and tables of counts: what may occur, and how often it does.
 
 A `Schema` declares features, their levels and the combinations that cannot occur; a `Table` is a dense array of
-integer counts on a schema. Files and databases live in `engines`; which margins are public lives in `invariants`.
+integer counts on a schema. Files and databases live in `engines`; which margins are public is in `spaces`.
 """
 
 from semidp.tables.counts import MAX_CELLS, Table, no_column, refuse_cells, refuse_large

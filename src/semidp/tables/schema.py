@@ -1,6 +1,6 @@
 """Schemas: the features of a table, and the combinations of their levels that cannot occur.
 
-A schema declares; it holds no count. Counts are in `counts`, which margins of them are public in `invariants`.
+A schema declares; it holds no count. Counts are in `counts`, which margins of them are public in `spaces`.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """The curve of several mechanisms together, ``f ⊗ g ⊗ …``, and of groups facing such a composition.
 
 A composition keeps its parts exactly and computes numbers only when asked, so it is commutative and associative by
-construction and small on disk. The arithmetic of privacy losses is in losses.
+construction and small on disk. The arithmetic of privacy losses is in `losses`.
 """
 
 import functools

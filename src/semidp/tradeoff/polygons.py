@@ -1,7 +1,8 @@
 """Curves with corners, and the first of them: (epsilon, delta) and its groups, with corners known as balls.
 
 A corner is kept as (size, power) = (1 - alpha, 1 - f(alpha)) of a test, where small numbers keep their precision and
-``delta(eps) = max over corners of power - e^eps size``. Curves with corners given by the user are in corners.
+``delta(eps) = max over corners of power - e^eps size``. Curves with corners given by the user are in
+`piecewise_linear`.
 """
 
 import math

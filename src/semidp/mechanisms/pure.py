@@ -1,7 +1,7 @@
-"""The optimal K-norm mechanism, K = hull(S_a), for pure budgets.
+"""Mechanisms for pure budgets: projected Laplace, l2 in the subspace, and the optimal K-norm, K = hull(S_a).
 
-Real-valued by nature, so that its claim is one of ideal arithmetic; what it releases are whole numbers with every
-published total exact. The ball and its uniform points live in `semidp.knorm`.
+Laplace adds exact whole numbers cell by cell. The other two are real-valued by nature, so that their claims are those
+of ideal arithmetic; what they release is rounded to whole numbers. The ball of the K-norm is in `semidp.knorm`.
 """
 
 import math
@@ -11,15 +11,25 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
-from semidp.exact import up
+from semidp.exact import sqrt_up, up
 from semidp.guarantees import Guarantee
 from semidp.knorm import MOST_FREE_CELLS, PlacedBall, TableBall, knorm_noise, noise_moment, place_ball
-from semidp.mechanisms.base import LAPLACE_REACH, ClaimKind, Mechanism, cell_weights, check_request, check_scale
-from semidp.mechanisms.laplace import LaplaceMechanism
-from semidp.noise import Randomness, generator
+from semidp.mechanisms.base import (
+    LAPLACE_REACH,
+    CellByCell,
+    ClaimKind,
+    Mechanism,
+    cell_weights,
+    check_request,
+    check_scale,
+    epsilon_of,
+    root_up,
+)
+from semidp.noise import DiscreteLaplace, Randomness, generator, uniforms
 from semidp.progress import Progress, silent
 from semidp.queries import QuerySpace
 from semidp.spaces import Adjacency
@@ -28,8 +38,139 @@ from semidp.tradeoff import Budget, Tradeoff, approximate
 _ROUNDING = 1 / 12  # the variance of a rounding error; less where the noise itself is small
 
 
+class PureMechanism(Mechanism):
+    """A mechanism that satisfies pure ε, with tails as heavy as those of Laplace noise."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    reach: ClassVar[float] = LAPLACE_REACH
+
+
 @dataclass(frozen=True, eq=False)
-class KNormMechanism(Mechanism):
+class LaplaceMechanism(CellByCell, PureMechanism):
+    """Discrete Laplace noise ``P(k) ∝ exp(-|k|/b)`` in every cell, then projection: pure ε with ``ε = Δ1/b``.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space of the table.
+    b
+        The scale of the noise, exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = LaplaceMechanism.calibrate(space, Budget.pure("0.5"))
+    >>> mechanism.b, mechanism.guarantee.tradeoff.epsilon(0)
+    (Fraction(8, 1), 0.5)
+    >>> LaplaceMechanism.calibrate(space, Budget.zcdp("0.5"))
+    Traceback (most recent call last):
+    semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use gaussian or lattice
+    """
+
+    b: Fraction
+
+    name: ClassVar[str] = "laplace"
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``b = Δ1/ε``; a δ in the budget is not used."""
+        check_request(cls, space, budget)
+        b = Fraction(space.l1) / epsilon_of(budget)
+        check_scale(b * b)
+        return cls(space, b)
+
+    @cached_property
+    def sampler(self) -> DiscreteLaplace:
+        """The distribution of the noise in one cell."""
+        return DiscreteLaplace(self.b)
+
+    @property
+    def scale(self) -> float:
+        """b, rounded up."""
+        return up(self.b)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε with ``ε = Δ1/b``, exact."""
+        return approximate(Fraction(self.space.l1) / self.b)
+
+
+@dataclass(frozen=True, eq=False)
+class L2Mechanism(PureMechanism):
+    """Noise of density ``∝ exp(-‖v‖/b)`` on the subspace: pure ε with ``ε = Δ2/b``.
+
+    The length is Gamma(s) times b and the direction uniform in the subspace of dimension s, so that
+    ``E‖v‖² = b² s(s+1)``. Rounding each cell to a whole number adds about 1/12 to the variance, which the errors
+    include.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space of the table.
+    b2
+        The square of the scale b, exact.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = L2Mechanism.calibrate(space, Budget.pure(1))
+    >>> mechanism.scale, round(mechanism.expected_l2, 4)  # √(2 (4·3 + 1/12))
+    (2.0, 4.916)
+    >>> mechanism.apply(table).noisy.dtype
+    dtype('int64')
+    """
+
+    b2: Fraction
+
+    name: ClassVar[str] = "l2"
+    claim: ClassVar[ClaimKind] = "ideal"
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``b = Δ2/ε``; a δ in the budget is not used."""
+        check_request(cls, space, budget)
+        return cls(space, check_scale(Fraction(space.l2_squared) / epsilon_of(budget) ** 2))
+
+    @property
+    def scale(self) -> float:
+        """b, rounded up."""
+        return root_up(self.b2)
+
+    @property
+    def variance(self) -> float:
+        """``b² (s+1)``, the squared length shared among s dimensions, and 1/12 for the rounding."""
+        return float(self.b2 * (self.space.dimension + 1) + Fraction(1, 12))
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε with ``ε = Δ2/b``, rounded up where it is not rational; in ideal arithmetic."""
+        return approximate(sqrt_up(Fraction(self.space.l2_squared) / self.b2))
+
+    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of exponentials."""
+        return np.asarray(self.noises(1, randomness)[0])
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw for many measurements at once."""
+        normals = scipy.special.ndtri(uniforms(count * math.prod(self.space.shape), randomness))
+        directions = self._project(normals.reshape(count, *self.space.shape)).reshape(count, -1)
+        exponentials = np.log(uniforms(count * self.space.dimension, randomness)).reshape(count, -1)
+        lengths = -self.scale * exponentials.sum(axis=1) / np.linalg.norm(directions, axis=1)
+        return np.asarray((directions * lengths[:, None]).reshape(count, *self.space.shape))
+
+    def _project(self, tables: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Project each table: many small ones by the matrix of the projection, whose columns are projected cells."""
+        cells = math.prod(self.space.shape)
+        if cells >= len(tables):
+            return np.stack([self.space.project(table) for table in tables])
+        columns = np.stack([self.space.project(cell.reshape(self.space.shape)) for cell in np.eye(cells)])
+        return np.asarray((tables.reshape(-1, cells) @ columns.reshape(cells, -1)).reshape(tables.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class KNormMechanism(PureMechanism):
     """Noise of density ``∝ exp(-ε ‖v‖_K)`` on the span of S_a, K = hull(S_a): pure ε (Cho and Awan, Algorithm 3).
 
     ``v = r U`` with U uniform in K and ``r ~ Gamma(s + 1, rate ε)``, s = rank(S_a). The noise is rounded to whole
@@ -61,8 +202,6 @@ class KNormMechanism(Mechanism):
     progress: Progress = silent
 
     name: ClassVar[str] = "k-norm"
-    kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
-    reach: ClassVar[float] = LAPLACE_REACH
     claim: ClassVar[ClaimKind] = "ideal"
 
     @classmethod

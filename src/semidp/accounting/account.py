@@ -1,0 +1,372 @@
+"""What several releases of the same data guarantee together, and whether that fits a budget: pure values.
+
+An `Account` adds up charges under all that is exact; the file that keeps them is a `Ledger`. How curves combine is in
+`tradeoff`; how a measurement is computed anew is in `mechanisms`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any, TypeGuard
+
+from semidp.accounting.conversions import approximate_group, pure_to_gdp
+from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
+from semidp.guarantees import Guarantee
+from semidp.mechanisms import recorded
+from semidp.spaces import Adjacency, Dataspace, semi_adjacency
+from semidp.tradeoff import (
+    Approximate,
+    Budget,
+    Composed,
+    Grouped,
+    Order,
+    Tradeoff,
+    compose,
+    tradeoff_from_json,
+)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One entry: what was released, its curve as stated, and how many records that curve still has to be grouped by.
+
+    Parameters
+    ----------
+    label, time
+        What was released, and when.
+    tradeoff
+        The curve, for the pairs of datasets that the guarantee is about.
+    group
+        By how many records it is grouped under the ledger's adjacency.
+    dataspace, adjacency
+        What the guarantee is about; None where an earlier version charged it.
+    measured
+        For each measurement its query, and the law and scale of its noise (`Mechanism.record`): all that is needed to
+        find its curve under other exact statistics.
+    head
+        The hash of this entry and of all before it.
+    counted
+        The curve under what the ledger holds exact now, where that is another than what the guarantee is about.
+
+    Examples
+    --------
+    >>> from semidp.tradeoff import zcdp
+    >>> charge = Charge("redistricting", "2021-08-12T00:00:00+00:00", zcdp("2.56"), 2)
+    >>> charge.spent
+    ZCDP(rho=Fraction(256, 25))
+    >>> charge.fixed
+    'a version of semidp charged it that recorded no query'
+    """
+
+    label: str
+    time: str
+    tradeoff: Tradeoff
+    group: int
+    dataspace: Dataspace | None = None
+    adjacency: Adjacency | None = None
+    measured: tuple[Mapping[str, Any], ...] = ()
+    head: str = ""
+    counted: Tradeoff | None = None
+
+    @property
+    def spent(self) -> Tradeoff:
+        """The curve under the ledger's exact statistics and adjacency."""
+        return self.tradeoff.group(self.group) if self.counted is None else self.counted
+
+    @property
+    def fixed(self) -> str | None:
+        """Why the charge cannot be recomputed under other exact statistics; None where it can."""
+        if self.dataspace is None:
+            return "a version of semidp charged it that recorded no query"
+        if not self.measured or any(part.get("query") is None for part in self.measured):
+            return "its query was not recorded"
+        return None
+
+    def under(self, dataspace: Dataspace, adjacency: Adjacency, before: Guarantee | None = None) -> "Charge":
+        """Return the charge with its curve for other pairs: computed anew, or as stated where it covers them.
+
+        Parameters
+        ----------
+        dataspace, adjacency
+            The pairs. What the charge is about must be among the exact statistics.
+        before
+            The pairs that the charge is counted for so far.
+
+        Raises
+        ------
+        Refused
+            If nothing is known about these pairs.
+        """
+        if (self.dataspace, self.adjacency) == (dataspace, adjacency):
+            return replace(self, group=1, counted=None)
+        reason = self.fixed
+        if reason is None:
+            try:
+                parts = [recorded(part, dataspace, adjacency).tradeoff for part in self.measured]
+                return replace(self, group=1, counted=compose(*parts))
+            except Refused as refusal:
+                reason = str(refusal)
+        lifted = None
+        if self.dataspace is not None and dataspace.schema is not None:
+            lifted = self.dataspace.with_features(dataspace.schema)
+        if lifted is not None and self.adjacency is not None:
+            stated = Guarantee(lifted, self.adjacency, self.tradeoff)
+            if stated.covers(Guarantee(dataspace, adjacency, self.tradeoff)):
+                return replace(self, group=1, counted=None)
+            if stated.adjacency.a == 1 and stated.is_ordinary and dataspace.is_within(lifted):
+                return replace(self, group=adjacency.a, counted=None)
+        if before is not None and before.covers(Guarantee(dataspace, adjacency, self.spent)):
+            return self
+        raise Refused(reason)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as plain values; the dataspace by its digest."""
+        return {
+            "label": self.label,
+            "time": self.time,
+            "tradeoff": self.tradeoff.to_json(),
+            "group": self.group,
+            "dataspace": self.dataspace and self.dataspace.digest,
+            "adjacency": self.adjacency and self.adjacency.to_json(),
+            "measured": [dict(part) for part in self.measured],
+            **({} if self.counted is None else {"counted": self.counted.to_json()}),
+            "head": self.head,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Dataspace]) -> "Charge":
+        """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an entry of version 1.
+
+        >>> from semidp.tradeoff import zcdp
+        >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1)
+        >>> Charge.from_json(charge.to_json(), {}) == charge
+        True
+        """
+        label, time, group = value["label"], value["time"], value["group"]
+        measured = tuple(value.get("measured") or ())
+        texts = isinstance(label, str) and isinstance(time, str)
+        if not texts or not _is_count(group) or not all(isinstance(part, Mapping) for part in measured):
+            raise TypeError("a charge needs a label, a time, a number of records and its measurements")
+        return cls(
+            label,
+            time,
+            tradeoff_from_json(value["tradeoff"]),
+            group,
+            dataspaces[value["dataspace"]] if value.get("dataspace") else None,
+            Adjacency.from_json(value["adjacency"]) if value.get("adjacency") else None,
+            measured,
+            value.get("head", ""),
+            tradeoff_from_json(value["counted"]) if value.get("counted") else None,
+        )
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a ledger file holds at one moment.
+
+    The dataspace and adjacency are those of the first charge, unless the ledger was created with its own. A charge
+    about other features of the same records, or with further exact statistics, joins them: D_t of the union, and any
+    a(t) records of it (at least the `opened` number, and as many as every charge protects), or its exchanges.
+
+    >>> from semidp.tradeoff import zcdp
+    >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
+    >>> Account(Budget.zcdp(1), charges=tuple(charges)).semi_first()  # 2 · 2² · 0.1
+    ZCDP(rho=Fraction(4, 5))
+    """
+
+    budget: Budget
+    dataspace: Dataspace | None = None
+    adjacency: Adjacency | None = None
+    charges: tuple[Charge, ...] = ()
+    id: str = ""
+    opened: tuple[Dataspace, Adjacency] | None = None
+
+    def semi_first(self) -> Tradeoff:
+        """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what counts."""
+        return compose(*(charge.spent for charge in self.charges))
+
+    def composition_first(self) -> Tradeoff:
+        """Return ``(f1 ⊗ … ⊗ fk)∘…∘(f1 ⊗ … ⊗ fk)``, never stronger than `semi_first` (Cho and Awan, Section 3.6).
+
+        Charges that were calibrated under the invariant have no one-record curve and are composed as they are.
+        """
+        ready = [charge.spent for charge in self.charges if charge.group == 1]
+        stated = [charge for charge in self.charges if charge.group > 1]
+        lifted = [compose(*(charge.tradeoff for charge in stated)).group(stated[0].group)] if stated else []
+        return compose(*ready, *lifted)
+
+    def charged(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> "Account":
+        """Return the account after one more charge; refuse what does not add up, and more than the budget."""
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        charge = Charge(label, time, guarantee.tradeoff, 1, guarantee.dataspace, guarantee.adjacency, tuple(measured))
+        account = self._rebased(charge)
+        if not fits(account.semi_first(), self.budget):
+            raise BudgetExceeded(
+                f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was released or "
+                "charged; ask for a smaller budget, or open a new ledger if the data are new"
+            )
+        return account
+
+    def _rebased(self, charge: Charge) -> "Account":
+        """Return the account with one more charge, everything under the union of what is exact."""
+        assert charge.dataspace is not None
+        assert charge.adjacency is not None
+        if self.dataspace is None or self.adjacency is None:
+            return replace(self, dataspace=charge.dataspace, adjacency=charge.adjacency, charges=(charge,))
+        kinds = {self.adjacency.kind, charge.adjacency.kind}
+        one_record = charge.adjacency.a == 1 and not charge.dataspace.margins and charge.dataspace.schema is not None
+        if len(kinds) > 1 and not one_record:
+            raise Refused(
+                f"this ledger adds up guarantees for {self.adjacency}, and the new one is for {charge.adjacency}: ball "
+                "and exchange are two promises and are not added up; ask for the ledger's adjacency, or use another "
+                "ledger"
+            )
+        union = self.dataspace.union(charge.dataspace)
+        if union is None:
+            raise Refused(
+                f"this ledger adds up releases under {self.dataspace.summary()}, and the new guarantee is about "
+                f"{charge.dataspace.summary()} of other records, levels or values: use another ledger"
+            )
+        adjacency = _together(union, charge, self)
+        before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
+        moved = (union, adjacency) != (self.dataspace, self.adjacency)
+        counted = []
+        for number, one in enumerate((*self.charges, charge), start=1):
+            new = one is charge
+            if not new and not moved:
+                counted.append(one)
+                continue
+            try:
+                counted.append(one.under(union, adjacency, None if new else before))
+            except Refused as refusal:
+                what = "the new guarantee" if new else f"charge {number} ({one.label!r})"
+                raise Refused(
+                    f"{what} does not add up with the others under {union.summary()} and {adjacency}: {refusal}; use "
+                    "another ledger, or calibrate under all invariants together"
+                ) from None
+        return replace(self, dataspace=union, adjacency=adjacency, charges=tuple(counted))
+
+    def disagreement(self, entry: Mapping[str, Any] | None) -> str | None:
+        """Say how the entry that a release keeps of its charge disagrees with this account; None where it agrees.
+
+        The hash in the entry covers the charge and all before it. So a charge that was removed, changed or put in
+        later shows in every release that was charged after it, and a last one that was removed in its own release.
+
+        >>> Account(Budget.zcdp(1)).disagreement({"number": 1, "head": "0f"})
+        'its charge is number 1, and the ledger holds 0'
+        """
+        if entry is None:
+            return "it was charged to no ledger"
+        if entry.get("ledger", self.id) != self.id:
+            return "it was charged to another ledger"
+        number, count = entry.get("number"), len(self.charges)
+        if not _is_count(number):
+            return "what it says of its charge is damaged"
+        if number > count:
+            return f"its charge is number {number}, and the ledger holds {count}"
+        charge = self.charges[number - 1]
+        if "head" in entry:
+            same = entry["head"] == charge.head
+        else:  # charged by a version without hashes
+            same = (entry.get("label"), entry.get("time")) == (charge.label, charge.time)
+        return None if same else f"charge {number} of the ledger, or one before it, is not the one that was made"
+
+
+def fits(total: Tradeoff, budget: Budget) -> bool:
+    """Whether a curve provably stays within a budget.
+
+    >>> from semidp.tradeoff import gaussian, zcdp
+    >>> fits(gaussian(1), Budget.zcdp("1/2")), fits(gaussian(1), Budget.zcdp("0.49"))
+    (True, False)
+    >>> fits(zcdp(1), Budget.pure(10))
+    Traceback (most recent call last):
+    semidp.errors.Refused: these mechanisms satisfy no pure guarantee: use a ledger with another kind of budget
+    """
+    if budget.rho is not None:
+        return _within(total.implied_rho(), budget.rho, "zero-concentrated")
+    if budget.mu is not None:
+        square = _mu_squared(total)
+        return (
+            total.compare(budget.tradeoff()) in (Order.EQUAL, Order.STRONGER)
+            if square is None
+            else (square <= budget.mu**2)
+        )
+    assert budget.epsilon is not None
+    if not budget.delta:
+        return _within(total.implied_epsilon(), budget.epsilon, "pure")
+    epsilon, delta = _basic(total)
+    return (epsilon <= budget.epsilon and delta <= budget.delta) or total.delta(budget.epsilon) <= budget.delta
+
+
+def _within(spent: Fraction | None, limit: Fraction, kind: str) -> bool:
+    if spent is None:
+        raise Refused(f"these mechanisms satisfy no {kind} guarantee: use a ledger with another kind of budget")
+    return spent <= limit
+
+
+def _mu_squared(total: Tradeoff) -> Fraction | None:
+    """Return the square of a mu such that mu-GDP follows, rounded up, or None where none is known part by part."""
+    if isinstance(total, Composed):
+        squares = [_mu_squared(part) for part in total.parts]
+        return None if None in squares else sum((square for square in squares if square is not None), Fraction(0))
+    exactly = total.implied_mu_squared()
+    if exactly is not None or isinstance(total, Grouped):
+        return exactly
+    pure = total.implied_epsilon()
+    return None if pure is None else pure_to_gdp(pure) ** 2
+
+
+def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
+    """Return an exact (epsilon, delta) by basic composition of the parts; delta 1 where a part has none."""
+    if isinstance(total, Composed):
+        points = [_basic(part) for part in total.parts]
+        return sum((e for e, _ in points), Fraction(0)), min(sum((d for _, d in points), Fraction(0)), Fraction(1))
+    if isinstance(total, Approximate):
+        if total.size == 1:
+            return total.epsilon0, total.delta0
+        epsilon, delta = approximate_group(total.epsilon0, total.delta0, total.size)
+        return epsilon, Fraction(delta)
+    pure = total.implied_epsilon()
+    return (Fraction(0), Fraction(1)) if pure is None else (pure, Fraction(0))
+
+
+def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
+    """Return which datasets of a union are compared: a function of all charges, whatever their order.
+
+    Exchanges of the union, or any a records: what the ledger was opened with, as long as nothing else is exact; else as
+    many as every charge protects and at least a(t) of the union, unless all are about the same statistics and fewer.
+    """
+    assert account.dataspace is not None
+    assert account.adjacency is not None
+    margins = {*union.margins}
+    if union.schema is None or (account.adjacency.is_exchange and margins == {*account.dataspace.margins}):
+        return account.adjacency
+    if account.adjacency.is_exchange:
+        return Adjacency(max(Adjacency.exchange(union).a, 1), account.adjacency.kind)
+    if account.opened is not None and margins == {*account.opened[0].margins}:
+        return account.opened[1]
+    every = [(charge.dataspace or account.dataspace, charge.adjacency) for charge in (*account.charges, new)]
+    numbers = [account.adjacency.a if adjacency is None else adjacency.a for _, adjacency in every]
+    least = max(min(numbers), account.opened[1].a if account.opened is not None else 0)
+    alike = all({*space.margins} == margins for space, _ in every)
+    try:
+        enough = max(semi_adjacency(union).bound, 1)
+    except AdjacencyUnknown:
+        if alike:  # whoever charged gave a number
+            return Adjacency(max(numbers))
+        raise Refused(
+            f"how many records move together under {union.summary()} is not known, so that charges under all of it do "
+            "not add up: use another ledger"
+        ) from None
+    return Adjacency(max(least, min(enough, max(numbers)) if alike else enough))
+
+
+def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
+    if account.dataspace is None or account.adjacency is None or not account.charges:
+        return None
+    return Guarantee(account.dataspace, account.adjacency, tradeoff)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
