@@ -37,15 +37,15 @@ class IntegerLaw:
         """The integers that carry probability."""
         return np.arange(self.first, self.last + 1)
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """The expectation."""
-        return float(self.first + self.pmf @ np.arange(len(self.pmf)))
+        return float(self.first + np.sum(self.pmf * np.arange(len(self.pmf))))
 
     @property
     def variance(self) -> float:
         """The variance."""
-        return float(self.pmf @ (np.arange(len(self.pmf)) - (self.mean - self.first)) ** 2)
+        return float(np.sum(self.pmf * (np.arange(len(self.pmf)) - (self.mean - self.first)) ** 2))
 
     def mirrored(self) -> "IntegerLaw":
         """Return the law of -H.
@@ -152,8 +152,8 @@ class TwoByTwo:
         mode = self._mode(log_odds)
         first, last = self._window(mode)
         x = np.arange(first, last, dtype=np.float64)
-        steps = np.log((self.row - x) * (self.column - x)) - np.log((x + 1) * (self.n - self.row - self.column + x + 1))
-        steps += log_odds
+        rest = self.n - self.row - self.column
+        steps = log_odds + np.log((self.row - x) * (self.column - x) / ((x + 1) * (rest + x + 1)))
         height = np.zeros(last - first + 1)
         centre = mode - first
         height[centre + 1 :] = np.cumsum(steps[centre:])

@@ -133,8 +133,7 @@ class UmpuTest:
         if alternative is Alternative.LESS:
             return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
         if self.balanced:
-            balance = self._balance(law)
-            return balance.p_value(np.clip(balance.mode, u - self.grid / 2, u + self.grid / 2))
+            return self._balance(law).p_value(u, self.grid / 2)
         greater, less = (self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS))
         return np.asarray(np.minimum(1.0, 2 * np.minimum(greater, less)))
 
@@ -277,7 +276,10 @@ class UmpuTest:
             if abs(inside) > _FARTHEST:
                 return (inside, math.inf) if step > 0 else (-math.inf, inside)
             step *= 2
-        ends = (math.copysign(math.inf, s) if beyond(s) else _crossing(excess, inside, s) for s in (-1.0, 1.0))
+        # where x11 is about normal, the ends lie two such steps away: d E[x11] / d log ω = Var(x11)
+        variance = self.margins.law_at(inside).variance
+        step = math.sqrt(variance + self.noise.standard_deviation**2) / max(variance, 0.01)
+        ends = (math.copysign(math.inf, s) if beyond(s) else _crossing(excess, inside, s, step) for s in (-1.0, 1.0))
         return next(ends), next(ends)
 
     def _centre(self, u: float) -> float:
@@ -322,9 +324,14 @@ class _Balance:
         return np.log(np.maximum(found, 1e-320))
 
     @cached_property
+    def _centre(self) -> float:
+        """A point near the mode."""
+        return self._weights.mean + 0.5
+
+    @cached_property
     def mode(self) -> float:
         """Where g is largest: by ever finer grids around the best point."""
-        centre, noise = self._weights.mean + 0.5, self.noise.standard_deviation
+        centre, noise = self._centre, self.noise.standard_deviation
         reach = 1 + min(len(self._weights.pmf), 4 * math.sqrt(self._weights.variance + noise**2))
         while reach > 1e-9 * (1 + abs(centre)):
             points = centre + reach * _ZOOM
@@ -333,18 +340,29 @@ class _Balance:
 
     def partner(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """The other end of each pair."""
-        wanted = self._height(u)
-        side = np.where(u > self.mode, -1.0, 1.0)
-        far = self.mode + side * (np.abs(u - self.mode) + 1)
-        while np.any(short := self._height(far) > wanted):
-            far = np.where(short, self.mode + 2 * (far - self.mode), far)
-        return _roots(lambda c: self._height(c) - wanted, np.full(u.shape, self.mode), far)
+        return self._partner(u, self.mode)
 
-    def p_value(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The probability of U at u or beyond, or at its partner or beyond."""
-        flat = np.atleast_1d(u)
-        other = self.partner(flat)
-        high, low = np.maximum(flat, other), np.minimum(flat, other)
+    def _partner(self, u: NDArray[np.float64], inside: float) -> NDArray[np.float64]:
+        """The same from a point between the two ends."""
+        wanted = self._height(u)
+        far = inside + np.where(u > inside, -1.0, 1.0) * (np.abs(u - inside) + 1)
+        while np.any(short := self._height(far) > wanted):
+            far = np.where(short, inside + 2 * (far - inside), far)
+        return _roots(lambda c: self._height(c) - wanted, np.full(u.shape, inside), far)
+
+    def p_value(self, u: NDArray[np.float64], half: float = 0.0) -> NDArray[np.float64]:
+        """The probability of U at u or beyond, or at its partner or beyond; u the point next to the mode of a cell.
+
+        A point that g puts below `_centre` has the mode on the centre's side, since g has one peak: then the centre
+        lies between the point and its partner, and next to the mode is next to the centre. Else the mode is computed.
+        """
+        flat, inside = np.atleast_1d(u), self._centre
+        near = np.clip(inside, flat - half, flat + half)
+        if np.any(self._height(near) >= self._height(inside)):
+            inside = self.mode
+            near = np.clip(inside, flat - half, flat + half)
+        other = self._partner(near, inside)
+        high, low = np.maximum(near, other), np.minimum(near, other)
         p = _exceedance(self.law, self.noise, high) + _exceedance(self.law.mirrored(), self.noise, -low)
         return np.minimum(1.0, p).reshape(u.shape)
 
@@ -428,15 +446,18 @@ def check_level(value: float, name: str) -> None:
 
 
 def _exceedance(law: IntegerLaw, noise: CanonicalNoise, u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``P(H + N >= u) = E[F(H - u)]`` for each u."""
+    """``P(H + N >= u) = E[F(H - u)]`` for each u; farther off than the noise reaches F is 0 or 1 in floats."""
     flat = u.ravel()
     if isinstance(noise, Tulap) and noise.delta == 0 and noise.sensitivity == 1 and flat.size >= _SHORTCUT:
         return _by_knots(law, float(noise.epsilon), flat).reshape(u.shape)
     out = np.empty(flat.shape)
-    rows = max(1, _BLOCK // len(law.pmf))
+    order, rows = np.argsort(flat), max(1, _BLOCK // len(law.pmf))
     for start in range(0, flat.size, rows):
-        part = slice(start, start + rows)
-        out[part] = noise.lattice(law.first - flat[part], len(law.pmf)) @ law.pmf
+        part = order[start : start + rows]
+        near, far = flat[part[0]] - noise.reach - law.first, flat[part[-1]] + noise.reach - law.first
+        ends = np.clip([math.floor(near), math.ceil(far) + 1], 0, len(law.pmf)).tolist()
+        inner = law.pmf[slice(*ends)]
+        out[part] = noise.lattice(law.first + ends[0] - flat[part], len(inner)) @ inner + law.pmf[ends[1] :].sum()
     return np.minimum(out, 1.0).reshape(u.shape)
 
 
@@ -490,9 +511,9 @@ def _bracket(excess: Callable[[float], float]) -> tuple[float, float] | None:
     return (sign * near, sign * far) if sign > 0 else (sign * far, sign * near)
 
 
-def _crossing(excess: Callable[[float], float], inside: float, sign: float) -> float:
-    """Where a function that is positive at `inside` becomes 0, going in one direction."""
-    near, step = inside, 0.5
+def _crossing(excess: Callable[[float], float], inside: float, sign: float, step: float) -> float:
+    """Where a function that is positive at `inside` becomes 0, going in one direction by growing steps."""
+    near = inside
     while excess(near + sign * step) > 0:
         near, step = near + sign * step, 2 * step
         if abs(near) > _FARTHEST:
