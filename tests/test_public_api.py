@@ -82,8 +82,8 @@ SUBPACKAGES = {
         recorded Objective ResidualMechanism interval_factor residual_plan table_mechanism
     """,
     "noise": """
-        DiscreteGaussian DiscreteLaplace ExponentialChoice LatticeGaussian OneSidedLatticeGaussian Randomness
-        RoundedGaussian SeededRandomness SystemRandomness generator uniforms
+        DiscreteGaussian DiscreteLaplace ExponentialChoice FlippedChoice LatticeGaussian OneSidedLatticeGaussian
+        Randomness RoundedGaussian SeededRandomness SystemRandomness generator uniforms
     """,
 }
 

@@ -528,7 +528,8 @@ def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
     said = [
         f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
         f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}. In each group a value was chosen at "
-        "random, the likelier the fewer records would have to be replaced to make it the quantile "
+        "random, the likelier the fewer records would have to be replaced to make it the quantile, and the quantile "
+        "itself the likelier the more would have to be replaced to make it another "
         f"({quantile.noise.mechanism} mechanism: a factor e for every {quantile.noise.scale:.4g} records). With 95% "
         f"probability at most {quantile.rank_error:,} records lie between a chosen value and the true quantile of its "
         "group, whatever the data."
