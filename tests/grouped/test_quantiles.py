@@ -411,11 +411,12 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
     data = pupils()
     lines = (",".join(map(str, row)) for row in zip(*data.values(), strict=True))
     file.write_text("\n".join([",".join(data), *lines]) + "\n")
-    shared = ["release", str(file), "--bounds", "score=0,100", "--grid", "score=200", "--nest", "state,county"]
+    shared = ["release", str(file), "--bounds", "score=0,100", "--grid", "score=1000", "--nest", "state,county"]
     asked = ["--group", "state", "--invariant", "county", "--median", "score", "--quantile", "score=0.9"]
     assert command([*shared, *asked, "--mu", "100", "--out", str(tmp_path / "out"), "--quiet"]) == 0
     rows = [row.split(",") for row in (tmp_path / "out" / "quantiles-score.csv").read_text().splitlines()]
     assert rows[0][:4] == ["state", "count", "q0.5", "q0.9"]
+    assert all(cell == str(round(float(cell), 1)) for row in rows[1:] for cell in row[2:4])
     for row in rows[1:]:
         own = np.sort(data["score"][data["state"] == row[0]])
         assert float(row[2]) == pytest.approx(own[math.ceil(0.5 * len(own)) - 1], abs=1)
