@@ -104,7 +104,7 @@ def test_the_interval_of_a_million_records_takes_few_laws(monkeypatch: pytest.Mo
     test, laws, law_at = UmpuTest(TwoByTwo(500_000, 400_000, 1_000_000), NOISES["pure"]), [], TwoByTwo.law_at
     monkeypatch.setattr(TwoByTwo, "law_at", lambda self, theta: laws.append(theta) or law_at(self, theta))
     interval = test.confidence_interval(200_010.3)
-    assert len(laws) < 40
+    assert len(laws) < 8  # others are tilts of these
     for end in (interval.low, interval.high):
         assert test.p_value(200_010.3, TWO_SIDED, end) == pytest.approx(0.05, rel=1e-9)
 

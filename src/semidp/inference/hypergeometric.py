@@ -69,6 +69,17 @@ class IntegerLaw:
         kept = np.flatnonzero(pmf > pmf.max() * math.exp(-_TAIL))
         return IntegerLaw(self.first + other.first + int(kept[0]), pmf[kept[0] : kept[-1] + 1])
 
+    def tilted(self, log_ratio: float) -> "IntegerLaw":
+        """Return the law with ``P(x) e^{θ x}`` in proportion: laws of x11 for all odds ratios are tilts of one.
+
+        >>> one, other = TwoByTwo(2, 2, 4).law(), TwoByTwo(2, 2, 4).law(odds_ratio=4.0)
+        >>> bool(np.allclose(one.tilted(math.log(4.0)).pmf, other.pmf))
+        True
+        """
+        height = np.log(self.pmf) + log_ratio * np.arange(len(self.pmf))
+        weights = np.exp(np.maximum(height - height.max(), -_TAIL))
+        return IntegerLaw(self.first, weights / weights.sum())
+
     @property
     def upper_moments(self) -> "IntegerLaw":
         """``W(x) ∝ E[(H - μ) 1{H > x}]`` for x from the first value to the last but one, scaled to sum 1.

@@ -259,9 +259,10 @@ class UmpuTest:
 
         The p-value rises with ω up to where u is the middle of the acceptance region, and falls from there.
         """
+        laws = _Laws(self.margins)
 
         def excess(log_odds: float) -> float:
-            law = self.margins.law_at(log_odds)
+            law = laws.at(log_odds)
             return _log(float(self._p_value(np.asarray(u), Alternative.TWO_SIDED, law))) - _log(alpha)
 
         def beyond(sign: float) -> bool:
@@ -270,27 +271,49 @@ class UmpuTest:
         low, high = self.margins.low + 0.5, self.margins.high - 0.5
         if (u > high and not beyond(1.0)) or (u < low and not beyond(-1.0)):
             return (math.inf, math.inf) if u > high else (-math.inf, -math.inf)
-        inside, step = self._centre(min(max(u, low), high)), 1.0 if u > high else -1.0
+        inside, step = self._centre(min(max(u, low), high), laws), 1.0 if u > high else -1.0
         while excess(inside) <= 0:
             inside += step
             if abs(inside) > _FARTHEST:
                 return (inside, math.inf) if step > 0 else (-math.inf, inside)
             step *= 2
         # where x11 is about normal, the ends lie two such steps away: d E[x11] / d log ω = Var(x11)
-        variance = self.margins.law_at(inside).variance
+        variance = laws.at(inside).variance
         step = math.sqrt(variance + self.noise.standard_deviation**2) / max(variance, 0.01)
         ends = (math.copysign(math.inf, s) if beyond(s) else _crossing(excess, inside, s, step) for s in (-1.0, 1.0))
         return next(ends), next(ends)
 
-    def _centre(self, u: float) -> float:
+    def _centre(self, u: float, laws: "_Laws") -> float:
         """The log odds ratio under which x11 has the mean u."""
 
         def excess(log_odds: float) -> float:
-            return self.margins.law_at(log_odds).mean - u
+            return laws.at(log_odds).mean - u
 
         ends = _bracket(excess)
         assert ends is not None, "a mean half a count inside of the range belongs to a finite odds ratio"
         return _root(excess, *ends)
+
+
+class _Laws:
+    """The laws of x11 for many odds ratios: tilts of the one computed last, where that has all that counts.
+
+    A law holds the counts above e^-700 of the largest probability. Its tilt lacks none above e^-500 where both ends of
+    it are that small, or are the ends of all counts, since probabilities fall ever faster from the mode.
+    """
+
+    def __init__(self, margins: TwoByTwo | Strata) -> None:
+        self._margins, self._base, self._log_odds = margins, margins.law_at(0.0), 0.0
+
+    def at(self, log_odds: float) -> IntegerLaw:
+        """Return the law for an odds ratio given by its logarithm."""
+        law = self._base.tilted(log_odds - self._log_odds)
+        small = law.pmf.max() * math.exp(-500.0)
+        if (law.pmf[0] > small and law.first > self._margins.low) or (
+            law.pmf[-1] > small and law.last < self._margins.high
+        ):
+            law = self._base = self._margins.law_at(log_odds)
+            self._log_odds = log_odds
+        return law
 
 
 @dataclass(frozen=True)
