@@ -51,7 +51,7 @@ def main(replicates: int) -> None:
             _print(name, f"{np.sum(counts):,}", budget, *(f"{share:.3f}" for share in shares[:2]), f"{shares[2]:.1%}")
     print("\n| columns | records | budget | of the records | of the population |\n|---|---|---|---|---|")
     for columns, (records, budget) in itertools.product(WIDE, WIDE_CASES):
-        shares = logistic(wide(columns, records), budget, max(replicates, 1000))
+        shares = logistic(wide(columns, records), budget, 300 if budget.kind == "pure" else 1000)
         _print(columns, f"{records:,}", budget, *(f"{share:.3f}" for share in shares[:2]))
     print(
         "\n| records | budget | held, records | mean width | held, population | mean width |\n|---|---|---|---|---|---|"

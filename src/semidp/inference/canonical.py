@@ -316,7 +316,7 @@ class Recursive(CanonicalNoise):
         nearest = np.rint(start)
         offset = (np.arange(count) + nearest[:, None]).astype(np.int64)
         length = int(np.abs(offset).max()) + 1
-        down, up = self._chain(start - nearest, length), self._chain(nearest - start, length)
+        down, up = np.split(self._chain(np.concatenate([start - nearest, nearest - start]), length), 2)
         below = np.take_along_axis(down, np.maximum(-offset, 0), axis=1)
         above = 1 - np.take_along_axis(up, np.maximum(offset, 0), axis=1)
         return np.where(offset <= 0, below, above)
