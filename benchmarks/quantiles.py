@@ -5,14 +5,17 @@ scale at which its own map says that two replaced records (a symmetric distance 
 the same candidates, and the error is counted in records that would have to be replaced to make the chosen value the
 median. A ratio above 1 means that OpenDP's error is the larger one.
 
-Both spend the budget alike, so that scattered values give the same error. Where values are tied the two differ: OpenDP
-scores a value by how evenly the others lie around it, which is sharper where each step has a few records, and misses
-the median where many records share it (most families without children, say).
+Both spend the budget alike: for pure ε both take the noisy maximum with exponential noise, for ρ with Gumbel noise. The
+scores differ where values are tied. OpenDP scores a value by how evenly the others lie around it, semidp by the records
+to replace until it is the median, below zero for the median itself. On one data set either may be luckier, so the
+errors are means over many; where the median is shared by many (most families without children, say) OpenDP misses it.
 """
 
+import itertools
 import json
 import os
 import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -26,9 +29,13 @@ from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget
 
-STEPS, REPEATS = 1000, 400
-KINDS = {"scattered": (160, 0.9), "a few to a step": (2000, 0.3), "six in ten at zero": (500, 10.0)}
-SIZES = tuple(size for size, _ in KINDS.values())
+STEPS, SETS, REPEATS = 1000, 40, 25
+KINDS = {
+    "scattered": (160, 0.9),
+    "a few to a step": (2_000, 1.0),
+    "a hundred to a step": (20_000, 1.0),
+    "six in ten at zero": (500, 10.0),
+}
 OPENDP = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -48,25 +55,27 @@ print(json.dumps(found))
 """
 
 
-def data() -> list[list[int]]:
-    """Return three groups of values, in steps of the grid."""
-    source = np.random.default_rng(1)
-    groups = [source.normal(600, 120, n) for n in SIZES]
-    groups[2][: int(0.6 * SIZES[2])] = 0
+def data(kind: str) -> list[list[int]]:
+    """Return data sets of one kind, in steps of the grid."""
+    source, (size, _) = np.random.default_rng(1), KINDS[kind]
+    groups = [source.normal(600, 80 if size == 20_000 else 120, size) for _ in range(SETS)]
+    if kind == "six in ten at zero":
+        for part in groups:
+            part[: int(0.6 * size)] = 0
     return [np.clip(np.rint(part), 0, STEPS).astype(int).tolist() for part in groups]
 
 
-def ours(budget: Budget, groups: list[list[int]]) -> list[float]:
-    """Return the mean error in ranks of each group."""
-    schema = Schema((Feature("school", [str(k) for k in range(len(SIZES))]),))
-    public = Dataspace.of(Table(schema, np.array(SIZES)), [Margin("school")])
+def ours(budget: Budget, groups: list[list[int]]) -> float:
+    """Return the mean error in ranks: each data set is the one group of a mechanism for its size."""
+    schema, size = Schema((Feature("school", ["a"]),)), len(groups[0])
+    public = Dataspace.of(Table(schema, np.array([size])), [Margin("school")])
     space = rank_space(public, Adjacency(2), Outcome("score", 0, 100, STEPS), [Margin("school")])
-    histograms = np.stack([np.bincount(values, minlength=STEPS + 1) for values in groups])
-    chosen = exponential_mechanism(space, budget).measure_many(histograms, REPEATS, SeededRandomness(2))
-    return errors(chosen.T.tolist(), groups)
+    mechanism, source = exponential_mechanism(space, budget), SeededRandomness(2)
+    histograms = [np.bincount(values, minlength=STEPS + 1)[None] for values in groups]
+    return error([mechanism.measure_many(one, REPEATS, source).ravel().tolist() for one in histograms], groups)
 
 
-def theirs(budget: Budget, groups: list[list[int]]) -> list[float]:
+def theirs(budget: Budget, groups: list[list[int]]) -> float:
     """Return the same for OpenDP."""
     python = os.environ.get("SEMIDP_PEERS_PYTHON")
     if not python:
@@ -76,30 +85,31 @@ def theirs(budget: Budget, groups: list[list[int]]) -> list[float]:
     done = subprocess.run([python, "-c", OPENDP], input=asked, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"OpenDP did not run: {done.stderr.strip().splitlines()[-1]}")
-    return errors(json.loads(done.stdout), groups)
+    return error(json.loads(done.stdout), groups)
 
 
-def errors(chosen: list[list[int]], groups: list[list[int]]) -> list[float]:
-    """Return the mean number of records to replace until the chosen value is the median, for each group."""
+def error(chosen: list[list[int]], groups: list[list[int]]) -> float:
+    """Return the mean number of records to replace until the chosen value is the median."""
     found = []
     for values, drawn in zip(groups, chosen, strict=True):
         away = rank_distances(np.bincount(values, minlength=STEPS + 1), (len(values) + 1) // 2)
-        found.append(float(away[np.array(drawn)].mean()))
-    return found
+        found.append(away[np.array(drawn)].mean())
+    return float(np.mean(found))
 
 
 def run() -> list[dict[str, Any]]:
     """Compare the errors at two budgets."""
-    rows, groups = [], data()
-    for budget in (Budget.pure(1), Budget.zcdp("1/2")):
+    rows = []
+    for budget, (kind, (size, target)) in itertools.product((Budget.pure(1), Budget.zcdp("1/2")), KINDS.items()):
+        groups = data(kind)
+        own, name = ours(budget, groups), f"{size:,} values, {kind}, {budget.kind}"
         try:
-            pairs = zip(KINDS.items(), ours(budget, groups), theirs(budget, groups), strict=True)
+            other = theirs(budget, groups)
         except RuntimeError as missing:
-            name = f"medians, {budget.kind}: not measured, {missing}"
-            rows.append({"name": name, "ratio": 0.0, "target": "≥ 0.9", "ok": False})
+            print(f"MISSING PEER: {missing}", file=sys.stderr)
+            rows.append({"name": f"{name}: NOT MEASURED", "ratio": 0.0, "target": f"≥ {target:g}", "ok": False})
             continue
-        for (kind, (size, target)), own, other in pairs:
-            ratio = other / max(own, 0.01)
-            name = f"{size:,} values, {kind}, {budget.kind}: {own:.2f} ranks off, OpenDP {other:.2f}"
-            rows.append({"name": name, "ratio": ratio, "target": f"≥ {target:g}", "ok": ratio >= target})
+        ratio = other / max(own, 0.01)
+        said = {"name": f"{name}: {own:.2f} ranks off, OpenDP {other:.2f}", "ratio": ratio}
+        rows.append({**said, "target": f"≥ {target:g}", "ok": ratio >= target})
     return rows

@@ -22,15 +22,21 @@ SUITES = tuple(sorted(path.stem for path in HERE.glob("*.py") if path.stem not i
 
 
 def peers_python() -> str:
-    """Return the interpreter of the peers' environment, building it on first use."""
+    """Return the interpreter of the peers' environment; peers that are not there are installed, each run anew."""
     python = PEERS / "bin" / "python"
     if not python.exists():
-        print("installing the peers to compare with …", file=sys.stderr)
         venv.create(PEERS, with_pip=True)
-        for package in PACKAGES:
-            done = subprocess.run([python, "-m", "pip", "install", "--quiet", package], capture_output=True)
+    there = subprocess.run([python, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True)
+    installed = {line.partition("==")[0].lower() for line in there.stdout.splitlines()}
+    for package in PACKAGES:
+        if package not in installed:
+            print(f"installing {package} to compare with …", file=sys.stderr)
+            done = subprocess.run([python, "-m", "pip", "install", "--quiet", package], capture_output=True, text=True)
             if done.returncode:
-                print(f"{package} does not install here; benchmarks against it say so", file=sys.stderr)
+                why = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+                print(
+                    f"MISSING PEER: {package} does not install here ({why}): what needs it is MISSED", file=sys.stderr
+                )
     return str(python)
 
 
@@ -43,12 +49,14 @@ def main() -> int:
     unknown = set(options.suites) - set(SUITES)
     if unknown:
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
-    if "SEMIDP_PEERS_PYTHON" not in os.environ:
+    suites = options.suites or SUITES
+    beside = any("SEMIDP_PEERS_PYTHON" in (HERE / f"{suite}.py").read_text() for suite in suites)
+    if beside and "SEMIDP_PEERS_PYTHON" not in os.environ:
         os.environ["SEMIDP_PEERS_PYTHON"] = peers_python()
     sys.path.insert(0, str(HERE))
 
     rows = []
-    for suite in options.suites or SUITES:
+    for suite in suites:
         for row in importlib.import_module(suite).run():
             rows.append({"suite": suite, **row})
             verdict = "ok" if row["ok"] else "MISSED"

@@ -67,8 +67,8 @@ SUBPACKAGES = {
     "grouped": """
         About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums Intervals LEVEL LinearFit
         LogisticFit MEDIAN MomentSpace Moments Spread SquareSum SumSpace check_binary joint_counts linear_regression
-        logistic_regression means moment_space moments_of most_rank_error outcome_adjacency proportions quantiles
-        read_histogram read_moments read_sums regression_mechanism sum_space sums
+        logistic_regression means moment_space most_rank_error outcome_adjacency proportions quantiles
+        read_histogram read_moments read_sums regression_mechanism route_values sum_space sums
     """,
     "inference": """
         CanonicalNoise Covers Independence Interval IntervalEstimate Normal PowerCurves Recursive Strata TableIntervals
@@ -82,8 +82,8 @@ SUBPACKAGES = {
         recorded Objective ResidualMechanism interval_factor residual_plan table_mechanism
     """,
     "noise": """
-        DiscreteGaussian DiscreteLaplace ExponentialChoice LatticeGaussian OneSidedLatticeGaussian Randomness
-        RoundedGaussian SeededRandomness SystemRandomness generator uniforms
+        DiscreteGaussian DiscreteLaplace ExponentialChoice FlippedChoice LatticeGaussian OneSidedLatticeGaussian
+        Randomness RoundedGaussian SeededRandomness SystemRandomness generator uniforms
     """,
 }
 

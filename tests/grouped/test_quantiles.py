@@ -16,9 +16,9 @@ from semidp.engines import Outcome
 from semidp.errors import InputError, Refused
 from semidp.grouped import GroupQuantiles, quantiles
 from semidp.mechanisms import EXPONENTIAL, ExponentialMechanism, exponential_mechanism, farthest_rank, recorded
-from semidp.noise import ExponentialChoice, SeededRandomness, SystemRandomness
+from semidp.noise import ExponentialChoice, FlippedChoice, SeededRandomness, SystemRandomness
 from semidp.queries import outcome_exchange, rank_space
-from semidp.queries.ranks import RankSpace, rank_distances
+from semidp.queries.ranks import RankSpace, rank_distances, rank_scores
 from semidp.release import Plan, QuantileRequest, Release, run
 from semidp.release.recheck import disagreements
 from semidp.spaces import Adjacency, Dataspace, Margin, listing
@@ -37,12 +37,12 @@ def world(*sizes: int) -> Dataspace:
 
 def law(mechanism: ExponentialMechanism, histograms: np.ndarray) -> np.ndarray:
     """The joint distribution of all choices of all groups."""
-    space, choice = mechanism.ranked, ExponentialChoice(mechanism.rate)
+    space, choice = mechanism.ranked, mechanism.law(mechanism.rate)
     joint = np.ones(1)
     for histogram, ranks in zip(histograms, space.ranks(mechanism.rate).tolist(), strict=True):
         for rank in ranks:
             if 1 <= rank <= histogram.sum():
-                joint = np.multiply.outer(joint, choice.probabilities(rank_distances(histogram, rank))).ravel()
+                joint = np.multiply.outer(joint, choice.probabilities(rank_scores(histogram, rank))).ravel()
     return joint
 
 
@@ -70,9 +70,9 @@ def held(mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarray, wr
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize(("sizes", "a"), [((2, 1), 1), ((2, 1), 2), ((1, 1, 1), 3), ((3,), 1)])
+@pytest.mark.parametrize(("sizes", "a"), [((2, 1), 1), ((2, 1), 2), ((1, 1, 1), 3), ((3,), 1), ((5,), 1)])
 def test_all_groups_together_are_as_private_as_is_said(everything, table, budget, sizes, a: int) -> None:
-    """Every two datasets of three records, values 0, 1, 2: the joint law of the medians of all groups."""
+    """Every two datasets of three (or five) records, values 0, 1, 2: the joint law of the medians of all groups."""
     found = everything(table(np.array(sizes), "A"), [WARD], 2)
     space = rank_space(found.dataspace, Adjacency(a), Outcome("y", 0, 1, 2), [WARD])
     mechanism = exponential_mechanism(space, budget)
@@ -160,28 +160,83 @@ def test_distances_count_the_records_to_replace() -> None:
             assert found[v] == fewest
 
 
+@pytest.mark.parametrize("kind", [ExponentialChoice, FlippedChoice])
 @pytest.mark.parametrize("bits", [1, 3, 64])
-def test_choices_are_drawn_with_their_probabilities(bits: int) -> None:
+def test_choices_are_drawn_with_their_probabilities(kind, bits: int) -> None:
     """With few bits most draws need more of them, and the law is the same; one false alarm in a million."""
-    distances = np.array([3, 1, 0, 0, 2, 7, 1, 40])
-    choice = ExponentialChoice(Fraction(1, 2), bits=bits)
+    distances = np.array([3, 1, 0, 2, 2, 7, 1, 40]) - 2
+    choice = kind(Fraction(1), bits=bits)
     source = SeededRandomness(bits)
     drawn = np.bincount([choice.draw(distances, source) for _ in range(4000)], minlength=len(distances))
     expected = 4000 * choice.probabilities(distances)
     kept = expected > 5
+    assert expected.sum() == pytest.approx(4000)
     assert stats.chi2.sf(((drawn - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1) > 1e-6
-    wrong = 4000 * ExponentialChoice(Fraction(13, 20)).probabilities(distances)
-    assert stats.chi2.sf(((drawn - wrong)[kept] ** 2 / wrong[kept]).sum(), kept.sum() - 1) < 1e-6
+    other = FlippedChoice if kind is ExponentialChoice else ExponentialChoice
+    for law in (kind(Fraction(13, 10)), other(Fraction(1))):
+        wrong = 4000 * law.probabilities(distances)
+        assert stats.chi2.sf(((drawn - wrong)[kept] ** 2 / wrong[kept]).sum(), kept.sum() - 1) < 1e-6
     assert choice.draw(np.array([5]), SystemRandomness()) == 0
 
 
-def test_far_values_and_tiny_rates_are_drawn_too() -> None:
-    choice = ExponentialChoice(Fraction(1, 10**6))
+@pytest.mark.parametrize("kind", [ExponentialChoice, FlippedChoice])
+def test_far_values_and_tiny_rates_are_drawn_too(kind) -> None:
+    choice = kind(Fraction(1, 10**6))
     found = {choice.draw(np.array([0, 10**5]), SeededRandomness(seed)) for seed in range(30)}
     assert found == {0, 1}
-    assert ExponentialChoice(Fraction(50)).draw(np.array([10**9, 0]), SeededRandomness(1)) == 1
+    assert kind(Fraction(50)).draw(np.array([10**9, 0]), SeededRandomness(1)) == 1
+    assert kind(Fraction(1, 10**25)).draw(np.array([1, 0]), SeededRandomness(1)) in (0, 1)
     with pytest.raises(InputError):
-        ExponentialChoice(Fraction(0))
+        kind(Fraction(0))
+
+
+def test_flips_are_a_random_order_whose_first_that_stays_is_taken() -> None:
+    """The probabilities by all orders of four values, and that no distance is larger on average than by weights."""
+    rate, distances = Fraction(7, 10), np.array([0, 2, 1, 1])
+    w, found = np.exp(-float(rate) * distances), np.zeros(4)
+    for order in itertools.permutations(range(4)):
+        passed = 1.0
+        for v in order:
+            found[v] += passed * w[v] / 24
+            passed *= 1 - w[v]
+    flipped = FlippedChoice(rate).probabilities(distances)
+    np.testing.assert_allclose(flipped, found, rtol=1e-12)
+    source = np.random.default_rng(3)
+    for _ in range(200):
+        drawn = source.integers(0, 12, source.integers(2, 30))
+        best, plain = (kind(rate).probabilities(drawn) @ drawn for kind in (FlippedChoice, ExponentialChoice))
+        assert best <= plain + 1e-12
+
+
+def test_ties_make_the_quantile_likelier_and_change_nothing_else() -> None:
+    """Scores are distances but for the wanted value, whose score is at most 0: any data, any rank."""
+    source = np.random.default_rng(6)
+    for _ in range(300):
+        histogram = source.integers(0, 5, 8)
+        if not histogram.sum():
+            continue
+        rank = int(source.integers(1, histogram.sum() + 1))
+        scores, away = rank_scores(histogram, rank), rank_distances(histogram, rank)
+        (wanted,) = np.flatnonzero(scores <= 0)
+        assert wanted == np.repeat(np.arange(8), histogram)[rank - 1]
+        others = np.arange(8) != wanted
+        np.testing.assert_array_equal(scores[others], away[others])
+        below = rank - 1 - (np.cumsum(histogram) - histogram)[wanted]
+        assert scores[wanted] == -min(below, histogram[wanted] - 1 - below)
+
+
+def test_scores_move_by_at_most_one_for_each_replaced_value() -> None:
+    """All data of four values from 0 to 3; twice the score does not pass, nor does the count of the value itself."""
+    every = [np.array(values) for values in itertools.product(range(4), repeat=4)]
+    histograms = [np.bincount(values, minlength=4) for values in every]
+    for rank in range(1, 5):
+        scores = np.array([rank_scores(histogram, rank) for histogram in histograms])
+        moved = np.array([[int((one != other).sum()) for other in every] for one in every])
+        change = np.abs(scores[:, None] - scores[None]).max(axis=2)
+        assert (change <= moved).all()
+        assert (2 * change > moved).any()
+        tied = scores - np.array(histograms)
+        assert (np.abs(tied[:, None] - tied[None]).max(axis=2) > moved).any()
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
@@ -356,11 +411,12 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
     data = pupils()
     lines = (",".join(map(str, row)) for row in zip(*data.values(), strict=True))
     file.write_text("\n".join([",".join(data), *lines]) + "\n")
-    shared = ["release", str(file), "--bounds", "score=0,100", "--grid", "score=200", "--nest", "state,county"]
+    shared = ["release", str(file), "--bounds", "score=0,100", "--grid", "score=1000", "--nest", "state,county"]
     asked = ["--group", "state", "--invariant", "county", "--median", "score", "--quantile", "score=0.9"]
     assert command([*shared, *asked, "--mu", "100", "--out", str(tmp_path / "out"), "--quiet"]) == 0
     rows = [row.split(",") for row in (tmp_path / "out" / "quantiles-score.csv").read_text().splitlines()]
     assert rows[0][:4] == ["state", "count", "q0.5", "q0.9"]
+    assert all(cell == str(round(float(cell), 1)) for row in rows[1:] for cell in row[2:4])
     for row in rows[1:]:
         own = np.sort(data["score"][data["state"] == row[0]])
         assert float(row[2]) == pytest.approx(own[math.ceil(0.5 * len(own)) - 1], abs=1)
@@ -369,6 +425,8 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
     assert command([*shared, *asked, "--rho", "1", "--dry-run", "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["quantiles"][0]["noise"]["name"] == "exponential (zCDP)"
+    assert command([*shared, *asked, "--epsilon", "1", "--dry-run", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quantiles"][0]["noise"]["name"] == "permute and flip"
     for wrong, said in (
         (["--median", "score", "--mu", "1"], "--group FEATURE"),
         (["--group", "state", "--mean", "score", "--mu", "1", "--quantile-level", "0.9"], "is for --median"),

@@ -18,7 +18,7 @@ from semidp.grouped import (
     linear_regression,
     logistic_regression,
     moment_space,
-    moments_of,
+    route_values,
 )
 from semidp.mechanisms import outcome_mechanism
 from semidp.noise import SeededRandomness
@@ -88,7 +88,9 @@ def moments(budget: Budget, seed: int, steps: int = 50, model: Design | None = N
     space = moment_space(public, Adjacency(2), Outcome("y", 0, 1, steps=steps), design)
     mechanism = outcome_mechanism(space, budget)
     truth = np.rint(table.counts.ravel() * steps * np.array([0.3, 0.5, 0.4, 0.6])).astype(np.int64)
-    return Moments(mechanism, mechanism.measure(moments_of(truth, design), SeededRandomness(seed))), truth / steps
+    return Moments(
+        mechanism, mechanism.measure(route_values(space, design, truth), SeededRandomness(seed))
+    ), truth / steps
 
 
 def test_noise_errors_of_linear_coefficients_are_as_stated_and_the_test_sees_a_wrong_scale():

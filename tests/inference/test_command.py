@@ -124,6 +124,12 @@ def test_what_cannot_be_tested_is_refused_with_a_hint(
         call(DATA, "--count", "count", "--epsilon", "1", *arguments)
 
 
+def test_without_a_budget_or_a_release_both_are_named(tmp_path: Path) -> None:
+    for place in (DATA, str(tmp_path), str(tmp_path / "nowhere")):
+        with pytest.raises(InputError, match=r"one of --epsilon, --rho and --mu; or the folder of a release"):
+            call(place, "--rows", "gender", "--columns", "admit")
+
+
 def test_a_level_is_checked_before_anything_is_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     Ledger.create(path, Budget.pure(1))

@@ -99,6 +99,16 @@ def test_the_interval_holds_the_odds_ratios_that_are_not_rejected(margins: TwoBy
             assert (odds in interval) == (test.p_value(u, TWO_SIDED, float(odds)) > 0.2)
 
 
+def test_the_interval_of_a_million_records_takes_few_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are as long as the interval, not as the range of odds ratios; both ends have the p-value 0.05."""
+    test, laws, law_at = UmpuTest(TwoByTwo(500_000, 400_000, 1_000_000), NOISES["pure"]), [], TwoByTwo.law_at
+    monkeypatch.setattr(TwoByTwo, "law_at", lambda self, theta: laws.append(theta) or law_at(self, theta))
+    interval = test.confidence_interval(200_010.3)
+    assert len(laws) < 8  # others are tilts of these
+    for end in (interval.low, interval.high):
+        assert test.p_value(200_010.3, TWO_SIDED, end) == pytest.approx(0.05, rel=1e-9)
+
+
 def test_an_interval_is_empty_exactly_where_every_odds_ratio_is_rejected() -> None:
     test = UmpuTest(TwoByTwo(10, 8, 20), Tulap(Fraction(1)))
     inside, edge = 8.0, 20.0

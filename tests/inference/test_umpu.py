@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -13,6 +14,8 @@ from scipy.stats import kstest
 
 from semidp.errors import InputError, Refused
 from semidp.inference import Alternative, CanonicalNoise, Normal, Tulap, TwoByTwo, UmpuTest, canonical_noise
+from semidp.inference.hypergeometric import IntegerLaw
+from semidp.inference.umpu import _exceedance
 from semidp.noise import SeededRandomness, generator
 from semidp.tradeoff import Tradeoff, approximate, gaussian, zcdp
 
@@ -273,6 +276,23 @@ def test_a_p_value_for_a_million_records_reads_few_of_the_possible_counts() -> N
     margins = TwoByTwo(500_000, 400_000, 1_000_000)
     assert margins.high - margins.low == 400_000
     assert len(margins.law().pmf) < 25_000
+
+
+@every_noise
+def test_counts_farther_off_than_the_noise_reaches_are_added_up_without_it(name: str) -> None:
+    """A p-value reads F only within `reach`, and is the sum over all counts; a reach too short is found out."""
+    law, noise = TwoByTwo(50_000, 40_000, 100_000).law(), NOISES[name]
+    u = law.mean + np.array([-3000.0, -400.0, 0.3, 500.0, 2500.0])
+    whole = np.minimum(noise.lattice(law.first - u, len(law.pmf)) @ law.pmf, 1.0)
+    assert noise.cdf(-noise.reach) < 1e-320
+    assert 2 * noise.reach < len(law.pmf)
+    np.testing.assert_allclose([_exceedance(law, noise, np.array([one]))[0] for one in u], whole, rtol=1e-12)
+    np.testing.assert_allclose(_exceedance(law, noise, u), whole, rtol=1e-12)
+    far = IntegerLaw(0, np.ones(1))
+    beyond = np.array([0.7 * noise.reach])
+    assert _exceedance(far, noise, beyond) == pytest.approx(noise.cdf(-beyond), rel=1e-12, abs=0) != 0
+    object.__setattr__(noise := replace(noise), "reach", noise.reach / 4)
+    assert _exceedance(far, noise, beyond) == 0
 
 
 def test_many_p_values_are_read_off_the_knots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,11 @@ def odds_ratio(
         return
     if draws is not None or table_name is not None:
         raise InputError("--draws and --name are for the test of a release: leave them out for data")
+    if epsilon is None and rho is None and mu is None:
+        raise InputError(
+            "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release, whose release.json "
+            "is not there"
+        )
     budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")

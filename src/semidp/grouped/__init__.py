@@ -5,12 +5,22 @@
 
 from semidp.grouped.group_quantiles import MEDIAN, GroupQuantiles, most_rank_error, quantiles, read_histogram
 from semidp.grouped.group_sums import Comparison, Estimates, GroupSums, means, proportions, sums
-from semidp.grouped.inputs import check_binary, moments_of, read_moments, read_sums
+from semidp.grouped.inputs import check_binary, read_moments, read_sums
 from semidp.grouped.intervals import LEVEL, About, Confidence, Intervals
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
 from semidp.grouped.outcome_spread import Spread, SquareSum
 from semidp.grouped.regression import LinearFit, Moments, linear_regression, regression_mechanism
-from semidp.queries import Coding, Column, Design, MomentSpace, SumSpace, moment_space, outcome_adjacency, sum_space
+from semidp.queries import (
+    Coding,
+    Column,
+    Design,
+    MomentSpace,
+    SumSpace,
+    moment_space,
+    outcome_adjacency,
+    route_values,
+    sum_space,
+)
 
 __all__ = [
     "LEVEL",
@@ -38,7 +48,6 @@ __all__ = [
     "logistic_regression",
     "means",
     "moment_space",
-    "moments_of",
     "most_rank_error",
     "outcome_adjacency",
     "proportions",
@@ -47,6 +56,7 @@ __all__ = [
     "read_moments",
     "read_sums",
     "regression_mechanism",
+    "route_values",
     "sum_space",
     "sums",
 ]

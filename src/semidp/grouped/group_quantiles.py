@@ -124,8 +124,9 @@ class GroupQuantiles:
         space, number = self.space, self._number(block)
         ends = np.cumsum([0, *(counts.size for counts in space.counts)])
         steps = self.measurement.projected.reshape(len(space.sizes), len(space.probabilities), -1)
-        part = steps[ends[number] : ends[number + 1]]
-        values = float(space.outcome.lower) + float(space.outcome.width) * part
+        outcome = space.outcome
+        grid = np.array([float(outcome.lower + outcome.width * step) for step in range(outcome.steps + 1)])
+        values = grid[steps[ends[number] : ends[number + 1]].astype(np.int64)]
         return np.where(space.counts[number].ravel()[:, None, None] > 0, values, np.nan)
 
 

@@ -102,18 +102,6 @@ def read_moments(source: Source, space: QuerySpace, design: Design) -> NDArray[n
     return route_values(space, design, sums if design.features else np.array([sums.sum()]))
 
 
-def moments_of(sums: NDArray[np.int64], design: Design) -> NDArray[np.int64]:
-    """Return X'y from the sums of the outcome over each combination of the design's features.
-
-    >>> moments_of(np.array([1, 2]), Design.of(Schema([Feature("arm", ["control", "drug"])]), ["arm"])).tolist()
-    [3, 2]
-    """
-    exact = design.rows().T @ sums.ravel().astype(object)
-    if any(abs(value) >= 2**62 for value in exact):
-        raise InputError("X'y does not fit in 62 bits: use a coarser grid, or scores with smaller denominators")
-    return np.array(exact, dtype=np.int64)
-
-
 def read_squares(source: Source, outcome: Outcome) -> NDArray[np.int64]:
     """Return the confidential Σ y², in squared steps of `outcome`, from the counts of each step."""
     edges = [outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)]

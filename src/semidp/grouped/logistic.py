@@ -18,7 +18,7 @@ from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.exact import Number
 from semidp.grouped.inputs import check_binary, open_groups, read_moments
-from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, level_of
+from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, half_widths, level_of
 from semidp.grouped.outcome_spread import charge
 from semidp.grouped.regression import Moments, chosen, published, regression_mechanism
 from semidp.guarantees import Guarantee
@@ -115,10 +115,12 @@ class LogisticFit:
         """Return an interval for each coefficient, from how far X'y lies from what other coefficients would give.
 
         With ``Q(β) = (X'y - m(β))' S(β)^-1 (X'y - m(β))`` the interval of β_j holds the values at which the least Q
-        over the other coefficients exceeds the least of all by at most the quantile of χ² with one degree. The noise
-        alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with sampling ``S = N + Z'WZ``, and m(β) is
-        the mean of X'y. An end beyond ±20 is open: the data may as well have no limit there. Designs with more than 12
-        columns get normal intervals from the standard errors. How often they hold is simulated in docs/groups.md.
+        over the other coefficients exceeds the least of all by at most (h/s)², h the half-width and s the standard
+        error of the first-order error ``H^-1 (noise + sampling)`` in X'y: the quantile of χ² with one degree for normal
+        noise, more for Laplace noise. The noise alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with
+        sampling ``S = N + Z'WZ``, and m(β) is the mean of X'y. An end beyond ±20 is open: the data may as well have no
+        limit there. Designs with more than 12 columns get ``β_j ± h``. How often they hold is simulated in
+        docs/groups.md.
 
         Parameters
         ----------
@@ -129,15 +131,18 @@ class LogisticFit:
         simultaneous
             Whether all intervals hold at once with that probability.
         """
-        from scipy.special import ndtri
-
         wanted = level_of(level)
-        each = each_level(wanted, len(self.names), self.moments.mechanism, simultaneous)
-        quantile = float(ndtri((1 + each) / 2))
+        inverse = np.linalg.inv(self._information(self.coefficients))
+        half = half_widths(
+            self.moments.mechanism,
+            list(inverse @ self.moments.noise_weights),
+            each_level(wanted, len(self.names), self.moments.mechanism, simultaneous),
+            list(np.diag(inverse)[:, None]) if sampling else None,
+        )
+        lower, upper = self.coefficients - half, self.coefficients + half
         errors = self.standard_errors(sampling=sampling)
-        lower, upper = self.coefficients - quantile * errors, self.coefficients + quantile * errors
         if len(self.names) <= _MOST_PROFILED and errors.any():
-            ends = [self._ends(j, quantile**2, sampling) for j in range(len(self.names))]
+            ends = [self._ends(j, float(half[j] / errors[j]) ** 2, sampling) for j in range(len(self.names))]
             lower, upper = np.array([low for low, _ in ends]), np.array([high for _, high in ends])
         return Intervals(
             tuple((name,) for name in self.names),

@@ -37,15 +37,15 @@ class IntegerLaw:
         """The integers that carry probability."""
         return np.arange(self.first, self.last + 1)
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """The expectation."""
-        return float(self.first + self.pmf @ np.arange(len(self.pmf)))
+        return float(self.first + np.sum(self.pmf * np.arange(len(self.pmf))))
 
     @property
     def variance(self) -> float:
         """The variance."""
-        return float(self.pmf @ (np.arange(len(self.pmf)) - (self.mean - self.first)) ** 2)
+        return float(np.sum(self.pmf * (np.arange(len(self.pmf)) - (self.mean - self.first)) ** 2))
 
     def mirrored(self) -> "IntegerLaw":
         """Return the law of -H.
@@ -68,6 +68,17 @@ class IntegerLaw:
         pmf = np.convolve(self.pmf, other.pmf)
         kept = np.flatnonzero(pmf > pmf.max() * math.exp(-_TAIL))
         return IntegerLaw(self.first + other.first + int(kept[0]), pmf[kept[0] : kept[-1] + 1])
+
+    def tilted(self, log_ratio: float) -> "IntegerLaw":
+        """Return the law with ``P(x) e^{θ x}`` in proportion: laws of x11 for all odds ratios are tilts of one.
+
+        >>> one, other = TwoByTwo(2, 2, 4).law(), TwoByTwo(2, 2, 4).law(odds_ratio=4.0)
+        >>> bool(np.allclose(one.tilted(math.log(4.0)).pmf, other.pmf))
+        True
+        """
+        height = np.log(self.pmf) + log_ratio * np.arange(len(self.pmf))
+        weights = np.exp(np.maximum(height - height.max(), -_TAIL))
+        return IntegerLaw(self.first, weights / weights.sum())
 
     @property
     def upper_moments(self) -> "IntegerLaw":
@@ -152,8 +163,8 @@ class TwoByTwo:
         mode = self._mode(log_odds)
         first, last = self._window(mode)
         x = np.arange(first, last, dtype=np.float64)
-        steps = np.log((self.row - x) * (self.column - x)) - np.log((x + 1) * (self.n - self.row - self.column + x + 1))
-        steps += log_odds
+        rest = self.n - self.row - self.column
+        steps = log_odds + np.log((self.row - x) * (self.column - x) / ((x + 1) * (rest + x + 1)))
         height = np.zeros(last - first + 1)
         centre = mode - first
         height[centre + 1 :] = np.cumsum(steps[centre:])

@@ -133,8 +133,7 @@ class UmpuTest:
         if alternative is Alternative.LESS:
             return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
         if self.balanced:
-            balance = self._balance(law)
-            return balance.p_value(np.clip(balance.mode, u - self.grid / 2, u + self.grid / 2))
+            return self._balance(law).p_value(u, self.grid / 2)
         greater, less = (self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS))
         return np.asarray(np.minimum(1.0, 2 * np.minimum(greater, less)))
 
@@ -260,9 +259,10 @@ class UmpuTest:
 
         The p-value rises with ω up to where u is the middle of the acceptance region, and falls from there.
         """
+        laws = _Laws(self.margins)
 
         def excess(log_odds: float) -> float:
-            law = self.margins.law_at(log_odds)
+            law = laws.at(log_odds)
             return _log(float(self._p_value(np.asarray(u), Alternative.TWO_SIDED, law))) - _log(alpha)
 
         def beyond(sign: float) -> bool:
@@ -271,24 +271,49 @@ class UmpuTest:
         low, high = self.margins.low + 0.5, self.margins.high - 0.5
         if (u > high and not beyond(1.0)) or (u < low and not beyond(-1.0)):
             return (math.inf, math.inf) if u > high else (-math.inf, -math.inf)
-        inside, step = self._centre(min(max(u, low), high)), 1.0 if u > high else -1.0
+        inside, step = self._centre(min(max(u, low), high), laws), 1.0 if u > high else -1.0
         while excess(inside) <= 0:
             inside += step
             if abs(inside) > _FARTHEST:
                 return (inside, math.inf) if step > 0 else (-math.inf, inside)
             step *= 2
-        ends = (math.copysign(math.inf, s) if beyond(s) else _crossing(excess, inside, s) for s in (-1.0, 1.0))
+        # where x11 is about normal, the ends lie two such steps away: d E[x11] / d log ω = Var(x11)
+        variance = laws.at(inside).variance
+        step = math.sqrt(variance + self.noise.standard_deviation**2) / max(variance, 0.01)
+        ends = (math.copysign(math.inf, s) if beyond(s) else _crossing(excess, inside, s, step) for s in (-1.0, 1.0))
         return next(ends), next(ends)
 
-    def _centre(self, u: float) -> float:
+    def _centre(self, u: float, laws: "_Laws") -> float:
         """The log odds ratio under which x11 has the mean u."""
 
         def excess(log_odds: float) -> float:
-            return self.margins.law_at(log_odds).mean - u
+            return laws.at(log_odds).mean - u
 
         ends = _bracket(excess)
         assert ends is not None, "a mean half a count inside of the range belongs to a finite odds ratio"
         return _root(excess, *ends)
+
+
+class _Laws:
+    """The laws of x11 for many odds ratios: tilts of the one computed last, where that has all that counts.
+
+    A law holds the counts above e^-700 of the largest probability. Its tilt lacks none above e^-500 where both ends of
+    it are that small, or are the ends of all counts, since probabilities fall ever faster from the mode.
+    """
+
+    def __init__(self, margins: TwoByTwo | Strata) -> None:
+        self._margins, self._base, self._log_odds = margins, margins.law_at(0.0), 0.0
+
+    def at(self, log_odds: float) -> IntegerLaw:
+        """Return the law for an odds ratio given by its logarithm."""
+        law = self._base.tilted(log_odds - self._log_odds)
+        small = law.pmf.max() * math.exp(-500.0)
+        if (law.pmf[0] > small and law.first > self._margins.low) or (
+            law.pmf[-1] > small and law.last < self._margins.high
+        ):
+            law = self._base = self._margins.law_at(log_odds)
+            self._log_odds = log_odds
+        return law
 
 
 @dataclass(frozen=True)
@@ -322,9 +347,14 @@ class _Balance:
         return np.log(np.maximum(found, 1e-320))
 
     @cached_property
+    def _centre(self) -> float:
+        """A point near the mode."""
+        return self._weights.mean + 0.5
+
+    @cached_property
     def mode(self) -> float:
         """Where g is largest: by ever finer grids around the best point."""
-        centre, noise = self._weights.mean + 0.5, self.noise.standard_deviation
+        centre, noise = self._centre, self.noise.standard_deviation
         reach = 1 + min(len(self._weights.pmf), 4 * math.sqrt(self._weights.variance + noise**2))
         while reach > 1e-9 * (1 + abs(centre)):
             points = centre + reach * _ZOOM
@@ -333,18 +363,29 @@ class _Balance:
 
     def partner(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """The other end of each pair."""
-        wanted = self._height(u)
-        side = np.where(u > self.mode, -1.0, 1.0)
-        far = self.mode + side * (np.abs(u - self.mode) + 1)
-        while np.any(short := self._height(far) > wanted):
-            far = np.where(short, self.mode + 2 * (far - self.mode), far)
-        return _roots(lambda c: self._height(c) - wanted, np.full(u.shape, self.mode), far)
+        return self._partner(u, self.mode)
 
-    def p_value(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The probability of U at u or beyond, or at its partner or beyond."""
-        flat = np.atleast_1d(u)
-        other = self.partner(flat)
-        high, low = np.maximum(flat, other), np.minimum(flat, other)
+    def _partner(self, u: NDArray[np.float64], inside: float) -> NDArray[np.float64]:
+        """The same from a point between the two ends."""
+        wanted = self._height(u)
+        far = inside + np.where(u > inside, -1.0, 1.0) * (np.abs(u - inside) + 1)
+        while np.any(short := self._height(far) > wanted):
+            far = np.where(short, inside + 2 * (far - inside), far)
+        return _roots(lambda c: self._height(c) - wanted, np.full(u.shape, inside), far)
+
+    def p_value(self, u: NDArray[np.float64], half: float = 0.0) -> NDArray[np.float64]:
+        """The probability of U at u or beyond, or at its partner or beyond; u the point next to the mode of a cell.
+
+        A point that g puts below `_centre` has the mode on the centre's side, since g has one peak: then the centre
+        lies between the point and its partner, and next to the mode is next to the centre. Else the mode is computed.
+        """
+        flat, inside = np.atleast_1d(u), self._centre
+        near = np.clip(inside, flat - half, flat + half)
+        if np.any(self._height(near) >= self._height(inside)):
+            inside = self.mode
+            near = np.clip(inside, flat - half, flat + half)
+        other = self._partner(near, inside)
+        high, low = np.maximum(near, other), np.minimum(near, other)
         p = _exceedance(self.law, self.noise, high) + _exceedance(self.law.mirrored(), self.noise, -low)
         return np.minimum(1.0, p).reshape(u.shape)
 
@@ -428,15 +469,18 @@ def check_level(value: float, name: str) -> None:
 
 
 def _exceedance(law: IntegerLaw, noise: CanonicalNoise, u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``P(H + N >= u) = E[F(H - u)]`` for each u."""
+    """``P(H + N >= u) = E[F(H - u)]`` for each u; farther off than the noise reaches F is 0 or 1 in floats."""
     flat = u.ravel()
     if isinstance(noise, Tulap) and noise.delta == 0 and noise.sensitivity == 1 and flat.size >= _SHORTCUT:
         return _by_knots(law, float(noise.epsilon), flat).reshape(u.shape)
     out = np.empty(flat.shape)
-    rows = max(1, _BLOCK // len(law.pmf))
+    order, rows = np.argsort(flat), max(1, _BLOCK // len(law.pmf))
     for start in range(0, flat.size, rows):
-        part = slice(start, start + rows)
-        out[part] = noise.lattice(law.first - flat[part], len(law.pmf)) @ law.pmf
+        part = order[start : start + rows]
+        near, far = flat[part[0]] - noise.reach - law.first, flat[part[-1]] + noise.reach - law.first
+        ends = np.clip([math.floor(near), math.ceil(far) + 1], 0, len(law.pmf)).tolist()
+        inner = law.pmf[slice(*ends)]
+        out[part] = noise.lattice(law.first + ends[0] - flat[part], len(inner)) @ inner + law.pmf[ends[1] :].sum()
     return np.minimum(out, 1.0).reshape(u.shape)
 
 
@@ -490,9 +534,9 @@ def _bracket(excess: Callable[[float], float]) -> tuple[float, float] | None:
     return (sign * near, sign * far) if sign > 0 else (sign * far, sign * near)
 
 
-def _crossing(excess: Callable[[float], float], inside: float, sign: float) -> float:
-    """Where a function that is positive at `inside` becomes 0, going in one direction."""
-    near, step = inside, 0.5
+def _crossing(excess: Callable[[float], float], inside: float, sign: float, step: float) -> float:
+    """Where a function that is positive at `inside` becomes 0, going in one direction by growing steps."""
+    near = inside
     while excess(near + sign * step) > 0:
         near, step = near + sign * step, 2 * step
         if abs(near) > _FARTHEST:

@@ -1,6 +1,6 @@
 """Quantiles by exact group: a value is chosen in each group, the likelier the fewer records make it the quantile.
 
-The exponential mechanism, drawn exactly. What it guarantees is proved in `queries.ranks`.
+The exponential mechanism, for pure ε permute and flip, drawn exactly; `queries.ranks` proves what they guarantee.
 """
 
 import math
@@ -15,10 +15,11 @@ from semidp.errors import InputError
 from semidp.exact import sqrt_down, up
 from semidp.mechanisms.base import Measurement, Mechanism, NoNoise, check_request, epsilon_of
 from semidp.mechanisms.gaussian import mu_within, rho_within
-from semidp.noise import ExponentialChoice, Randomness, SystemRandomness
+from semidp.noise import ExponentialChoice, FlippedChoice, Randomness, SystemRandomness
+from semidp.noise.choice import Choice
 from semidp.noise.randomness import Stream
 from semidp.queries import QuerySpace, RankSpace
-from semidp.queries.ranks import rank_distances
+from semidp.queries.ranks import rank_scores
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff, approximate
 
 _PI = Fraction(355, 113)  # a little more than π
@@ -26,7 +27,7 @@ _PI = Fraction(355, 113)  # a little more than π
 
 @dataclass(frozen=True, eq=False)
 class ExponentialMechanism(Mechanism):
-    """Choices with ``P(v) ∝ exp(-rate · d(v))``, d(v) the records to replace until v has the rank that is wanted.
+    """Choices with ``P(v) ∝ exp(-rate · s(v))``, s(v) the score of `rank_scores`.
 
     What is measured is a histogram of the outcome in each group, a row a group; what comes out is a value for each
     choice, in steps of the grid: 0 and the last step where the rank lies below or above all values.
@@ -49,7 +50,7 @@ class ExponentialMechanism(Mechanism):
     >>> for budget in (Budget.pure(1), Budget.zcdp("1/2"), Budget.gdp(1)):
     ...     mechanism = exponential_mechanism(space, budget)
     ...     print(mechanism.name, round(float(mechanism.rate), 4), mechanism.tradeoff.epsilon("1e-6") < 6)
-    exponential 0.25 True
+    permute and flip 0.25 True
     exponential (zCDP) 0.5 True
     exponential (GDP) 0.3989 True
     """
@@ -57,6 +58,7 @@ class ExponentialMechanism(Mechanism):
     rate: Fraction
 
     kinds: ClassVar[tuple[str, ...]]
+    law: ClassVar[type[Choice]] = ExponentialChoice
 
     @property
     def ranked(self) -> RankSpace:
@@ -86,7 +88,7 @@ class ExponentialMechanism(Mechanism):
         if (values.sum(axis=1) != space.sizes).any() or (values < 0).any():
             raise InputError("a histogram does not add up to the published size of its group: read both alike")
         source = SystemRandomness() if randomness is None else randomness
-        stream, law = Stream(source), ExponentialChoice(self.rate)
+        stream, law = Stream(source), self.law(self.rate)
         chosen = []
         for histogram, size, ranks in zip(values, space.sizes.tolist(), space.ranks(self.rate).tolist(), strict=True):
             for rank in ranks:
@@ -95,7 +97,7 @@ class ExponentialMechanism(Mechanism):
                 elif rank > size:
                     chosen.append(space.outcome.steps)
                 else:
-                    chosen.append(law.draw_from(rank_distances(histogram, rank), stream))
+                    chosen.append(law.draw_from(rank_scores(histogram, rank), stream))
         found = np.array(chosen, dtype=np.int64)
         return Measurement(found, found.astype(np.float64), self.name, self.claim, source.secure)
 
@@ -105,10 +107,11 @@ class ExponentialMechanism(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class PureExponential(ExponentialMechanism):
-    """Pure ε with ``ε = 2 rate Σ k_g``."""
+class PermuteAndFlip(ExponentialMechanism):
+    """Pure ε with ``ε = 2 rate Σ k_g``, chosen by flips: closer than the exponential mechanism at the same ε."""
 
-    name: ClassVar[str] = "exponential"
+    name: ClassVar[str] = "permute and flip"
+    law: ClassVar[type[Choice]] = FlippedChoice
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
 
     @classmethod
@@ -161,7 +164,7 @@ class GaussianExponential(ExponentialMechanism):
         return Gaussian(_PI / 2 * self.rate**2 * self.space.l2_squared)
 
 
-EXPONENTIAL: tuple[type[ExponentialMechanism], ...] = (PureExponential, ConcentratedExponential, GaussianExponential)
+EXPONENTIAL: tuple[type[ExponentialMechanism], ...] = (PermuteAndFlip, ConcentratedExponential, GaussianExponential)
 """How a budget is spent on choices."""
 
 
@@ -176,7 +179,7 @@ def exponential_mechanism(space: RankSpace, budget: Budget) -> Mechanism:
 def farthest_rank(mechanism: ExponentialMechanism, missed: float) -> int:
     """Return the rank error that a choice exceeds with at most this probability, whatever the data.
 
-    ``P(d >= t) <= (B + 1) exp(-rate t)``, since the value of the wanted rank has weight 1.
+    ``P(d >= t) <= (B + 1) exp(-rate t)``, since the value of the wanted rank has a score of at most 0.
     """
     steps = mechanism.ranked.outcome.steps
     return math.ceil(math.log((steps + 1) / missed) / float(mechanism.rate)) - 1

@@ -4,7 +4,8 @@ Distributions are frozen values with exact parameters; randomness is an argument
 decided in `semidp.mechanisms`; K-norm noise is in `semidp.knorm`.
 """
 
-from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, ExponentialChoice, RoundedGaussian
+from semidp.noise.choice import ExponentialChoice, FlippedChoice
+from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness, generator, uniforms
 
@@ -12,6 +13,7 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "ExponentialChoice",
+    "FlippedChoice",
     "LatticeGaussian",
     "OneSidedLatticeGaussian",
     "Randomness",

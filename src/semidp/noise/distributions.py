@@ -11,13 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
-from operator import mul
 from typing import ClassVar
 
 import numpy as np
 import scipy
-from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.ball_arithmetic import RealBall, ball, precision
@@ -354,90 +351,3 @@ def _whole(k: ArrayLike) -> NDArray[np.float64]:
     if whole.dtype.kind not in "iu":
         raise InputError("probabilities are defined at whole numbers, give integers")
     return whole.astype(np.float64)
-
-
-def _rate(value: Fraction) -> Fraction:
-    return positive(value, "the rate of a choice")
-
-
-@frozen
-class ExponentialChoice:
-    """The exponential mechanism's law (McSherry and Talwar 2007), ``P(v) ∝ exp(-rate · d(v))`` for whole distances d.
-
-    A uniform number is compared with cumulative weights that are known between two whole numbers; where that does not
-    decide, more bits are drawn and the weights computed to more.
-
-    Parameters
-    ----------
-    rate
-        How fast the probability falls with the distance, exact.
-    bits
-        Bits of the first comparison. Tests make them few so that more are often needed.
-
-    Examples
-    --------
-    >>> from semidp.noise.randomness import SeededRandomness
-    >>> choice = ExponentialChoice(Fraction(2))
-    >>> choice.probabilities(np.array([1, 0, 1])).round(3).tolist()
-    [0.107, 0.787, 0.107]
-    >>> choice.draw(np.array([1, 0, 1]), SeededRandomness(1)) in (0, 1, 2)
-    True
-    """
-
-    rate: Fraction = field(converter=_rate)
-    bits: int = 64
-
-    def probabilities(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the probability of each position, in floats: for display and for tests."""
-        weights = np.exp(-float(self.rate) * (distances - distances.min()))
-        return np.asarray(weights / weights.sum())
-
-    def draw(self, distances: NDArray[np.int64], randomness: Randomness) -> int:
-        """Return the position of one value, drawn exactly."""
-        return self.draw_from(distances, Stream(randomness))
-
-    def draw_from(self, distances: NDArray[np.int64], stream: Stream) -> int:
-        """Return the position of one value: first its distance by inversion, then one of the values there."""
-        steps, counts = np.unique(distances - distances.min(), return_counts=True)
-        step = self._step(steps.tolist(), counts.tolist(), stream)
-        there = np.flatnonzero(distances - distances.min() == step)
-        return int(there[_below(len(there), stream)])
-
-    def _step(self, steps: list[int], counts: list[int], stream: Stream) -> int:
-        """Return a distance with probability proportional to how many have it times ``exp(-rate · distance)``."""
-        u = LazyUniform(stream.word() >> (64 - min(self.bits, 64)), min(self.bits, 64), stream)
-        while True:
-            ends = [_weight(self.rate, step, u.bits) for step in steps]
-            low, high = ([*accumulate(map(mul, side, counts))] for side in zip(*ends, strict=True))
-            scale = 1 << u.bits
-            for position, step in enumerate(steps):
-                # C_k/T lies between low_k/high_total and high_k/low_total, whatever the weights are
-                after = position == 0 or u.top * low[-1] >= high[position - 1] * scale
-                before = position == len(steps) - 1 or (u.top + 1) * high[-1] <= low[position] * scale
-                if after and before:
-                    return step
-            u.extend()
-
-
-@lru_cache(maxsize=1 << 16)
-def _weight(rate: Fraction, step: int, bits: int) -> tuple[int, int]:
-    """Return whole numbers around ``2^bits exp(-rate · step)``."""
-    if step == 0:
-        return 1 << bits, 1 << bits
-    with precision(bits + 64):
-        value = (-ball(rate * step)).exp() * (1 << bits)
-        return int(value.lower().floor().unique_fmpz()), int(value.upper().ceil().unique_fmpz())
-
-
-def _below(count: int, stream: Stream) -> int:
-    """Return a uniform whole number below `count`, by rejection.
-
-    >>> from semidp.noise.randomness import SeededRandomness
-    >>> 0 <= _below(5, Stream(SeededRandomness(3))) < 5
-    True
-    """
-    bits = max((count - 1).bit_length(), 1)
-    while True:
-        found = stream.word() >> (64 - bits)
-        if found < count:
-            return found

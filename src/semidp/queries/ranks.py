@@ -27,16 +27,22 @@ class RankSpace(OutcomeSpace):
     """How many records of each group can be replaced: Σ k_g and Σ k_g², for m choices in each group.
 
     The r-th smallest value of a group with n_g records is v where fewer than r values lie below v and at least r up
-    to v. For any v let ``d(v) = max(0, r - F(v), F(v-1) - r + 1)``, F(v) the number of values up to v: the fewest
-    records of the group that must be replaced to make v the r-th smallest (`rank_distances`).
+    to v. Every v has the score ``s(v) = max(r - F(v), F(v-1) - r + 1)``, F(v) the number of values up to v
+    (`rank_scores`). Above 0 it is the fewest records of the group that must be replaced to make v the r-th smallest
+    (`rank_distances`). At most 0 it has for the r-th smallest alone, the lower the more of its ties would have to go:
+    the weight of the wanted value grows with its ties, and all else is chosen less often.
 
     *Groups.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes and the sizes are
     equal, so I holds the same number k_g of records of group g in both, whoever changed the group: the values of the
-    group differ by k_g replacements, ``Σ k_g <= a`` and ``k_g <= n_g``. As a distance d changes by at most k_g there.
+    group differ by k_g replacements, ``Σ k_g <= a`` and ``k_g <= n_g``. Each changes F(v) by at most 1 for every v, so
+    that s(v) changes by at most k_g.
 
-    *Choices.* A group's choice has ``P(v) ∝ exp(-rate · d(v))``. The logarithm of the ratio of its probabilities before
-    and after is ``rate (d'(v) - d(v))`` plus a constant, so that it varies by at most ``η_g = 2 rate k_g`` (bounded
-    range). The groups choose independently. Hence, jointly over all groups and choices,
+    *Choices.* For zCDP and GDP a group's choice has ``P(v) ∝ exp(-rate · s(v))``. The logarithm of the ratio of its
+    probabilities before and after is ``rate (s'(v) - s(v))`` plus a constant, so that it varies by at most
+    ``η_g = 2 rate k_g`` (bounded range). For pure ε it is the v with the largest ``E_v - rate · s(v)``, E_v independent
+    and exponential (`FlippedChoice`): given all other E, v is chosen where E_v is at least some number, which moves by
+    at most η_g, and ``P(E >= x + η) >= e^-η P(E >= x)``. The groups choose independently. Hence, jointly over all
+    groups and choices,
 
     - pure: each log ratio is at most η_g, so ``ε = Σ η_g = 2 rate Σ k_g``;
     - zCDP: range η_g gives ``η_g²/8`` (Cesar and Rogers 2021), and Rényi divergences add: ``ρ = rate² Σ k_g² / 2``;
@@ -133,7 +139,7 @@ class RankSpace(OutcomeSpace):
 
         The q-quantile of n values is the ``⌈q n⌉``-th smallest. An interval of level 1 - α looks for ranks so far below
         and above that a choice rarely passes the quantile: a value beyond it is at least t + 1 replacements away from
-        the rank t below, there are at most B such values, and the weight of the best one is 1, so that
+        the rank t below, there are at most B such values, and the best score is at most 0, so that
         ``B exp(-rate (t + 1)) <= α/2`` is enough. With sampling, half of α goes to the order statistics that hold the
         population's quantile by the binomial law.
         """
@@ -199,11 +205,20 @@ def rank_space(
     return RankSpace(dataspace, adjacency, outcome, tuple(blocks), wanted, confidence, sampling)
 
 
+def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
+    """Return ``max(r - F(v), F(v-1) - r + 1)`` for each step v: at most 0 for the rank-th smallest value alone.
+
+    >>> rank_scores(np.array([1, 0, 3, 0]), 3).tolist()  # values 0, 2, 2, 2
+    [2, 2, -1, 2]
+    """
+    up_to = np.cumsum(histogram)
+    return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)
+
+
 def rank_distances(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     """Return for each step the fewest values that must be replaced to make it the rank-th smallest.
 
     >>> rank_distances(np.array([1, 0, 2, 0]), 2).tolist()  # values 0, 2, 2
     [1, 1, 0, 2]
     """
-    up_to = np.cumsum(histogram)
-    return np.asarray(np.maximum(np.maximum(rank - up_to, up_to - histogram - rank + 1), 0), dtype=np.int64)
+    return np.maximum(rank_scores(histogram, rank), 0)

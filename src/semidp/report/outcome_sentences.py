@@ -50,7 +50,8 @@ def quantile_paragraphs(quantile: PublishedQuantiles) -> list[str]:
         return ["There is no record, so there is nothing to choose and no noise."]
     said = [
         f"{_clipped(request.outcome)}. In each group a value was chosen at random, the likelier the fewer records "
-        f"would have to be replaced to make it the quantile ({quantile.noise.mechanism} mechanism: a factor e for "
+        "would have to be replaced to make it the quantile, and the quantile itself the likelier the more would have "
+        f"to be replaced to make it another ({quantile.noise.mechanism} mechanism: a factor e for "
         f"every {scale_text(quantile.noise.scale)} records). With 95% probability at most {quantile.rank_error:,} "
         "records lie between a chosen value and the true quantile of its group, whatever the data."
     ]

@@ -1,7 +1,8 @@
 """Linear regression on public groups: an exact X'X and a noisy X'y, next to ordinary DP, where both are noisy.
 
 K binary factors coded ±1, every row divided by sqrt(K + 1) so that its length is 1; outcomes in [-1, 1]. K = 1 … 4 with
-512 records, and 128 … 1024 records with K = 4. The joint counts of the factors are public, so a(t) = 2.
+512 records, and 128 … 1024 records with K = 4. The joint counts of the factors are public, so a(t) = 2. What semidp
+measures is chosen from these counts; beside it X'y itself, column by column in treatment coding.
 """
 
 import math
@@ -27,6 +28,7 @@ MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))
 SHOWN = Fraction(1)
 METHODS = {
     "semi": "Semi-DP: exact X'X, two records",
+    "columns": "the same, X'y by columns of treatment coding",
     "baseline": "baseline: noisy X'X, two records",
     "ordinary": "ordinary DP: noisy X'X, one record",
 }
@@ -53,21 +55,20 @@ class Simulated:
         self.outcomes = self.steps * 2 / STEPS - 1
         self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
 
-    def mechanism(self, mu: Fraction) -> Any:
-        """Return the Semi-DP mechanism for X'y at μ, with the joint counts of the factors public."""
-        factors = self.levels.shape[1]
-        names = [f"x{k}" for k in range(1, factors + 1)]
+    def measured(self, mu: Fraction, coding: grouped.Coding) -> tuple[Any, grouped.Design, NDArray[np.int64]]:
+        """Return a mechanism at μ, its design and the values it measures: by the best route, or X'y of treatments."""
+        names = [f"x{k}" for k in range(1, self.levels.shape[1] + 1)]
         schema = Schema(tuple(Feature(name, ("low", "high")) for name in names))
         counts = self._by_cell(np.ones(len(self.levels), dtype=np.int64)).reshape(schema.shape)
         public = Dataspace.of(Table(schema, counts), [Margin(*names)])
-        design = grouped.Design.of(schema, names, coding=grouped.Coding.effects)
-        outcome = Outcome("y", Fraction(-1), Fraction(1), STEPS)
-        space = grouped.moment_space(public, grouped.outcome_adjacency(public), outcome, design)
-        return mechanisms.outcome_mechanism(space, Budget.gdp(mu))
-
-    def moments(self, space: Any) -> NDArray[np.int64]:
-        """Return the confidential X'y that the mechanism measures."""
-        return grouped.moments_of(self._by_cell(self.steps), space.design)
+        design = grouped.Design.of(schema, names, coding=coding)
+        about = public, grouped.outcome_adjacency(public), Outcome("y", Fraction(-1), Fraction(1), STEPS), design
+        if coding is grouped.Coding.effects:
+            mechanism = grouped.regression_mechanism(*about, Budget.gdp(mu))
+        else:
+            mechanism = mechanisms.outcome_mechanism(grouped.moment_space(*about), Budget.gdp(mu))
+        space: Any = mechanism.space
+        return mechanism, design, grouped.route_values(space, design, self._by_cell(self.steps))
 
     def _by_cell(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
         factors = self.levels.shape[1]
@@ -88,13 +89,14 @@ def compute(
     rows: list[dict[str, Any]] = []
     for factors, records, mu in settings.each("regressions", work):
         data = Simulated(factors, records, settings.seed)
-        mechanism, budget = data.mechanism(mu), Budget.gdp(mu)
-        exact = data.moments(mechanism.space)
+        budget, scale = Budget.gdp(mu), math.sqrt(factors + 1)
+        semi, columns = (data.measured(mu, coding) for coding in (grouped.Coding.effects, grouped.Coding.treatment))
         found: dict[str, list[float]] = {method: [] for method in METHODS}
         for _ in range(settings.replicates):
-            moments = grouped.Moments(mechanism, mechanism.measure(exact, randomness))
-            fits = {"semi": grouped.LinearFit(moments).coefficients * math.sqrt(factors + 1)}
-            for method, a in (("baseline", mechanism.space.adjacency.a), ("ordinary", 1)):
+            half = _fitted(*columns, randomness) / 2  # of a treatment, which is two steps of ±1
+            fits = {"semi": _fitted(*semi, randomness) * scale, "columns": half * scale}
+            fits["columns"][0] = (half[0] + half.sum()) * scale
+            for method, a in (("baseline", semi[0].space.adjacency.a), ("ordinary", 1)):
                 fits[method] = baseline_regression(data.rows, data.outcomes, budget, a=a, randomness=randomness)
             for method, coefficients in fits.items():
                 found[method].append(float(np.linalg.norm(coefficients - data.truth)))
@@ -102,6 +104,13 @@ def compute(
             case = {"factors": factors, "records": records, "mu": mu, "method": method}
             rows.append({**case, **mean_and_error(np.array(errors), "error"), "replicates": settings.replicates})
     return Tidy.of(rows)
+
+
+def _fitted(
+    mechanism: Any, design: grouped.Design, values: NDArray[np.int64], randomness: SeededRandomness
+) -> NDArray[np.float64]:
+    moments = grouped.Moments(mechanism, mechanism.measure(values, randomness), design)
+    return grouped.LinearFit(moments).coefficients
 
 
 def plot(table: Tidy) -> "Figure":
