@@ -35,7 +35,7 @@ lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/mypy
 
 test: lint      ## everything that needs no server (under ten minutes on two cores)
-	$(ONE_EACH) $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not services and not long'
+	$(ONE_EACH) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not services and not long'
 
 test-long: $(TESTS)  ## the largest brute force, the audits with the most samples, 200 kills (about a quarter of an hour)
 	$(ONE_EACH) $(BIN)/python -m pytest -n 2 -m long
