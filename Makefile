@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.installed
 TESTS  := $(VENV)/.tests-installed
 LOCK   := requirements.lock
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
+ONE_EACH := OPENBLAS_NUM_THREADS=1  # two workers on two cores: more threads of linear algebra only wait for each other
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long lint fuzz test-services docs studies bench lock clean
@@ -34,15 +35,15 @@ lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/mypy
 
 test: lint      ## everything that needs no server (under ten minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not services and not long'
+	$(ONE_EACH) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not services and not long'
 
 test-long: $(TESTS)  ## the largest brute force, the audits with the most samples, 200 kills (about a quarter of an hour)
-	$(BIN)/python -m pytest -n 2 -m long
+	$(ONE_EACH) $(BIN)/python -m pytest -n 2 -m long
 	SEMIDP_KILLS=200 $(BIN)/python -m pytest tests/cli/test_kills.py
 	SEMIDP_KILLS=20 $(BIN)/python -m pytest tests/partitions/test_unfinished.py -k kills
 
 fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about a quarter of an hour on two cores)
-	SEMIDP_FUZZ=82 $(BIN)/python -m pytest -n 2 tests/fuzz
+	SEMIDP_FUZZ=82 $(ONE_EACH) $(BIN)/python -m pytest -n 2 tests/fuzz
 
 test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report and the page in real Chromium, Tumult
 	tests/services/run

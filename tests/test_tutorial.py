@@ -1,12 +1,17 @@
-"""The pages that teach, executed: their commands and Python in an empty folder, and what they say is printed."""
+"""The pages that teach, executed: their commands and Python in an empty folder, and what they say is printed.
 
-import os
+They run in this process, which need not import everything anew for each of forty; tests/test_readme.py starts the
+commands of the README as a shell does.
+"""
+
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from semidp.cli import run
 
 DOCS = Path(__file__).parent.parent / "docs"
 TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
@@ -17,10 +22,22 @@ def _blocks(page: str) -> list[tuple[str, str, str]]:
     return re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    beside_python = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": f"{beside_python}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
-    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+def _commands(code: str) -> list[str]:
+    """The commands of a block: a line each, with the lines that continue it or that it reads up to END."""
+    return re.findall(r"^(?:[^\n]*<<'END'\n.*?^END|(?:[^\n]*\\\n)*[^\n]+)$", code, flags=re.MULTILINE | re.DOTALL)
+
+
+def _shell(code: str) -> int:
+    """Run commands up to the first that fails, as ``bash -e`` does, and return the exit code."""
+    for command in _commands(code):
+        if command.startswith("semidp "):
+            assert not set("|&;<>$*`#~") & set(command), f"only a shell understands: {command}"
+            failed = run(shlex.split(command.replace("\\\n", " "))[1:])
+        else:
+            failed = subprocess.run(["bash", "-e", "-c", command], check=False).returncode
+        if failed:
+            return failed
+    return 0
 
 
 def _matches(line: str, output: str) -> bool:
@@ -39,19 +56,35 @@ def _matches(line: str, output: str) -> bool:
         ("products.md", {"product", "people.csv", "people.about.json", "pairs"}),
     ],
 )
-def test_the_page_runs_and_prints_what_it_says(page: str, made: set[str], tmp_path: Path) -> None:
+def test_the_page_runs_and_prints_what_it_says(
+    page: str, made: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
     output = ""
     for language, note, code in _blocks(page):
         if language == "text":
             for line in code.splitlines():
                 assert _matches(line, output), f"not printed: {line}\n{output}"
             continue
-        words = ["bash", "-e", "-c", code] if language == "sh" else [sys.executable, "-W", "error", "-c", code]
-        done = _run(words, tmp_path)
-        assert done.returncode == (2 if "refused" in note else 0), done.stdout + done.stderr
-        output = done.stdout + done.stderr
+        exit_code = 0
+        if language == "sh":
+            exit_code = _shell(code)
+        else:
+            exec(compile(code, page, "exec"), {"__name__": "__main__"})  # warnings are errors, as everywhere here
+        output = "".join(capfd.readouterr())
+        assert exit_code == (2 if "refused" in note else 0), output
     assert made <= {file.name for file in tmp_path.iterdir()}
     assert not (tmp_path / "again").exists()
+
+
+def test_the_commands_of_a_block_are_its_lines() -> None:
+    code = "cat > a <<'END'\nb = \"c\"\n\nd\nEND\nsemidp e \\\n  --f\nls a\n"
+    assert _commands(code) == ["cat > a <<'END'\nb = \"c\"\n\nd\nEND", "semidp e \\\n  --f", "ls a"]
+    blocks = [code for page in DOCS.glob("*.md") for language, _, code in _blocks(page.name) if language == "sh"]
+    assert len(blocks) > 20
+    for block in blocks:
+        assert "\n".join(_commands(block)).split() == block.split()
 
 
 def test_the_tutorial_has_commands_python_and_output() -> None:

@@ -39,7 +39,8 @@ def _mypy(folder: Path, files: dict[str, str]) -> str:
     for name, code in files.items():
         (folder / name).write_text(code, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), *files],
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"),
+         "--cache-dir", str(ROOT / ".mypy_cache" / "examples"), *files],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.stdout

@@ -1,5 +1,6 @@
 """Spaces and tables that every test of a mechanism may ask for."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -58,10 +59,16 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
 }
 
 
+@functools.cache
+def _made(name: str) -> Setting:
+    """Made once: neither a space nor a table ever changes."""
+    return SETTINGS[name]()
+
+
 @pytest.fixture(params=SETTINGS)
 def setting(request: pytest.FixtureRequest) -> Setting:
     """Return a space and a table for every sort of invariants that the dataspace knows."""
-    return SETTINGS[request.param]()
+    return _made(request.param)
 
 
 @pytest.fixture

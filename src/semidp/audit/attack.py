@@ -250,7 +250,7 @@ def audit_mechanism(
     fit, choose = trained_on(samples), min(samples * 3 // 10, _MOST_TO_CHOOSE)
     count = samples - fit - choose
     scores = trial.learn(fit)
-    seen = trial.seen(scores, choose)
+    seen = [[_sorted(tables) for tables in found] for found in trial.seen(scores, choose)]
     convicting, shrunk_one = (trial.best(*found, count) for found in zip(scores, seen, strict=True))
     events = (convicting, *_curve(scores[0], seen[0]))
     hits, (shrunk_hits,) = trial.count([events, (shrunk_one,)], count)
@@ -374,12 +374,15 @@ class _Trial:
         ]
 
     def best(self, scores: Sequence[Score], seen: Sequence[_Tables], trials: int) -> _Event:
-        """Return the event that is most likely to convict, by the counts that it is expected to have."""
+        """Return the event that is most likely to convict, by the counts that it is expected to have.
+
+        Scores of either table are given in increasing order.
+        """
         found: list[tuple[float, _Event]] = []
         for score, tables in zip(scores, seen, strict=True):
-            one, other = map(np.sort, tables)
-            thresholds = np.unique(np.quantile(np.concatenate([one, other]), _LEVELS, method="higher"))
-            shares = [1 - np.searchsorted(x, thresholds) / len(x) for x in (one, other)]
+            both = np.sort(np.concatenate(tables), kind="stable")  # two runs, merged
+            thresholds = np.unique(both[np.ceil((len(both) - 1) * _LEVELS).astype(np.intp)])
+            shares = [1 - np.searchsorted(x, thresholds) / len(x) for x in tables]
             for null in (0, 1):
                 promise = self.promise(shares[null], shares[1 - null], trials)
                 place = int(promise.argmax())
@@ -418,16 +421,23 @@ def _plain(pair: Pair) -> tuple[Score, ...]:
 
 
 def _curve(scores: Sequence[Score], seen: Sequence[_Tables]) -> tuple[_Event, ...]:
-    """Return events along the curve of the score that separates the two tables best."""
-    ordered = [(np.sort(first), second) for first, second in seen]
-    best = int(np.argmax([_separation(*tables) for tables in ordered]))
-    first = ordered[best][0]
+    """Return events along the curve of the score that separates the two tables best; scores are in increasing order."""
+    best = int(np.argmax([_separation(*tables) for tables in seen]))
+    first = seen[best][0]
     places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
     return tuple(_Event(scores[best], threshold, 0) for threshold in sorted({float(first[i]) for i in places}))
 
 
+def _sorted(tables: _Tables) -> _Tables:
+    first, second = map(np.sort, tables)
+    return first, second
+
+
 def _separation(first: Floats, second: Floats) -> float:
-    """The probability that the second table scores higher, ties counting half: the area under the curve."""
+    """The probability that the second table scores higher, ties counting half: the area under the curve.
+
+    Both are in increasing order, the second only for the sake of speed.
+    """
     below, upto = np.searchsorted(first, second, side="left"), np.searchsorted(first, second, side="right")
     return float((below + upto).mean() / (2 * len(first)))
 

@@ -7,6 +7,7 @@ decided in `attack` on outputs that are not counted.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +59,14 @@ class Batch:
         """
         turn = np.pi / modulus * self.pair.move.ravel()[cells, None]
         rest = np.mod(self.exact[0].reshape(-1, self.exact[0].shape[-1])[cells], modulus)
-        found = 2 * np.sin(turn) * np.sin(2 * np.pi / modulus * rest - turn)
-        return np.asarray(found.round(9))  # the same residue gives the same number, whatever the batch
+
+        def agreement(rest: NDArray[Any]) -> Floats:
+            found = 2 * np.sin(turn) * np.sin(2 * np.pi / modulus * rest - turn)
+            return np.asarray(found.round(9))  # the same residue gives the same number, whatever the batch
+
+        if rest.dtype.kind == "f":
+            return agreement(rest)
+        return np.take_along_axis(agreement(np.arange(modulus)), rest.astype(np.intp), axis=1)
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,11 @@ class PlacedBall(ABC):
     stretch: int = field(default=1, kw_only=True)  # how many times the ball holds the space
 
     def place(self, point: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Return the table that has a point's entries at its cells and zeros elsewhere."""
-        table = np.zeros(math.prod(self.shape), dtype=point.dtype)
-        table[self.cells] = point
-        return table.reshape(self.shape)
+        """Return the table that has a point's entries at its cells and zeros elsewhere; many tables for many points."""
+        many = point.shape[: point.ndim - self.cells.ndim]
+        table = np.zeros((*many, math.prod(self.shape)), dtype=point.dtype)
+        table[..., self.cells] = point
+        return table.reshape(*many, *self.shape)
 
     def take(self, table: Floats) -> Floats:
         """Return the entries of a table at the cells."""
@@ -48,7 +49,10 @@ class PlacedBall(ABC):
 
     @abstractmethod
     def rounded(self, point: Floats) -> Whole:
-        """Round in coordinates that are whole exactly for whole tables: post-processing, and the margins stay zero."""
+        """Round in coordinates that are whole exactly for whole tables: post-processing, and the margins stay zero.
+
+        Many points, along the first axis, are rounded each for itself.
+        """
 
     @abstractmethod
     def rounding_coefficients(self, weights: Floats) -> Floats:
@@ -71,15 +75,15 @@ class PlacedMatrix(PlacedBall):
 
     def rounded(self, point: Floats) -> Whole:
         """Round the leading sums and take differences."""
-        sums = np.cumsum(point, axis=1)
+        sums = np.cumsum(point, axis=-1)
         if self.both_sides:
-            sums = np.cumsum(sums, axis=0)
-            sums[-1] = 0.0
-        sums[:, -1] = 0.0
+            sums = np.cumsum(sums, axis=-2)
+            sums[..., -1, :] = 0.0
+        sums[..., -1] = 0.0
         whole = _whole(sums)
-        whole[:, 1:] -= whole[:, :-1].copy()
+        whole[..., 1:] -= whole[..., :-1].copy()
         if self.both_sides:
-            whole[1:] -= whole[:-1].copy()
+            whole[..., 1:, :] -= whole[..., :-1, :].copy()
         return whole
 
     def rounding_coefficients(self, weights: Floats) -> Floats:
@@ -99,8 +103,8 @@ class PlacedRows(PlacedBall):
 
     def rounded(self, point: Floats) -> Whole:
         """Round the leading sums, which are zero at the end of a row, and take differences."""
-        sums = np.cumsum(point)
-        sums[self._ends] = 0.0
+        sums = np.cumsum(point, axis=-1)
+        sums[..., self._ends] = 0.0
         return np.diff(_whole(sums), prepend=0)
 
     def rounding_coefficients(self, weights: Floats) -> Floats:
@@ -125,7 +129,8 @@ class PlacedList(PlacedBall):
 
     def rounded(self, point: Floats) -> Whole:
         """Round the coordinates in the lattice basis."""
-        return (_whole(self._inverse @ point.ravel()) @ self.lattice).reshape(point.shape)
+        coordinates = np.stack([self._inverse @ flat for flat in point.reshape(-1, self.cells.size)])
+        return (_whole(coordinates) @ self.lattice).reshape(point.shape)
 
     def rounding_coefficients(self, weights: Floats) -> Floats:
         """Return the products with the lattice basis."""

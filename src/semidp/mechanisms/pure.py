@@ -282,8 +282,7 @@ class KNormMechanism(PureMechanism):
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw whole noise with zero margins, `count` times."""
         drawn = knorm_noise(self.placed.ball, self.rate, count, generator(randomness), self.progress)
-        tables = [self.placed.place(self.placed.rounded(point)) for point in drawn]
-        return np.stack(tables).astype(np.int64)
+        return self.placed.place(self.placed.rounded(drawn)).astype(np.int64)
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return the noisy table as it is: its totals are exact already."""

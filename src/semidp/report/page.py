@@ -1,5 +1,6 @@
 """The report as one self-contained HTML page: pictures inline, no request, a script only to search long tables."""
 
+import functools
 import math
 from collections.abc import Sequence
 from importlib.resources import files
@@ -48,14 +49,11 @@ def html(release: Release, title: str | None = None) -> str:
     title
         The heading; by default it names the tables.
     """
-    from jinja2 import Environment, select_autoescape
-
-    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
     scope, moved = release.scope, moves(release.scope)
     advertised = sentences.forgotten(scope.dataspace, (result.advertised for result in release.results))
     explanation = release.guarantee.explain()
-    page = template.render(
+    template = _template()
+    page: str = template.render(
         title=title or f"{_listed(release)}: what is exact, what is protected",
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
@@ -90,6 +88,15 @@ def html(release: Release, title: str | None = None) -> str:
     if _SEARCHED not in page:
         return page
     return page.replace("</body>", f"<script>{search_script()}</script>\n</body>")
+
+
+@functools.cache
+def _template() -> Any:
+    """The page without its content, compiled once a process."""
+    from jinja2 import Environment, select_autoescape
+
+    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
 
 
 def search_script() -> str:

@@ -73,13 +73,15 @@ class PiecewiseLinear(Polygon):
 
     def symmetric(self) -> "PiecewiseLinear":
         other = self._mirror
-        crossings = {*self.alphas, *other.alphas}
-        for low, high in itertools.pairwise(sorted(crossings)):
-            left, right = self.at(low) - other.at(low), self.at(high) - other.at(high)
-            if left * right < 0:
-                crossings.add(low + (high - low) * left / (left - right))
-        alphas = sorted(crossings)
-        return PiecewiseLinear(tuple(alphas), tuple(max(self.at(alpha), other.at(alpha)) for alpha in alphas))
+        alphas = sorted({*self.alphas, *other.alphas})
+        places = [(alpha, self.at(alpha), other.at(alpha)) for alpha in alphas]
+        corners = [(alpha, max(values)) for alpha, *values in places]
+        for (low, *ours), (high, *theirs) in itertools.pairwise(places):
+            left, right = ours[0] - ours[1], theirs[0] - theirs[1]
+            if left * right < 0:  # both are straight here, and meet
+                alpha = low + (high - low) * left / (left - right)
+                corners.append((alpha, self.at(alpha)))
+        return _through(sorted(corners))
 
     def compare(self, other: Tradeoff) -> Order:
         if not isinstance(other, PiecewiseLinear):
@@ -265,17 +267,21 @@ def _below_chords(corners: list[Corner]) -> list[Corner]:
 
 def _lowest(lines: list[Corner]) -> list[Corner]:
     """Return the corners (size, power) of the lowest of the given lines (slope, power at 0), and 1."""
-    lines = [*lines, (Fraction(0), Fraction(1))]
-    sizes = {Fraction(0), Fraction(1)}
     best: list[Corner] = []
-    for line in sorted(lines, reverse=True):
+    for line in sorted([*lines, (Fraction(0), Fraction(1))], reverse=True):
         while best and line[1] <= best[-1][1]:
             best.pop()
         while len(best) > 1 and _cross(best[-1], line) <= _cross(best[-2], best[-1]):
             best.pop()
         best.append(line)
-    sizes |= {size for pair in itertools.pairwise(best) if (size := _cross(*pair)) < 1}
-    return [(size, min(slope * size + power for slope, power in best)) for size in sorted(sizes)]
+    corners = [(Fraction(0), best[0][1])]
+    lowest = best[0]
+    for line in best[1:]:
+        if (size := _cross(lowest, line)) >= 1:
+            break
+        corners.append((size, line[0] * size + line[1]))
+        lowest = line
+    return [*corners, (Fraction(1), sum(lowest, Fraction(0)))]
 
 
 def _cross(steep: Corner, flat: Corner) -> Fraction:
