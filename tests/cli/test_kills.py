@@ -18,7 +18,7 @@ import pytest
 from semidp import Ledger, Release
 from tests.cli.conftest import Semidp, settle
 
-KILLS = int(os.environ.get("SEMIDP_KILLS", "8"))
+KILLS = int(os.environ.get("SEMIDP_KILLS", "4"))
 PEOPLE = "sex,region\n" + "f,n\nf,s\nm,n\nm,s\n" * 5
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "1/1000", "--quiet")
 
