@@ -52,7 +52,7 @@ def _matches(line: str, output: str) -> bool:
         ("groups.md", {"means"}),
         ("inference.md", {"release"}),
         ("nested.md", {"districts"}),
-        ("scale.md", {"large"}),
+        ("scale.md", {"large", "nation"}),
         ("products.md", {"product", "people.csv", "people.about.json", "pairs"}),
     ],
 )

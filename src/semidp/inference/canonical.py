@@ -92,7 +92,7 @@ class CanonicalNoise(ABC):
         convex with f(0) = 0, so that ``F(-1.1 R)`` is about ``F(-R)^1.1 = 1e-330`` or less.
 
         >>> round(Normal(Fraction(1)).reach, 1)
-        40.8
+        41.8
         """
         return -1.1 * float(self.quantile(1e-300)) + self.sensitivity
 
