@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, ProductRequest, TableRequest
+from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),
@@ -33,6 +33,18 @@ def records(n: int = 600, seed: int = 1) -> dict[str, list[str]]:
 def plan(exact=("state", "sex"), **more) -> Plan:
     tables = [TableRequest(["tract", "sex"]), TableRequest(["county", "age"]), TableRequest(["sex", "age"])]
     return Plan(invariants=exact, product=ProductRequest(tables, Budget.gdp(2)), features=FEATURES, **more)
+
+
+@pytest.fixture(autouse=True)
+def no_report(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports take longer than releases of this size: tests that look at them ask for `reported`."""
+    if "reported" not in request.fixturenames:
+        monkeypatch.setattr(Release, "report_html", lambda self, title=None: "")
+
+
+@pytest.fixture
+def reported() -> None:
+    """The report is written as always."""
 
 
 @pytest.fixture
