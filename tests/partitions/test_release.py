@@ -108,8 +108,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
             work.mkdir()
             vectors = whole_plan.measured(work, False, randomness)
             results = [
-                by_partition._at_cut(request, mechanism, whole_plan.cut, vector, False, lambda *_: None)
-                for request, mechanism, vector in zip(whole_plan.requests, whole_plan.mechanisms, vectors, strict=True)
+                whole_plan.at_cut(number, vector, False, lambda *_: None) for number, vector in enumerate(vectors)
             ]
             estimate = []
             for node in range(whole_plan.nodes):

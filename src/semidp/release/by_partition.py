@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -241,10 +242,7 @@ def run_partitioned(
             noisy = whole.measured(work, resume, randomness)
             if not resume:
                 begun.store(work, entry)
-            results = [
-                _at_cut(request, mechanism, whole.cut, vector, randomness.secure, progress)
-                for request, mechanism, vector in zip(whole.requests, whole.mechanisms, noisy, strict=True)
-            ]
+            results = [whole.at_cut(number, vector, randomness.secure, progress) for number, vector in enumerate(noisy)]
             parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
         except BaseException as error:
             if entry is not None:
@@ -296,6 +294,11 @@ class Whole:
         """The number of parts."""
         return self.cut.chain(self.schema).size(self.cut.depth)
 
+    @cached_property
+    def names(self) -> list[list[tuple[str, View]]]:
+        """For each request its tables at the cut, by what their files are called."""
+        return overview_names(self.plan, self.schema, self.cut)
+
     def measured(self, work: Path, again: bool, randomness: Randomness) -> list[NDArray[np.int64]]:
         """Return what was measured at the cut and above: drawn and stored, or read again."""
         found = []
@@ -314,6 +317,39 @@ class Whole:
             for name, columns in named_files({stem: residual_columns(above, found[-1])}, Form.parquet).items():
                 columns.write(work / STATE / name)  # type: ignore[union-attr]
         return found
+
+    def at_cut(self, number: int, noisy: NDArray[np.int64], private: bool, progress: Progress) -> PartitionedTables:
+        """Put the tables of one request together at the cut, and fit them under every exact total."""
+        request, mechanism, cut = self.requests[number], self.mechanisms[number], self.cut
+        above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
+        estimates = above.space.estimates(above.publish(noisy))
+        named, asked = self.names[number], tables_asked(request)
+        kinds = []
+        for _, view in named:
+            fits = {table.fit for table in asked if cut.above(schema.view(table.features)) == view}
+            kinds.append(max(fits, key=lambda fit: fit == "integer"))
+        fitted = fit_product(schema.grid, above.space.views, totals_of(above.space), estimates, kinds, progress)
+        overview = [
+            ProductTable(
+                name,
+                own := schema.restrict(schema.named(view)),
+                counts.reshape(own.shape),
+                estimate.reshape(own.shape),
+                above.table_errors(place).reshape(own.shape),
+                how,
+            )
+            for place, ((name, view), estimate, (counts, how)) in enumerate(zip(named, estimates, fitted, strict=True))
+        ]
+        return PartitionedTables(
+            name=request.name,
+            private=private,
+            request=request,
+            mechanism=mechanism,
+            cut=cut,
+            noisy=noisy,
+            overview=tuple(overview),
+            **noise_stated(mechanism, 0.0),
+        )
 
     def tasks(
         self,
@@ -496,46 +532,6 @@ class _Begun:
                 raise InputError(f"the unfinished release has {what}: go on with what it was begun with, or discard it")
         entry = document.get("ledger")
         return entry if isinstance(entry, Mapping) else None
-
-
-def _at_cut(
-    request: Asked,
-    mechanism: ResidualMechanism,
-    cut: Cut,
-    noisy: NDArray[np.int64],
-    private: bool,
-    progress: Progress,
-) -> PartitionedTables:
-    """Put the tables at the cut together, and fit them under every exact total."""
-    above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
-    estimates = above.space.estimates(above.publish(noisy))
-    named, asked = overview_names(request, above, cut), tables_asked(request)
-    kinds = []
-    for _, view in named:
-        fits = {table.fit for table in asked if cut.above(schema.view(table.features)) == view}
-        kinds.append(max(fits, key=lambda fit: fit == "integer"))
-    fitted = fit_product(schema.grid, above.space.views, totals_of(above.space), estimates, kinds, progress)
-    overview = [
-        ProductTable(
-            name,
-            own := schema.restrict(schema.named(view)),
-            counts.reshape(own.shape),
-            estimate.reshape(own.shape),
-            above.table_errors(number).reshape(own.shape),
-            how,
-        )
-        for number, ((name, view), estimate, (counts, how)) in enumerate(zip(named, estimates, fitted, strict=True))
-    ]
-    return PartitionedTables(
-        name=request.name,
-        private=private,
-        request=request,
-        mechanism=mechanism,
-        cut=cut,
-        noisy=noisy,
-        overview=tuple(overview),
-        **noise_stated(mechanism, 0.0),
-    )
 
 
 def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:

@@ -227,15 +227,18 @@ class PartitionedTables(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: Asked, scope: Scope, files: StoredFiles, depth: str
+        cls, entry: Mapping[str, Any], plan: "Plan", number: int, scope: Scope, files: StoredFiles, depth: str
     ) -> "PartitionedTables":
-        """Read what `to_json` and `files` wrote."""
+        """Read what `to_json` and `files` wrote of the request of that number."""
+        request = plan.requests[number]
+        if not isinstance(request, Asked):
+            raise ValueError("only tables are released part by part")
         mechanism = residuals_from_json(entry, product_space_of(request, scope))
         cut = Cut.at(mechanism.space.schema, depth)
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
         overview = []
-        for part, (name, view) in zip(entry["overview"], overview_names(request, above, cut), strict=True):
+        for part, (name, view) in zip(entry["overview"], overview_names(plan, schema, cut)[number], strict=True):
             own = schema.restrict(schema.named(view))
             if part["name"] != name or part["features"] != list(own.names):
                 raise ValueError("the tables at the cut are not those of the plan")
@@ -302,21 +305,25 @@ def alone(request: TableRequest) -> ProductRequest:
     return ProductRequest([evolve(request, budget=None)], request.budget)
 
 
-def overview_names(request: Asked, above: ResidualMechanism, cut: Cut) -> list[tuple[str, View]]:
-    """Return the tables at a cut, by what their files are called: the plan's own by their names."""
-    view = above.space.schema.view
-    own = {view(table.features): table.name for table in tables_asked(request)}
-    taken = {table.name.casefold() for table in tables_asked(request)}
-    found = []
-    for known in above.space.views:
-        name = own.get(known)
-        if name is None:
-            name = called_after(above.space.schema.named(known))
-            while name.casefold() in taken:
-                name = f"{name}-overview"
-            taken.add(name.casefold())
-        found.append((name, known))
-    return found
+def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> list[list[tuple[str, View]]]:
+    """Return for each request its tables at a cut, by what their files are called: the plan's own by their names."""
+    requests = [request for request in plan.requests if isinstance(request, Asked)]
+    taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
+    every = []
+    for request in requests:
+        views = [schema.view(table.features) for table in tables_asked(request)]
+        own = dict(zip(views, (table.name for table in tables_asked(request)), strict=True))
+        found = []
+        for view in dict.fromkeys(map(cut.above, views)):
+            name = own.get(view)
+            if name is None:
+                name = called_after(schema.named(view))
+                while name.casefold() in taken:
+                    name = f"{name}-overview"
+                taken.add(name.casefold())
+            found.append((name, view))
+        every.append(found)
+    return every
 
 
 def noise_stated(mechanism: ResidualMechanism, variance: float) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.metadata import METADATA, csvw
-from semidp.release.partitions import PARTS, Asked, Part, Partition, PartitionedTables
+from semidp.release.partitions import PARTS, Part, Partition, PartitionedTables
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import (
@@ -626,9 +626,8 @@ class Release:
                     if plan.product is not None
                 ),
                 *(
-                    PartitionedTables.from_json(entry, request, scope, files, document["partition"]["depth"])
-                    for entry, request in zip(document.get("partitioned", ()), plan.requests, strict=False)
-                    if isinstance(request, Asked)
+                    PartitionedTables.from_json(entry, plan, number, scope, files, document["partition"]["depth"])
+                    for number, entry in enumerate(document.get("partitioned", ()))
                 ),
                 *(
                     PublishedGroups.from_json(entry, request, scope, files)

@@ -168,6 +168,9 @@ def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechan
     result.
     """
     name, budget = result.noise.mechanism, budget_of(request)
+    if isinstance(request, TableRequest) and (name == ResidualMechanism.name or result.key == "partitioned"):
+        product = product_space(scope.dataspace, scope.adjacency, [request.features])
+        return ResidualMechanism.calibrate(product, budget)
     if isinstance(request, RegressionRequest) and isinstance(result, PublishedRegression):
         space = request.space_of(result.query, scope)
     else:
@@ -176,9 +179,6 @@ def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechan
         return request.calibrate(space)
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    if name == ResidualMechanism.name:
-        product = product_space(scope.dataspace, scope.adjacency, [request.features])
-        return ResidualMechanism.calibrate(product, budget)
     kind = next((kind for kind in FOR_RELEASES if kind.name == name), None)
     return mechanism_for(space, budget, name) if kind is None else kind.calibrate(space, budget)
 
