@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-from semidp import Budget, Margin, Plan, Release, TableRequest, run_partitioned
+import pytest
+
+from semidp import Budget, Feature, InputError, Ledger, Margin, Plan, Release, TableRequest, files, run_partitioned
 from semidp.files import document_at
+from semidp.release import by_partition
 from semidp.release.recheck import disagreements
-from tests.partitions.conftest import FEATURES
+from tests.partitions.conftest import FEATURES, plan
 
 
 def sound(place: Path) -> bool:
@@ -27,3 +30,74 @@ def test_a_table_that_exact_totals_fix_is_shown(people, tmp_path: Path) -> None:
     tables = [TableRequest(["tract", "sex"], Budget.gdp(1))]
     run_partitioned(Plan(tables, [Margin("tract", "sex")], FEATURES[:2]), people, tmp_path / "release", "state")
     assert sound(tmp_path / "release")
+
+
+def unfinished(place: Path) -> Path:
+    return place.with_name(f".semidp-{place.name}.unfinished")
+
+
+def broken(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("where", ["report", "sign", "clear", "move"])
+def test_what_fails_at_the_very_end_is_resumed_too(where, people, tmp_path: Path, monkeypatch) -> None:
+    """All parts are there, and the release was charged: a full disk for the report must not lose it."""
+    Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
+    place, how = tmp_path / "release", {"ledger": Ledger(tmp_path / "ledger.json")}
+    last = {"report": (Release, "report_html"), "clear": (by_partition, "_clear"), "move": (files, "_into_place")}
+    with monkeypatch.context() as patched:
+        if where != "sign":
+            patched.setattr(*last[where], broken)
+        more = {"finish": broken} if where == "sign" else {}
+        with pytest.raises(InputError, match="no space left"):
+            run_partitioned(plan(), people, place, "state", **how, **more)
+    assert not place.exists()
+    drawn = {path.name: path.read_bytes() for path in unfinished(place).glob("*.parquet")}
+    assert drawn
+    release = run_partitioned(plan(), people, place, "state", resume=True, **how)
+    assert {name: (place / name).read_bytes() for name in drawn} == drawn
+    assert release.part("01")
+    assert len(how["ledger"].account().charges) == 1
+    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".lock"} == {"ledger.json", "release"}
+    assert not {path.name for path in place.rglob("*")} & {"part.json", "unfinished.json", ".state"}
+    assert sound(place)
+
+
+def test_a_part_that_was_changed_meanwhile_is_not_published(people, tmp_path: Path, monkeypatch) -> None:
+    place = tmp_path / "release"
+    with monkeypatch.context() as patched:
+        patched.setattr(Release, "report_html", broken)
+        with pytest.raises(InputError):
+            run_partitioned(plan(), people, place, "state", form="csv")
+    victim = unfinished(place) / "state=01" / "tract-sex.csv"
+    victim.write_text(victim.read_text() + "\n")
+    with pytest.raises(InputError, match=r"state=01/tract-sex.csv of the unfinished release was changed"):
+        run_partitioned(plan(), people, place, "state", form="csv", resume=True)
+    assert not place.exists()
+
+
+def test_a_copy_of_a_release_has_its_parts(people, tmp_path: Path) -> None:
+    release = run_partitioned(plan(), people, tmp_path / "release", "state")
+    release.save(tmp_path / "copy")
+    assert sound(tmp_path / "copy")
+    with pytest.raises(InputError, match="copied as they are"):
+        release.save(tmp_path / "other", form="csv")
+    (tmp_path / "copy" / "state=01" / "tract-sex.parquet").unlink()
+    with pytest.raises(InputError, match="cannot read"):
+        Release.load(tmp_path / "copy").part("01")
+
+
+def test_file_names_and_file_systems_are_tried_before_anything_is_charged(people, tmp_path: Path, monkeypatch) -> None:
+    long = {**people, "x" * 245: people["sex"]}
+    features = (*FEATURES[:1], Feature("x" * 245, "fm"), FEATURES[2])
+    Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
+    ledger = Ledger(tmp_path / "ledger.json")
+    asked = Plan([TableRequest(["tract", "x" * 245], Budget.gdp(1), name="short")], [], features)
+    with pytest.raises(InputError, match="no file can be called 'state-x"):
+        run_partitioned(asked, long, tmp_path / "release", "state", ledger=ledger)
+    monkeypatch.setattr(by_partition.os, "link", broken)
+    with pytest.raises(InputError, match="second name"):
+        run_partitioned(plan(), people, tmp_path / "release", "state", ledger=ledger)
+    assert not ledger.account().charges
+    assert {path.name for path in tmp_path.iterdir()} <= {"ledger.json", ".ledger.json.lock"}

@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -34,7 +34,7 @@ from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named, named_files
 from semidp.release.needs import Needs, refuse_disk
-from semidp.release.part_tasks import STATE, PartTask, RequestTask, TableTask, carry_out, done_before
+from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, TableTask, carry_out, done_before
 from semidp.release.partitions import (
     Asked,
     Part,
@@ -146,7 +146,7 @@ def run_partitioned(
     memory: int | None = None,
     form: Form | str | None = None,
     inputs: Iterable[str | Path] = (),
-    finish: Callable[[Path], None] = lambda folder: None,
+    finish: Callable[[Path, Collection[str]], None] = lambda folder, passing: None,
     progress: Progress = silent,
 ) -> Release:
     """Carry out a plan of tables part by part, and write it to a folder.
@@ -169,7 +169,8 @@ def run_partitioned(
         The number of worker processes; with 1 parts are carried out here. The data must be a file or an address then.
     resume
         Go on with a release that ended before it was whole: what was measured is not measured again, and nothing is
-        charged again. The plan and the public totals must be the same.
+        charged again. The plan and the public totals must be the same, and so must the records: nothing is kept that
+        could tell, and with others in part of the release one person could be in what two measurements say.
     discard
         Remove what such a release has left, and begin anew.
     force
@@ -181,7 +182,8 @@ def run_partitioned(
     inputs
         Files that are still needed, which a folder that is replaced must not hold.
     finish
-        What is done to the folder before it takes its place, such as to sign it.
+        What is done to the folder before it takes its place, such as to sign it; it is told of files that will not be
+        part of it.
 
     Returns
     -------
@@ -227,7 +229,7 @@ def run_partitioned(
     whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory, form=written)
     runner = _runner(source, jobs)
     with lasting_folder(
-        out, begun=BEGUN, resume=resume, discard=discard, force=force, ours=release_files, inputs=inputs
+        out, begun=BEGUN, resume=resume, discard=discard, force=force, ours=release_files, inputs=inputs, clear=_clear
     ) as work:
         begun = _Begun.of(whole, partition, written, randomness)
         if resume:
@@ -238,20 +240,26 @@ def run_partitioned(
             if ledger is not None:
                 records = [mechanism.record() for mechanism in whole.mechanisms]
                 entry = ledger.charge(whole.guarantee, label or _label(plan), records)
-        try:
-            noisy = whole.measured(work, resume, randomness)
-            if not resume:
-                begun.store(work, entry)
-            results = [whole.at_cut(number, vector, randomness.secure, progress) for number, vector in enumerate(noisy)]
-            parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
-        except BaseException as error:
-            if entry is not None:
-                error.add_note("The ledger was charged for this release all the same.")
-            raise
-        release = whole.release(results, parts, entry, randomness.secure, written, partition)
-        whole.clear(work)
-        release.write_files(work, progress)
-        finish(work)
+        if resume and begun.is_whole(work):
+            release = Release.load(work)
+            finish(work, sorted(_passing(work)))
+        else:
+            try:
+                noisy = whole.measured(work, resume, randomness)
+                if not resume:
+                    begun.store(work, entry)
+                results = [
+                    whole.at_cut(number, vector, randomness.secure, progress) for number, vector in enumerate(noisy)
+                ]
+                parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
+                release = whole.release(results, parts, entry, randomness.secure, written, partition)
+                release.write_files(work, progress)
+                finish(work, sorted(_passing(work)))
+                begun.mark_whole(work)
+            except BaseException as error:
+                if entry is not None:
+                    error.add_note("The ledger was charged for this release all the same.")
+                raise
     assert release.partition is not None
     return replace(release, partition=replace(release.partition, place=out))
 
@@ -414,6 +422,27 @@ class Whole:
     def refuse_place(self, work: Path, form: Form) -> None:
         """Refuse a place that cannot take the folders of the parts or their size, while nothing is charged."""
         made = []
+        stems = [name for names in self.names for name, _ in names]
+        stems += [name.removesuffix(".csv") for request in self.requests for name in request.files]
+        for stem in dict.fromkeys(stems):
+            probe = work / f"{stem}.{Form.parquet}"
+            try:
+                probe.touch(exist_ok=False)
+                probe.unlink()
+            except (OSError, ValueError):
+                raise InputError(
+                    f"no file can be called {stem!r} in that folder: name the table otherwise, or its features"
+                ) from None
+        try:
+            (work / "a").touch()
+            os.link(work / "a", work / "b")
+        except OSError:
+            raise InputError(
+                "the file system there gives no file a second name, which parts need: choose another"
+            ) from None
+        finally:
+            for name in "ab":
+                (work / name).unlink(missing_ok=True)
         try:
             for node in range(self.nodes):
                 folder = work / self._folder(path_of(self.schema, self.cut, node))
@@ -457,13 +486,6 @@ class Whole:
             form=form,
             partition=Partition(partition, tuple(parts)),
         )
-
-    def clear(self, work: Path) -> None:
-        """Remove what only an unfinished release needs."""
-        shutil.rmtree(work / STATE)
-        for part in sorted(work.rglob("part.json")):
-            part.unlink()
-        (work / BEGUN).unlink()
 
 
 def prepare_parts(
@@ -516,6 +538,18 @@ class _Begun:
         os.rename(work / STATE / BEGUN, work / BEGUN)
         durable(work)
 
+    def mark_whole(self, work: Path) -> None:
+        """Say durably that all files of the release are there."""
+        durable(work)
+        document = {**document_at(work / BEGUN), "whole": True}
+        (work / STATE / BEGUN).write_text(json.dumps(document), encoding="utf-8")
+        durable(work / STATE)
+        os.replace(work / STATE / BEGUN, work / BEGUN)
+
+    def is_whole(self, work: Path) -> bool:
+        """Whether all that is left to do is to put the folder in its place."""
+        return document_at(work / BEGUN).get("whole") is True
+
     def found(self, work: Path) -> Mapping[str, Any] | None:
         """Return the ledger's entry of the release that was begun; refuse another release."""
         document = document_at(work / BEGUN)
@@ -534,10 +568,26 @@ class _Begun:
         return entry if isinstance(entry, Mapping) else None
 
 
+def _passing(work: Path) -> set[str]:
+    """Return the files that only an unfinished release needs, as seen from its folder."""
+    found = {BEGUN, *(path.relative_to(work).as_posix() for path in work.rglob(PART_DONE))}
+    return found | {path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()}
+
+
+def _clear(work: Path) -> None:
+    """Remove what only an unfinished release needs, but for the file that says that it is one."""
+    for name in _passing(work) - {BEGUN}:
+        (work / name).unlink()
+    shutil.rmtree(work / STATE, ignore_errors=True)
+
+
 def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:
     """Carry out what is left to do, and return every part, in order."""
     wanted = list(tasks)
     found = {task.path: part for task in wanted if (part := done_before(task)) is not None}
+    changed = Partition("", tuple(found.values()), wanted[0].work).changed() if found else None
+    if changed is not None:
+        raise InputError(f"{changed} of the unfinished release was changed since it was written: discard it")
     left = [task for task in wanted if task.path not in found]
     progress("carrying out the parts", len(found), len(wanted))
     for part in runner.run(left):

@@ -6,7 +6,7 @@ in them were fitted. How a part is carried out is in `part_tasks`, where tasks r
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +16,7 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.files import digest
+from semidp.files import digest, regular_file
 from semidp.geometry import View
 from semidp.mechanisms import NoNoise, ResidualMechanism, interval_factor
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
@@ -143,6 +143,18 @@ class Partition:
     def to_json(self) -> dict[str, Any]:
         """Return all but the parts, which have a file of their own, as plain values."""
         return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
+
+    def copy(self, folder: Path) -> None:
+        """Copy the files of every part to another folder; refuse one that is not what it was."""
+        assert self.place is not None
+        for part in self.parts:
+            (folder / part.folder).mkdir(parents=True)
+            for name in part.files:
+                with open(regular_file(self.place / part.folder / name, self.place), "rb") as old:
+                    (folder / part.folder / name).write_bytes(old.read())
+        changed = replace(self, place=folder).changed()
+        if changed is not None:
+            raise InputError(f"{self.place / changed} was changed after the release was written")
 
     def changed(self) -> str | None:
         """Return the first file that is not what it was when the release was made, or None."""

@@ -120,7 +120,11 @@ class Release:
         part = self.partition.part(path)
         files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
         for name, expected in part.files.items():
-            if digest(files.folder / name, self.partition.place) != expected:
+            try:
+                found = digest(files.folder / name, self.partition.place)
+            except OSError:
+                raise InputError(f"cannot read {files.folder / name}") from None
+            if found != expected:
                 raise InputError(f"{files.folder / name} was changed after the release was written")
         node = self.partition.parts.index(part)
         return {table.name: table for result in self.partitioned for table in result.part_tables(files, node, part)}
@@ -435,8 +439,12 @@ class Release:
         ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         written = self if form is None else replace(self, form=form_named(form))
+        if self.partition is not None and (self.partition.place is None or written.form != self.form):
+            raise InputError("the parts of a release are copied as they are, from its folder: leave the form out")
         with new_folder(folder, force=force, ours=release_files) as new:
             written.write_files(new, progress)
+            if self.partition is not None:
+                self.partition.copy(new)
 
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
