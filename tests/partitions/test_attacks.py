@@ -4,10 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from semidp import Budget, Feature, InputError, Ledger, Margin, Plan, Release, TableRequest, files, run_partitioned
+from semidp import (
+    Budget,
+    Feature,
+    InputError,
+    Ledger,
+    Margin,
+    Plan,
+    ProductRequest,
+    Refused,
+    Release,
+    TableRequest,
+    files,
+    run_partitioned,
+)
+from semidp.engines import open_source
 from semidp.files import document_at
 from semidp.release import by_partition
 from semidp.release.recheck import disagreements
+from semidp.tables import Schema
 from tests.partitions.conftest import FEATURES, plan
 
 
@@ -101,3 +116,69 @@ def test_file_names_and_file_systems_are_tried_before_anything_is_charged(people
         run_partitioned(plan(), people, tmp_path / "release", "state", ledger=ledger)
     assert not ledger.account().charges
     assert {path.name for path in tmp_path.iterdir()} <= {"ledger.json", ".ledger.json.lock"}
+
+
+def test_what_only_whole_tables_have_is_refused_in_a_sentence(people, tmp_path: Path) -> None:
+    release = run_partitioned(plan(), people, tmp_path / "release", "state")
+    for ask in (release.intervals, release.records, lambda: release.estimate({"tract-sex": [1]})):
+        with pytest.raises(Refused, match="made part by part"):
+            ask()
+
+
+def test_damaged_measurements_are_told_and_abandoned_draws_removed(people, tmp_path: Path, monkeypatch) -> None:
+    """What a killed attempt drew and never stored would be a second measurement beside the one that is published."""
+    place = tmp_path / "release"
+    with monkeypatch.context() as patched:
+        patched.setattr(by_partition, "carry_out", broken)
+        with pytest.raises(InputError):
+            run_partitioned(plan(), people, place, "state")
+    state = unfinished(place) / ".state"
+    (state / "attempt-0").mkdir()
+    (state / "attempt-0" / "drawn.parquet").touch()
+    kept = (state / "above-0.parquet").read_bytes()
+    for damage in (b"PAR1", None):
+        if damage is None:
+            (state / "above-0.parquet").unlink()
+        else:
+            (state / "above-0.parquet").write_bytes(damage)
+        with pytest.raises(InputError, match="damaged: discard it"):
+            run_partitioned(plan(), people, place, "state", resume=True)
+        assert not (state / "attempt-0").exists()
+    (state / "above-0.parquet").write_bytes(kept)
+    run_partitioned(plan(), people, place, "state", resume=True)
+    assert sound(place)
+
+
+def test_a_single_table_has_a_budget_of_its_own() -> None:
+    """As a product of one it was written, charged and then not read: a plan has no other word for it."""
+    with pytest.raises(InputError, match="a budget of its own"):
+        Plan(product=ProductRequest([TableRequest(["sex"])], Budget.gdp(1)))
+
+
+def test_columns_of_every_type_tell_the_parts_apart(tmp_path: Path) -> None:
+    import duckdb
+
+    kinds = {
+        "whole": "n",
+        "real": "CAST(n / 10.0 AS FLOAT)",
+        "decimal": "CAST(n / 10.0 AS DECIMAL(5, 3))",
+        "truth": "n > 1",
+        "date": "DATE '2020-01-01' + n::INTEGER",
+        "moment": "TIMESTAMP '2020-01-01 01:02:03.123456' + INTERVAL (n) DAY",
+        "bytes": "('x''' || n)::BLOB",
+        "text": "'a''b\"; -- ' || n",
+    }
+    with duckdb.connect() as database:
+        columns = ", ".join(f"{kind} AS {name}" for name, kind in kinds.items())
+        file = tmp_path / "people.parquet"
+        rows = "SELECT 1 + i % 3 AS n, i % 6 AS county, i % 2 AS sex FROM range(60) AS t(i)"
+        database.execute(f"COPY (SELECT {columns}, county, sex FROM ({rows})) TO '{file}' (FORMAT parquet)")
+    with open_source(file) as source:
+        for name in kinds:
+            labels = source.levels(name)
+            places = Feature(name, labels)
+            found = source.branches(places, 1)
+            counts = [source.only(found[node]).counts(Schema([places])).counts.tolist() for node in found]
+            assert len(found) == len(labels) > 1
+            assert [sum(row) == max(row) > 0 for row in counts] == [True] * len(found)
+            assert sum(map(sum, counts)) == 60

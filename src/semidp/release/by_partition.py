@@ -98,13 +98,14 @@ class InProcesses:
     jobs: int
 
     def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
-        """Hand tasks out, large ones first."""
+        """Hand tasks out in their order."""
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor, as_completed
         from concurrent.futures.process import BrokenProcessPool
 
         context = multiprocessing.get_context("spawn")  # a fork would copy threads that hold locks
-        pool = ProcessPoolExecutor(self.jobs, context, initializer=_start_worker, initargs=(pickle.dumps(self.again),))
+        jobs = max(1, min(self.jobs, len(tasks)))
+        pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(pickle.dumps(self.again),))
         try:
             for future in as_completed([pool.submit(_work, task) for task in tasks]):
                 yield future.result()
@@ -310,6 +311,10 @@ class Whole:
     def measured(self, work: Path, again: bool, randomness: Randomness) -> list[NDArray[np.int64]]:
         """Return what was measured at the cut and above: drawn and stored, or read again."""
         found = []
+        for attempt in (work / STATE).glob(
+            "attempt-*"
+        ):  # of a run that was killed: nothing may be drawn twice and kept
+            shutil.rmtree(attempt)
         for number, (request, mechanism, tables) in enumerate(
             zip(self.requests, self.mechanisms, self.expected, strict=True)
         ):
@@ -317,7 +322,10 @@ class Whole:
             stem = f"above-{number}"
             if again:
                 files = StoredFiles(work / STATE, (f"{stem}.{Form.parquet}",))
-                found.append(read_residuals(files, stem, above.space))
+                try:
+                    found.append(read_residuals(files, stem, above.space))
+                except (ValueError, KeyError, OSError):
+                    raise InputError("what was measured of the unfinished release is damaged: discard it") from None
                 continue
             values = above.space.measure([tables[view] for view in above.space.views])
             found.append(values + above.noise_by_residual(randomness.part(request.name)))

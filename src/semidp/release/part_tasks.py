@@ -249,7 +249,10 @@ def _measured(
         with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
             os.link(fresh, stored)
         fresh.unlink()
-    found = split_residuals(noise.space, read_parquet(stored, ["noisy"])["noisy"])
+    try:
+        found = split_residuals(noise.space, read_parquet(stored, ["noisy"])["noisy"])
+    except ValueError:
+        raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
     name, form = request.measurements, task.form
     if form is Form.parquet:
         os.link(stored, attempt / f"{name}.{form}")

@@ -129,6 +129,14 @@ class Release:
         node = self.partition.parts.index(part)
         return {table.name: table for result in self.partitioned for table in result.part_tables(files, node, part)}
 
+    def refuse_parts(self, what: str) -> None:
+        """Refuse something of a release that was carried out part by part."""
+        if self.partition is not None:
+            raise Refused(
+                f"{what} are for tables that were released whole, and this release was made part by part: use the "
+                "estimates and standard errors in its files"
+            )
+
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
 
@@ -150,6 +158,7 @@ class Release:
         >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
         1.0103...
         """
+        self.refuse_parts("weighted sums")
         alone = {table.name: table for table in self.tables}
         together = {} if self.product is None else {table.name: table for table in self.product.tables}
         value, variance = 0.0, 0.0
@@ -301,6 +310,7 @@ class Release:
         randomness
             How records are matched within what tables share; the operating system's unless given.
         """
+        self.refuse_parts("synthetic records")
         schema = self.scope.dataspace.schema
         assert schema is not None
         tables: list[tuple[str, Totals]] = []
