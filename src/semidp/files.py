@@ -172,6 +172,8 @@ def lasting_folder(
                 raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
             if resume and not left:
                 raise InputError(f"there is no unfinished {path} to go on with")
+            if work.is_symlink():
+                raise InputError(f"{work} is a symbolic link, where an unfinished folder would be: remove it")
             if work.exists() and not resume:
                 shutil.rmtree(work)
             work.mkdir(exist_ok=resume)

@@ -1,5 +1,6 @@
 """Attacks on releases part by part: what failed once, and what held."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from semidp.files import document_at
 from semidp.release import by_partition
 from semidp.release.recheck import disagreements
 from semidp.tables import Schema
-from tests.partitions.conftest import FEATURES, plan
+from tests.partitions.conftest import FEATURES, plan, records
 
 
 def sound(place: Path) -> bool:
@@ -182,3 +183,31 @@ def test_columns_of_every_type_tell_the_parts_apart(tmp_path: Path) -> None:
             assert len(found) == len(labels) > 1
             assert [sum(row) == max(row) > 0 for row in counts] == [True] * len(found)
             assert sum(map(sum, counts)) == 60
+
+
+def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(tmp_path: Path, monkeypatch) -> None:
+    """Messages, names of files, what an unfinished release keeps, and all that is stated but for noisy numbers."""
+    one = records(100)
+    two = {**one, "age": [*one["age"][7:], *one["age"][:7]]}
+    said = []
+    for number, data in enumerate((one, two)):
+        place, left, real = tmp_path / str(number) / "release", [2], by_partition.carry_out
+
+        def until_full(task, source, left=left, real=real):
+            left[0] -= 1
+            return broken() if left[0] < 0 else real(task, source)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(by_partition, "carry_out", until_full)
+            with pytest.raises(InputError) as caught:
+                run_partitioned(plan(), data, place, "state")
+        kept = unfinished(place)
+        names = sorted(path.relative_to(kept).as_posix() for path in kept.rglob("*"))
+        seen = [str(caught.value).replace(str(place), ""), names, (kept / "unfinished.json").read_text()]
+        run_partitioned(plan(), data, place, "state", resume=True)
+        document, parts = (json.loads((place / name).read_text()) for name in ("release.json", "parts.json"))
+        for table in [table for part in parts for table in part["tables"]] + document["partitioned"][0]["overview"]:
+            del table["fitted" if "fitted" in table else "fit"]  # how far the fit is from noisy numbers
+        seen += [[(part["path"], [*part["files"]], part["tables"]) for part in parts]]
+        said.append([*seen, {key: document[key] for key in document if key not in ("created", "files")}])
+    assert said[0] == said[1]
