@@ -126,10 +126,12 @@ def lasting_folder(
     force: bool = False,
     ours: Callable[[Path], Collection[str]] = lambda folder: (),
     inputs: Iterable[str | Path] = (),
+    clear: Callable[[Path], None] = lambda folder: None,
 ) -> Iterator[Path]:
     """Yield a folder that becomes `path` when the block ends well, and stays for a later run when it does not.
 
-    It stays only if it holds the file `begun` by then. No run removes it that was not asked to.
+    It stays only if it holds the file `begun` by then, which goes when all else is done. No run removes it that was
+    not asked to.
 
     Parameters
     ----------
@@ -141,6 +143,8 @@ def lasting_folder(
         Go on with the folder that an earlier run has left; refuse to begin another.
     discard
         Remove what an earlier run has left, and begin anew.
+    clear
+        Removes, when the folder is whole, what only an unfinished one needs.
 
     Examples
     --------
@@ -150,7 +154,6 @@ def lasting_folder(
     ...     (folder / "begun").touch()
     ...     1 / 0
     >>> with lasting_folder(f"{root.name}/release", begun="begun", resume=True) as folder:
-    ...     (folder / "begun").unlink()
     ...     (folder / "whole").touch()
     >>> os.listdir(f"{root.name}/release")
     ['whole']
@@ -169,6 +172,8 @@ def lasting_folder(
                 raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
             if resume and not left:
                 raise InputError(f"there is no unfinished {path} to go on with")
+            if work.is_symlink():
+                raise InputError(f"{work} is a symbolic link, where an unfinished folder would be: remove it")
             if work.exists() and not resume:
                 shutil.rmtree(work)
             work.mkdir(exist_ok=resume)
@@ -176,10 +181,23 @@ def lasting_folder(
                 yield work
                 _sync(work)
                 check_place(path, force=force, ours=ours, inputs=inputs)
-                _into_place(work, path, force)
+                clear(work)
+                _without(work / begun, lambda: _into_place(work, path, force))
             finally:
                 if work.exists() and not _old_of(work).exists() and not (work / begun).is_file():
                     shutil.rmtree(work, ignore_errors=True)
+
+
+def _without(file: Path, move: Callable[[], None]) -> None:
+    """Remove a file before its folder is moved; put it back where the folder stays."""
+    content = file.read_bytes() if file.is_file() else None
+    file.unlink(missing_ok=True)
+    try:
+        move()
+    except BaseException:
+        if content is not None and file.parent.is_dir():
+            file.write_bytes(content)
+        raise
 
 
 @contextlib.contextmanager

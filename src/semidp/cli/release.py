@@ -113,7 +113,11 @@ Jobs = Annotated[
     int | None, typer.Option("--jobs", help="With --partition: how many parts at a time, each in a process.", min=1)
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Finish a release by --partition that ended early; nothing is drawn again.")
+    bool,
+    typer.Option(
+        "--resume",
+        help="Finish a release by --partition that ended early, from the same records; nothing is drawn again.",
+    ),
 ]
 Discard = Annotated[
     bool, typer.Option("--discard", help="Remove what a release by --partition that ended early has left.")
@@ -282,7 +286,7 @@ def release(
                     discard=discard,
                     force=force,
                     inputs=inputs,
-                    finish=(lambda folder: None) if signer is None else signer.sign,
+                    finish=(lambda folder, passing: None) if signer is None else signer.sign,
                     progress=progress,
                     **common,
                 )

@@ -276,6 +276,8 @@ class DuckRecords:
         return f"({' OR '.join(parts)})"
 
     def _literal(self, name: str, value: Any) -> str:
+        if isinstance(value, bytes):
+            return f"from_hex('{value.hex()}')"
         text = quoted_text(str(value))
         return text if isinstance(value, str) else f"CAST({text} AS {self._types[name]})"
 

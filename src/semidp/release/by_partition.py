@@ -10,9 +10,10 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -34,7 +35,7 @@ from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named, named_files
 from semidp.release.needs import Needs, refuse_disk
-from semidp.release.part_tasks import STATE, PartTask, RequestTask, TableTask, carry_out, done_before
+from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, TableTask, carry_out, done_before
 from semidp.release.partitions import (
     Asked,
     Part,
@@ -99,13 +100,14 @@ class InProcesses:
     jobs: int
 
     def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
-        """Hand tasks out, large ones first."""
+        """Hand tasks out in their order."""
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor, as_completed
         from concurrent.futures.process import BrokenProcessPool
 
         context = multiprocessing.get_context("spawn")  # a fork would copy threads that hold locks
-        pool = ProcessPoolExecutor(self.jobs, context, initializer=_start_worker, initargs=(pickle.dumps(self.again),))
+        jobs = max(1, min(self.jobs, len(tasks)))
+        pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(pickle.dumps(self.again),))
         try:
             for future in as_completed([pool.submit(_work, task) for task in tasks]):
                 yield future.result()
@@ -147,7 +149,7 @@ def run_partitioned(
     memory: int | None = None,
     form: Form | str | None = None,
     inputs: Iterable[str | Path] = (),
-    finish: Callable[[Path], None] = lambda folder: None,
+    finish: Callable[[Path, Collection[str]], None] = lambda folder, passing: None,
     progress: Progress = silent,
 ) -> Release:
     """Carry out a plan of tables part by part, and write it to a folder.
@@ -170,7 +172,8 @@ def run_partitioned(
         The number of worker processes; with 1 parts are carried out here. The data must be a file or an address then.
     resume
         Go on with a release that ended before it was whole: what was measured is not measured again, and nothing is
-        charged again. The plan and the public totals must be the same.
+        charged again. The plan and the public totals must be the same, and so must the records: nothing is kept that
+        could tell, and with others in part of the release one person could be in what two measurements say.
     discard
         Remove what such a release has left, and begin anew.
     force
@@ -182,7 +185,8 @@ def run_partitioned(
     inputs
         Files that are still needed, which a folder that is replaced must not hold.
     finish
-        What is done to the folder before it takes its place, such as to sign it.
+        What is done to the folder before it takes its place, such as to sign it; it is told of files that will not be
+        part of it.
 
     Returns
     -------
@@ -211,11 +215,17 @@ def run_partitioned(
         progress("reading the records", 0, None)
         whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory)
         runner = _runner(source, jobs)
-        work = opened.enter_context(
-            lasting_folder(
-                out, begun=BEGUN, resume=resume, discard=discard, force=force, ours=release_files, inputs=inputs
-            )
+        place = lasting_folder(
+            out,
+            begun=BEGUN,
+            resume=resume,
+            discard=discard,
+            force=force,
+            ours=release_files,
+            inputs=inputs,
+            clear=_clear,
         )
+        work = opened.enter_context(place)
         begun, entry = _Begun.of(whole, written, randomness), None
         if resume:
             entry = begun.found(work)
@@ -224,20 +234,24 @@ def run_partitioned(
             if ledger is not None:
                 records = [mechanism.record() for mechanism in whole.mechanisms]
                 entry = ledger.charge(whole.guarantee, label or _label(plan), records)
-        try:
-            noisy = whole.measured(work, resume, randomness)
-            if not resume:
-                begun.store(work, entry)
-            results = whole.at_cut(noisy, randomness.secure, progress)
-            parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
-        except BaseException as error:
-            if entry is not None:
-                error.add_note("The ledger was charged for this release all the same.")
-            raise
-        release = whole.release(results, parts, entry, randomness.secure, written)
-        whole.clear(work)
-        release.write_files(work, progress)
-        finish(work)
+        if resume and begun.is_whole(work):
+            release = Release.load(work)
+            finish(work, sorted(_passing(work)))
+        else:
+            try:
+                noisy = whole.measured(work, resume, randomness)
+                if not resume:
+                    begun.store(work, entry)
+                results = whole.at_cut(noisy, randomness.secure, progress)
+                parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
+                release = whole.release(results, parts, entry, randomness.secure, written)
+                release.write_files(work, progress)
+                finish(work, sorted(_passing(work)))
+                begun.mark_whole(work)
+            except BaseException as error:
+                if entry is not None:
+                    error.add_note("The ledger was charged for this release all the same.")
+                raise
     assert release.partition is not None
     return replace(release, partition=replace(release.partition, place=out))
 
@@ -283,9 +297,16 @@ class Whole:
         """The number of parts."""
         return self.cut.chain(self.schema).size(self.cut.depth)
 
+    @cached_property
+    def names(self) -> list[list[tuple[str, View]]]:
+        """For each request its tables at the cut, by what their files are called."""
+        return overview_names(self.plan, self.schema, self.cut)
+
     def measured(self, work: Path, again: bool, randomness: Randomness) -> list[NDArray[np.int64]]:
         """Return what was measured at the cut and above: drawn and stored, or read again."""
         found = []
+        for attempt in (work / STATE).glob("attempt-*"):  # of a run that was killed: nothing is drawn twice and kept
+            shutil.rmtree(attempt)
         for number, (request, mechanism, values) in enumerate(
             zip(self.requests, self.mechanisms, self.values, strict=True)
         ):
@@ -293,7 +314,10 @@ class Whole:
             stem = f"above-{number}"
             if again:
                 files = StoredFiles(work / STATE, (f"{stem}.{Form.parquet}",))
-                found.append(read_residuals(files, stem, above.space))
+                try:
+                    found.append(read_residuals(files, stem, above.space))
+                except (ValueError, KeyError, OSError):
+                    raise InputError("what was measured of the unfinished release is damaged: discard it") from None
                 continue
             found.append(values + above.noise_by_residual(randomness.part(request.name)))
             (work / STATE).mkdir(exist_ok=True)
@@ -304,10 +328,9 @@ class Whole:
     def at_cut(self, noisy: Sequence[NDArray[np.int64]], private: bool, progress: Progress) -> list[PartitionedTables]:
         """Put the tables at the cut together, and fit them under every exact total."""
         found, schema, cut = [], self.schema, self.cut
-        for request, mechanism, vector in zip(self.requests, self.mechanisms, noisy, strict=True):
+        for request, mechanism, vector, named in zip(self.requests, self.mechanisms, noisy, self.names, strict=True):
             above = mechanism_above(mechanism, cut)
             estimates = above.space.estimates(above.publish(vector))
-            named = overview_names(request, above)
             kinds = []
             for _, view in named:
                 fits = [table.fit for table in tables_asked(request) if cut.above(schema.view(table.features)) == view]
@@ -334,9 +357,6 @@ class Whole:
                 )
             )
         return found
-
-    def _schema(self, view: View) -> Schema:
-        return self.schema.restrict(self.schema.named(view))
 
     def tasks(
         self,
@@ -401,6 +421,27 @@ class Whole:
     def refuse_place(self, work: Path, form: Form) -> None:
         """Refuse a place that cannot take the folders of the parts or their size, while nothing is charged."""
         made = []
+        stems = [name for names in self.names for name, _ in names]
+        stems += [name.removesuffix(".csv") for request in self.requests for name in request.files]
+        for stem in dict.fromkeys(stems):
+            probe = work / f"{stem}.{Form.parquet}"
+            try:
+                probe.touch(exist_ok=False)
+                probe.unlink()
+            except (OSError, ValueError):
+                raise InputError(
+                    f"no file can be called {stem!r} in that folder: name the table otherwise, or its features"
+                ) from None
+        try:
+            (work / "a").touch()
+            os.link(work / "a", work / "b")
+        except OSError:
+            raise InputError(
+                "the file system there gives no file a second name, which parts need: choose another"
+            ) from None
+        finally:
+            for name in "ab":
+                (work / name).unlink(missing_ok=True)
         try:
             for node in range(self.nodes):
                 folder = work / self._folder(path_of(self.schema, self.cut, node))
@@ -443,13 +484,6 @@ class Whole:
             form=form,
             partition=Partition(self.partition, tuple(parts)),
         )
-
-    def clear(self, work: Path) -> None:
-        """Remove what only an unfinished release needs."""
-        shutil.rmtree(work / STATE)
-        for part in sorted(work.rglob("part.json")):
-            part.unlink()
-        (work / BEGUN).unlink()
 
 
 def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None) -> Whole:
@@ -504,6 +538,18 @@ class _Begun:
         os.rename(work / STATE / BEGUN, work / BEGUN)
         durable(work)
 
+    def mark_whole(self, work: Path) -> None:
+        """Say durably that all files of the release are there."""
+        durable(work)
+        document = {**document_at(work / BEGUN), "whole": True}
+        (work / STATE / BEGUN).write_text(json.dumps(document), encoding="utf-8")
+        durable(work / STATE)
+        os.replace(work / STATE / BEGUN, work / BEGUN)
+
+    def is_whole(self, work: Path) -> bool:
+        """Whether all that is left to do is to put the folder in its place."""
+        return document_at(work / BEGUN).get("whole") is True
+
     def found(self, work: Path) -> Mapping[str, Any] | None:
         """Return the ledger's entry of the release that was begun; refuse another release."""
         document = document_at(work / BEGUN)
@@ -522,10 +568,26 @@ class _Begun:
         return entry if isinstance(entry, Mapping) else None
 
 
+def _passing(work: Path) -> set[str]:
+    """Return the files that only an unfinished release needs, as seen from its folder."""
+    found = {BEGUN, *(path.relative_to(work).as_posix() for path in work.rglob(PART_DONE))}
+    return found | {path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()}
+
+
+def _clear(work: Path) -> None:
+    """Remove what only an unfinished release needs, but for the file that says that it is one."""
+    for name in _passing(work) - {BEGUN}:
+        (work / name).unlink()
+    shutil.rmtree(work / STATE, ignore_errors=True)
+
+
 def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:
     """Carry out what is left to do, and return every part, in order."""
     wanted = list(tasks)
     found = {task.path: part for task in wanted if (part := done_before(task)) is not None}
+    changed = Partition("", tuple(found.values()), wanted[0].work).changed() if found else None
+    if changed is not None:
+        raise InputError(f"{changed} of the unfinished release was changed since it was written: discard it")
     left = [task for task in wanted if task.path not in found]
     progress("carrying out the parts", len(found), len(wanted))
     for part in runner.run(left):

@@ -156,6 +156,7 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
 
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
     """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
+    release.refuse_parts("intervals and tests")
     wanted = set(names)
     every: list[tuple[Request, PublishedTable | PublishedProduct, PublishedTable | ProductTable, int | None]] = []
     for request, result in zip(release.plan.requests, release.results, strict=True):

@@ -145,7 +145,7 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
             parts += sizes
     refuse_cells([above])
     whole = Needs.of((schema.restrict(table.features).size for table in plan.all_tables), form=form)
-    largest = int(parts.max())
+    largest, jobs = int(parts.max()), min(jobs, len(parts))
     memory = jobs * (BASE_BYTES + PART_BYTES * largest) + KEPT_BYTES * above + (BASE_BYTES if jobs > 1 else 0)
     return replace(whole, largest=largest, memory=memory, seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs)
 

@@ -38,7 +38,8 @@ from semidp.tables import Feature, Schema, Table
 
 STATE = ".state"
 """The folder, in an unfinished release, of what is needed to finish it."""
-_PART = "part.json"
+PART_DONE = "part.json"
+"""The file, in the folder of a part, that says how it came out."""
 _CHANGED = "the records of a part do not add up to what was read first: nothing may write to the data meanwhile"
 
 
@@ -119,9 +120,10 @@ class PartTask:
 def done_before(task: PartTask) -> Part | None:
     """Return a part that an earlier attempt finished."""
     try:
-        return Part.from_json(from_json((task.work / task.folder / _PART).read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
+        part = Part.from_json(from_json((task.work / task.folder / PART_DONE).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    return part if (part.path, part.folder) == (task.path, task.folder) else None
 
 
 def carry_out(task: PartTask, source: Source | None) -> Part:
@@ -141,7 +143,7 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
     attempt.mkdir(parents=True)
     try:
         part = _written(task, source, attempt)
-        (attempt / _PART).write_text(json.dumps(part.to_json()), encoding="utf-8")
+        (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8")
         durable(attempt)
         place = task.work / task.folder
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -247,7 +249,10 @@ def _measured(
         with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
             os.link(fresh, stored)
         fresh.unlink()
-    found = split_residuals(noise.space, read_parquet(stored, ["noisy"])["noisy"])
+    try:
+        found = split_residuals(noise.space, read_parquet(stored, ["noisy"])["noisy"])
+    except ValueError:
+        raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
     name, form = request.measurements, task.form
     if form is Form.parquet:
         os.link(stored, attempt / f"{name}.{form}")

@@ -6,7 +6,7 @@ in them were fitted. How a part is carried out is in `part_tasks`, where tasks r
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +16,7 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.files import digest
+from semidp.files import digest, regular_file
 from semidp.geometry import View
 from semidp.mechanisms import NoNoise, ResidualMechanism, interval_factor
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
@@ -144,6 +144,18 @@ class Partition:
         """Return all but the parts, which have a file of their own, as plain values."""
         return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
 
+    def copy(self, folder: Path) -> None:
+        """Copy the files of every part to another folder; refuse one that is not what it was."""
+        assert self.place is not None
+        for part in self.parts:
+            (folder / part.folder).mkdir(parents=True)
+            for name in part.files:
+                with open(regular_file(self.place / part.folder / name, self.place), "rb") as old:
+                    (folder / part.folder / name).write_bytes(old.read())
+        changed = replace(self, place=folder).changed()
+        if changed is not None:
+            raise InputError(f"{self.place / changed} was changed after the release was written")
+
     def changed(self) -> str | None:
         """Return the first file that is not what it was when the release was made, or None."""
         assert self.place is not None
@@ -227,15 +239,18 @@ class PartitionedTables(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: Asked, scope: Scope, files: StoredFiles, depth: str
+        cls, entry: Mapping[str, Any], plan: "Plan", number: int, scope: Scope, files: StoredFiles, depth: str
     ) -> "PartitionedTables":
-        """Read what `to_json` and `files` wrote."""
+        """Read what `to_json` and `files` wrote of the request of that number."""
+        request = plan.requests[number]
+        if not isinstance(request, Asked):
+            raise ValueError("only tables are released part by part")
         mechanism = residuals_from_json(entry, product_space_of(request, scope))
         cut = Cut.at(mechanism.space.schema, depth)
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
         overview = []
-        for part, (name, view) in zip(entry["overview"], overview_names(request, above), strict=True):
+        for part, (name, view) in zip(entry["overview"], overview_names(plan, schema, cut)[number], strict=True):
             own = schema.restrict(schema.named(view))
             if part["name"] != name or part["features"] != list(own.names):
                 raise ValueError("the tables at the cut are not those of the plan")
@@ -302,21 +317,25 @@ def alone(request: TableRequest) -> ProductRequest:
     return ProductRequest([evolve(request, budget=None)], request.budget)
 
 
-def overview_names(request: Asked, above: ResidualMechanism) -> list[tuple[str, View]]:
-    """Return the tables at a cut, by what their files are called: the plan's own by their names."""
-    view = above.space.schema.view
-    own = {view(table.features): table.name for table in tables_asked(request)}
-    taken = {table.name.casefold() for table in tables_asked(request)}
-    found = []
-    for known in above.space.views:
-        name = own.get(known)
-        if name is None:
-            name = called_after(above.space.schema.named(known))
-            while name.casefold() in taken:
-                name = f"{name}-overview"
-            taken.add(name.casefold())
-        found.append((name, known))
-    return found
+def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> list[list[tuple[str, View]]]:
+    """Return for each request its tables at a cut, by what their files are called: the plan's own by their names."""
+    requests = [request for request in plan.requests if isinstance(request, Asked)]
+    taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
+    every = []
+    for request in requests:
+        views = [schema.view(table.features) for table in tables_asked(request)]
+        own = dict(zip(views, (table.name for table in tables_asked(request)), strict=True))
+        found = []
+        for view in dict.fromkeys(map(cut.above, views)):
+            name = own.get(view)
+            if name is None:
+                name = called_after(schema.named(view))
+                while name.casefold() in taken:
+                    name = f"{name}-overview"
+                taken.add(name.casefold())
+            found.append((name, view))
+        every.append(found)
+    return every
 
 
 def noise_stated(mechanism: ResidualMechanism, variance: float) -> dict[str, Any]:

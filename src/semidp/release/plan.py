@@ -119,6 +119,8 @@ def _product(value: "ProductRequest | None") -> "ProductRequest | None":
 
     if value is not None and not isinstance(value, ProductRequest):
         raise InputError(f"the product of a plan is a ProductRequest, not {value!r}")
+    if value is not None and len(value.tables) == 1:
+        raise InputError("tables share a budget where there are several: give a single one a budget of its own")
     return value
 
 

@@ -33,7 +33,7 @@ from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.metadata import METADATA, csvw
-from semidp.release.partitions import PARTS, Asked, Part, Partition, PartitionedTables
+from semidp.release.partitions import PARTS, Part, Partition, PartitionedTables
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
@@ -115,10 +115,22 @@ class Release:
         part = self.partition.part(path)
         files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
         for name, expected in part.files.items():
-            if digest(files.folder / name, self.partition.place) != expected:
+            try:
+                found = digest(files.folder / name, self.partition.place)
+            except OSError:
+                raise InputError(f"cannot read {files.folder / name}") from None
+            if found != expected:
                 raise InputError(f"{files.folder / name} was changed after the release was written")
         node = self.partition.parts.index(part)
         return {table.name: table for result in self.partitioned for table in result.part_tables(files, node, part)}
+
+    def refuse_parts(self, what: str) -> None:
+        """Refuse something of a release that was carried out part by part."""
+        if self.partition is not None:
+            raise Refused(
+                f"{what} are for tables that were released whole, and this release was made part by part: use the "
+                "estimates and standard errors in its files"
+            )
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
@@ -141,6 +153,7 @@ class Release:
         >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
         1.0103...
         """
+        self.refuse_parts("weighted sums")
         alone = {table.name: table for table in self.tables}
         together = {} if self.product is None else {table.name: table for table in self.product.tables}
         value, variance = 0.0, 0.0
@@ -292,6 +305,7 @@ class Release:
         randomness
             How records are matched within what tables share; the operating system's unless given.
         """
+        self.refuse_parts("synthetic records")
         schema = self.scope.dataspace.schema
         assert schema is not None
         tables: list[tuple[str, Totals]] = []
@@ -430,8 +444,12 @@ class Release:
         ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         written = self if form is None else replace(self, form=form_named(form))
+        if self.partition is not None and (self.partition.place is None or written.form != self.form):
+            raise InputError("the parts of a release are copied as they are, from its folder: leave the form out")
         with new_folder(folder, force=force, ours=release_files) as new:
             written.write_files(new, progress)
+            if self.partition is not None:
+                self.partition.copy(new)
 
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
@@ -621,9 +639,8 @@ class Release:
                     if plan.product is not None
                 ),
                 *(
-                    PartitionedTables.from_json(entry, request, scope, files, document["partition"]["depth"])
-                    for entry, request in zip(document.get("partitioned", ()), plan.requests, strict=False)
-                    if isinstance(request, Asked)
+                    PartitionedTables.from_json(entry, plan, number, scope, files, document["partition"]["depth"])
+                    for number, entry in enumerate(document.get("partitioned", ()))
                 ),
                 *(
                     PublishedGroups.from_json(entry, request, scope, files)

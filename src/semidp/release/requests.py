@@ -118,14 +118,15 @@ def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechan
     What ``auto`` chooses may change from version to version; what was chosen, and what a regression measured, is in the
     result.
     """
-    name, budget, space = result.noise.mechanism, budget_of(request), result.space(request, scope)
+    name, budget = result.noise.mechanism, budget_of(request)
+    if isinstance(request, TableRequest) and (name == ResidualMechanism.name or result.key == "partitioned"):
+        product = product_space(scope.dataspace, scope.adjacency, [request.features])
+        return ResidualMechanism.calibrate(product, budget)
+    space = result.space(request, scope)
     if isinstance(space, (ProductSpace, RankSpace)):
         return request.calibrate(space)
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    if name == ResidualMechanism.name:
-        product = product_space(scope.dataspace, scope.adjacency, [request.features])
-        return ResidualMechanism.calibrate(product, budget)
     kind = next((kind for kind in FOR_RELEASES if kind.name == name), None)
     return mechanism_for(space, budget, name) if kind is None else kind.calibrate(space, budget)
 

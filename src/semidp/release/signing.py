@@ -5,7 +5,7 @@ SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder without semi
 optional package.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,9 @@ class Signer:
             except ValueError:
                 raise InputError(f"the password for the secret key {path} is wrong") from None
 
-    def sign(self, folder: Path) -> None:
-        """Write the list of all files of a folder, and its signature."""
-        names = sorted(_names(folder))
+    def sign(self, folder: Path, passing: Collection[str] = ()) -> None:
+        """Write the list of all files of a folder, and its signature; but for files that will be gone by then."""
+        names = sorted(_names(folder) - {*passing})
         odd = [name for name in names if not name.isprintable()]
         if odd:
             raise InputError(f"the file {odd[0]!r} has a name that a list of hashes cannot hold: name it otherwise")
