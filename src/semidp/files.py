@@ -182,22 +182,12 @@ def lasting_folder(
                 _sync(work)
                 check_place(path, force=force, ours=ours, inputs=inputs)
                 clear(work)
-                _without(work / begun, lambda: _into_place(work, path, force))
+                _into_place(work, path, force)
+                with contextlib.suppress(OSError):  # it says nothing any more, and goes last: nothing is lost by a kill
+                    (path / begun).unlink(missing_ok=True)
             finally:
                 if work.exists() and not _old_of(work).exists() and not (work / begun).is_file():
                     shutil.rmtree(work, ignore_errors=True)
-
-
-def _without(file: Path, move: Callable[[], None]) -> None:
-    """Remove a file before its folder is moved; put it back where the folder stays."""
-    content = file.read_bytes() if file.is_file() else None
-    file.unlink(missing_ok=True)
-    try:
-        move()
-    except BaseException:
-        if content is not None and file.parent.is_dir():
-            file.write_bytes(content)
-        raise
 
 
 @contextlib.contextmanager

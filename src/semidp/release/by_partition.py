@@ -37,6 +37,7 @@ from semidp.release.cells import Form, StoredFiles, form_named, named_files
 from semidp.release.needs import Needs, refuse_disk
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, TableTask, carry_out, done_before
 from semidp.release.partitions import (
+    BEGUN,
     Asked,
     Part,
     Partition,
@@ -58,8 +59,6 @@ from semidp.release.requests import budget_of
 from semidp.release.scope import Reader, Scope, at_hand, survey
 from semidp.tables import Schema, Table
 
-BEGUN = "unfinished.json"
-"""The file that says what an unfinished release is; with it everything at the cut has been measured."""
 _FORMAT = 1
 _LARGEST = 2**62
 

@@ -33,7 +33,7 @@ from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.metadata import METADATA, csvw
-from semidp.release.partitions import PARTS, Part, Partition, PartitionedTables
+from semidp.release.partitions import BEGUN, PARTS, Part, Partition, PartitionedTables
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
@@ -683,7 +683,7 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    return {"release.json", REPORT, SUMS, SIGNATURE, *listed, *(_part_files(folder) if PARTS in listed else ())}
+    return {"release.json", REPORT, SUMS, SIGNATURE, BEGUN, *listed, *(_part_files(folder) if PARTS in listed else ())}
 
 
 def _part_files(folder: Path) -> tuple[str, ...]:
