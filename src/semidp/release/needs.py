@@ -27,7 +27,7 @@ JOINT_BYTES = 16  # a cell of the joint table, where one query reads all
 DISK_BYTES = {Form.parquet: 48, Form.csv: 160}  # a cell, both files of a table together
 BASE_DISK = 10**5  # the report and release.json
 BASE_SECONDS, CELL_SECONDS = 2.0, 1.5e-6
-PART_BYTES, PART_SECONDS = 200, 3e-6  # a cell that is measured part by part
+PART_BYTES, PART_SECONDS = 200, 8e-6  # a cell that is measured part by part
 
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
