@@ -21,7 +21,7 @@ from semidp import (
 )
 from semidp.engines import open_source
 from semidp.files import document_at
-from semidp.release import by_partition
+from semidp.release import by_partition, runners
 from semidp.release.recheck import disagreements
 from semidp.tables import Schema
 from tests.partitions.conftest import FEATURES, records
@@ -135,7 +135,7 @@ def test_damaged_measurements_are_told_and_abandoned_draws_removed(people, tmp_p
     """What a killed attempt drew and never stored would be a second measurement beside the one that is published."""
     place = tmp_path / "release"
     with monkeypatch.context() as patched:
-        patched.setattr(by_partition, "carry_out", broken)
+        patched.setattr(runners, "carry_out", broken)
         with pytest.raises(InputError):
             run_partitioned(plan(), people, place, "state")
     state = unfinished(place) / ".state"
@@ -196,14 +196,14 @@ def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(tm
     two = {**one, "sex": [*one["sex"][7:], *one["sex"][:7]]}
     said = []
     for number, data in enumerate((one, two)):
-        place, left, real = tmp_path / str(number) / "release", [2], by_partition.carry_out
+        place, left, real = tmp_path / str(number) / "release", [2], runners.carry_out
 
         def until_full(task, source, left=left, real=real):
             left[0] -= 1
             return broken() if left[0] < 0 else real(task, source)
 
         with monkeypatch.context() as patched:
-            patched.setattr(by_partition, "carry_out", until_full)
+            patched.setattr(runners, "carry_out", until_full)
             with pytest.raises(InputError) as caught:
                 run_partitioned(plan(), data, place, "state")
         kept = unfinished(place)

@@ -13,7 +13,7 @@ import pytest
 from semidp import Budget, InputError, Ledger, Release, run_partitioned
 from semidp.files import document_at
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import by_partition, part_tasks
+from semidp.release import by_partition, part_tasks, runners
 from semidp.release.recheck import disagreements
 from tests.partitions.conftest import plan
 
@@ -28,7 +28,7 @@ class Fails:
     """Carries out parts until one of them must not be."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-        self.left, self.done, real = after, list[tuple[str, ...]](), by_partition.carry_out
+        self.left, self.done, real = after, list[tuple[str, ...]](), runners.carry_out
 
         def carry_out(task, source):
             if self.left == 0:
@@ -37,7 +37,7 @@ class Fails:
             self.done.append(task.path)
             return real(task, source)
 
-        monkeypatch.setattr(by_partition, "carry_out", carry_out)
+        monkeypatch.setattr(runners, "carry_out", carry_out)
 
 
 def test_a_release_that_failed_is_resumed_without_drawing_again(

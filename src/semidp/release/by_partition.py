@@ -8,14 +8,13 @@ import contextlib
 import hashlib
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -35,7 +34,7 @@ from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named, named_files
 from semidp.release.needs import Needs, refuse_disk
-from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, TableTask, carry_out, done_before
+from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, TableTask, done_before
 from semidp.release.partitions import (
     BEGUN,
     Asked,
@@ -56,80 +55,12 @@ from semidp.release.products import ProductRequest, ProductTable, fit_product, t
 from semidp.release.published import FitKind, read_residuals, residual_columns
 from semidp.release.release import Release, release_files, versions
 from semidp.release.requests import budget_of
+from semidp.release.runners import Runner, runner_for
 from semidp.release.scope import Reader, Scope, at_hand, survey
 from semidp.tables import Schema, Table
 
 _FORMAT = 1
 _LARGEST = 2**62
-
-
-class Runner(Protocol):
-    """Where tasks run."""
-
-    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
-        """Carry out tasks and yield the parts as they are done, in any order."""
-        ...
-
-
-@dataclass(frozen=True)
-class InThisProcess:
-    """One task after another, here."""
-
-    source: Source
-
-    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
-        """Carry out tasks in their order."""
-        for task in tasks:
-            yield carry_out(task, None if task.values is None else self.source.only(task.values))
-
-
-@dataclass(frozen=True)
-class InProcesses:
-    """Tasks in worker processes, each of which opens the source itself and has one thread.
-
-    Parameters
-    ----------
-    again
-        Opens the source.
-    jobs
-        How many processes.
-    """
-
-    again: Callable[[], Source]
-    jobs: int
-
-    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
-        """Hand tasks out in their order."""
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor, as_completed
-        from concurrent.futures.process import BrokenProcessPool
-
-        context = multiprocessing.get_context("spawn")  # a fork would copy threads that hold locks
-        jobs = max(1, min(self.jobs, len(tasks)))
-        pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(pickle.dumps(self.again),))
-        try:
-            for future in as_completed([pool.submit(_work, task) for task in tasks]):
-                yield future.result()
-        except BrokenProcessPool:
-            raise InputError(
-                "a worker process ended before its work: was it killed, or was there too little memory?"
-            ) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-_worker: dict[str, Any] = {}
-
-
-def _start_worker(again: bytes) -> None:
-    from semidp.engines import one_thread
-
-    one_thread()
-    _worker["source"] = pickle.loads(again)()
-
-
-def _work(task: PartTask) -> Part:
-    return carry_out(task, None if task.values is None else _worker["source"].only(task.values))
 
 
 def run_partitioned(
@@ -213,7 +144,7 @@ def run_partitioned(
             source = opened.enter_context(open_source(data, count=plan.count, where=plan.where, id=plan.id))
         progress("reading the records", 0, None)
         whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory)
-        runner = _runner(source, jobs)
+        runner = runner_for(source, jobs)
         place = lasting_folder(
             out,
             begun=BEGUN,
@@ -597,21 +528,6 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
             "a part was written elsewhere: whoever carries out parts must share the folder that is written"
         )
     return [found[task.path] for task in wanted]
-
-
-def _runner(source: Source, jobs: int) -> Runner:
-    frame = source.spark_frame()
-    if frame is not None:
-        from semidp.release.spark_tasks import OnSpark
-
-        if jobs > 1:
-            raise InputError("on Spark the executors carry out the parts: leave the number of processes out")
-        return OnSpark(frame, source.count)
-    if jobs == 1:
-        return InThisProcess(source)
-    if source.again is None:
-        raise InputError("worker processes open the data themselves: give a file or an address, or use one process")
-    return InProcesses(source.again, jobs)
 
 
 def _cells(plan: Plan, schema: Schema) -> list[int]:

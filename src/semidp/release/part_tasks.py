@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.engines import Source
-from semidp.engines.columns import Labels, read_parquet
+from semidp.engines.columns import read_parquet
 from semidp.errors import DataError, InputError
 from semidp.files import digest, durable, from_json
 from semidp.geometry import Totals, View
@@ -31,7 +31,7 @@ from semidp.queries.branches import BranchSpace, Cut
 from semidp.release.cells import Columns, Form, named_files
 from semidp.release.partitions import Part, PartTable
 from semidp.release.products import ProductTable, fit_product
-from semidp.release.published import FitKind, Fitted
+from semidp.release.published import FitKind, Fitted, residual_rows
 from semidp.release.scope import Reader
 from semidp.spaces import Dataspace
 from semidp.tables import Feature, Schema, Table
@@ -263,18 +263,7 @@ def _measured(
 
 def residuals_of_branch(space: BranchSpace, noisy: Mapping[View, NDArray[np.int64]]) -> Columns:
     """Return the measured residuals of a part, one row an entry."""
-    sizes = [values.size for values in noisy.values()]
-    names = [" × ".join(space.schema.named(view)) for view in noisy] or ["none"]
-    codes = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    empty = np.zeros(0, np.int64)
-    return Columns(
-        {"residual": Labels(names, codes=codes)},
-        {
-            "entry": np.concatenate([empty, *(np.arange(size) for size in sizes)]),
-            "scale": np.concatenate([empty, *(space.residuals.scale(view).ravel() for view in noisy)]),
-            "noisy": np.concatenate([empty, *(values.ravel() for values in noisy.values())]),
-        },
-    )
+    return residual_rows(space.schema, {view: (space.residuals.scale(view), noisy[view]) for view in noisy})
 
 
 def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:

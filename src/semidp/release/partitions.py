@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.files import digest, regular_file
 from semidp.geometry import View
-from semidp.mechanisms import NoNoise, ResidualMechanism, interval_factor
+from semidp.mechanisms import NoNoise, ResidualMechanism
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.queries.branches import Cut
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
@@ -29,7 +29,6 @@ from semidp.release.published import (
     Published,
     advertised,
     read_back,
-    read_cells,
     read_residuals,
     residual_columns,
     residuals_from_json,
@@ -228,15 +227,7 @@ class PartitionedTables(Published):
             **super().to_json(),
             **residuals_json(self.mechanism),
             "tables": [{"name": table.name, "features": list(table.features)} for table in tables_asked(self.request)],
-            "overview": [
-                {
-                    "name": table.name,
-                    "features": list(table.schema.names),
-                    "largest_standard_error": float(table.standard_errors.max(initial=0.0)),
-                    "fit": asdict(table.fitted),
-                }
-                for table in self.overview
-            ],
+            "overview": [table.to_json() for table in self.overview],
         }
 
     @classmethod
@@ -256,9 +247,7 @@ class PartitionedTables(Published):
             own = schema.restrict(schema.named(view))
             if part["name"] != name or part["features"] != list(own.names):
                 raise ValueError("the tables at the cut are not those of the plan")
-            cells = read_cells(files, name, own, interval_factor(mechanism.name))
-            estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
-            overview.append(ProductTable(name, own, cells["count"], estimate, errors, Fitted(**part["fit"])))
+            overview.append(ProductTable.read(files, name, own, Fitted(**part["fit"])))
         return cls(
             request=request,
             mechanism=mechanism,
@@ -271,13 +260,11 @@ class PartitionedTables(Published):
     def part_tables(self, files: StoredFiles, node: int, part: Part) -> list[ProductTable]:
         """Read the tables of one part: counts, estimates and errors."""
         schema = self.cut.branch(self.mechanism.space.schema, node)
-        found, fits = [], {table.name: table.fitted for table in part.tables}
-        for table in self.below:
-            own = schema.restrict(table.features)
-            cells = read_cells(files, table.name, own, interval_factor(self.mechanism.name))
-            estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
-            found.append(ProductTable(table.name, own, cells["count"], estimate, errors, fits[table.name]))
-        return found
+        fits = {table.name: table.fitted for table in part.tables}
+        return [
+            ProductTable.read(files, table.name, schema.restrict(table.features), fits[table.name])
+            for table in self.below
+        ]
 
     @property
     def below(self) -> tuple[TableRequest, ...]:

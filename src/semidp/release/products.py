@@ -231,6 +231,22 @@ class ProductTable(CellTable):
         """How many standard errors to each side the 95% interval of an estimate has."""
         return interval_factor(ResidualMechanism.name)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.schema.names),
+            "largest_standard_error": float(self.standard_errors.max(initial=0.0)),
+            "fit": asdict(self.fitted),
+        }
+
+    @classmethod
+    def read(cls, files: StoredFiles, name: str, schema: Schema, fitted: Fitted) -> "ProductTable":
+        """Read the file of a table."""
+        cells = read_cells(files, name, schema, interval_factor(ResidualMechanism.name))
+        estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
+        return cls(name, schema, cells["count"], estimate, errors, fitted)
+
     def __repr__(self) -> str:
         return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
 
@@ -317,15 +333,7 @@ class PublishedProduct(Published):
                 "loss": sum(table.fitted.loss for table in self.tables),
                 "real_valued_bound": sum(table.fitted.bound for table in self.tables),
             },
-            "tables": [
-                {
-                    "name": table.name,
-                    "features": list(table.schema.names),
-                    "largest_standard_error": float(table.standard_errors.max(initial=0.0)),
-                    "fit": asdict(table.fitted),
-                }
-                for table in self.tables
-            ],
+            "tables": [table.to_json() for table in self.tables],
         }
 
     @classmethod
@@ -339,12 +347,10 @@ class PublishedProduct(Published):
         alone = entry.get("one_by_one_l2")
         if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
             raise ValueError("a distance is a number of at least 0")
-        tables = []
-        for part, table in zip(entry["tables"], request.tables, strict=True):
-            schema = space.schema.restrict(table.features)
-            cells = read_cells(files, table.name, schema, interval_factor(mechanism.name))
-            estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
-            tables.append(ProductTable(table.name, schema, cells["count"], estimate, errors, Fitted(**part["fit"])))
+        tables = [
+            ProductTable.read(files, table.name, space.schema.restrict(table.features), Fitted(**part["fit"]))
+            for part, table in zip(entry["tables"], request.tables, strict=True)
+        ]
         return cls(
             request=request,
             mechanism=mechanism,

@@ -1,4 +1,4 @@
-"""Tasks on the executors of a Spark cluster: each counts, measures, fits and writes the part that Spark hands it.
+"""Where the parts of a release are carried out: in this process, in worker processes, or on a Spark cluster.
 
 Spark may try a task again, or twice at once. Every attempt reads the measurement that the first one stored, so that
 whichever finishes, the same numbers are published. Executors and driver share the folder that is written, and have
@@ -8,18 +8,101 @@ semidp installed.
 import json
 import pickle
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
-from semidp.engines import open_source
+from semidp.engines import Source, open_source
 from semidp.errors import DataError, InputError, SemidpError
 from semidp.release.part_tasks import PartTask, carry_out
 from semidp.release.partitions import Part
 
 _TOTAL, _PART, _TASK = "semidp_total", "semidp_part", "semidp_task"
 _SETTINGS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
+
+
+class Runner(Protocol):
+    """Where tasks run."""
+
+    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
+        """Carry out tasks and yield the parts as they are done, in any order."""
+        ...
+
+
+@dataclass(frozen=True)
+class InThisProcess:
+    """One task after another, here."""
+
+    source: Source
+
+    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
+        """Carry out tasks in their order."""
+        for task in tasks:
+            yield carry_out(task, None if task.values is None else self.source.only(task.values))
+
+
+@dataclass(frozen=True)
+class InProcesses:
+    """Tasks in worker processes, each of which opens the source itself and has one thread.
+
+    Parameters
+    ----------
+    again
+        Opens the source.
+    jobs
+        How many processes.
+    """
+
+    again: Callable[[], Source]
+    jobs: int
+
+    def run(self, tasks: Sequence[PartTask]) -> Iterator[Part]:
+        """Hand tasks out in their order."""
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor, as_completed
+        from concurrent.futures.process import BrokenProcessPool
+
+        context = multiprocessing.get_context("spawn")  # a fork would copy threads that hold locks
+        jobs = max(1, min(self.jobs, len(tasks)))
+        pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(pickle.dumps(self.again),))
+        try:
+            for future in as_completed([pool.submit(_work, task) for task in tasks]):
+                yield future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                "a worker process ended before its work: was it killed, or was there too little memory?"
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker: dict[str, Any] = {}
+
+
+def _start_worker(again: bytes) -> None:
+    from semidp.engines import one_thread
+
+    one_thread()
+    _worker["source"] = pickle.loads(again)()
+
+
+def _work(task: PartTask) -> Part:
+    return carry_out(task, None if task.values is None else _worker["source"].only(task.values))
+
+
+def runner_for(source: Source, jobs: int) -> Runner:
+    """Return where the parts of a source are carried out."""
+    frame = source.spark_frame()
+    if frame is not None:
+        if jobs > 1:
+            raise InputError("on Spark the executors carry out the parts: leave the number of processes out")
+        return OnSpark(frame, source.count)
+    if jobs == 1:
+        return InThisProcess(source)
+    if source.again is None:
+        raise InputError("worker processes open the data themselves: give a file or an address, or use one process")
+    return InProcesses(source.again, jobs)
 
 
 @dataclass(frozen=True)
@@ -85,7 +168,7 @@ class OnSpark:
             [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(tasks)],
             t.StructType([t.StructField(_PART, t.LongType()), t.StructField(_TASK, t.BinaryType())]),
         )
-        return parts.groupBy(_PART).cogroup(work.groupBy(_PART)).applyInArrow(_work, f"{_PART} long, done string")
+        return parts.groupBy(_PART).cogroup(work.groupBy(_PART)).applyInArrow(_work_there, f"{_PART} long, done string")
 
     def _columns(self, tasks: Sequence[PartTask]) -> list[str]:
         """Return the columns that the tables need, of those that there are."""
@@ -95,7 +178,7 @@ class OnSpark:
         return [name for name in self.frame.columns if name in wanted]
 
 
-def _work(records: Any, task: Any) -> Any:
+def _work_there(records: Any, task: Any) -> Any:
     """Carry out one part on an executor; what goes wrong is told in words that quote nothing."""
     import pyarrow
 
