@@ -13,6 +13,7 @@ import pytest
 from semidp import Ledger, Release
 
 pytestmark = pytest.mark.services
+ENV = {**os.environ, "PYSPARK_PYTHON": sys.executable}  # what the executors run
 WORDS = (
     *("--nest", "state,county,tract", "--table", "tract,sex,age", "--table", "county,age", "--invariant", "tract"),
     *("--invariant", "sex", "--levels", "age=y,m,o", "--rho", "1", "--partition", "state", "--quiet"),
@@ -43,7 +44,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def done(*words: str | Path) -> None:
-    found = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, timeout=900)
+    found = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, timeout=900, env=ENV)
     assert found.returncode == 0, found.stderr
 
 
@@ -82,7 +83,7 @@ def test_a_killed_executor_changes_no_number_and_nothing_is_charged_twice(
     words = ("--from", people, *WORDS, "--seed", "7", "--ledger", ledger, "--out", tmp_path / "many")
     command = [sys.executable, "-m", "semidp", "release", cluster, *map(str, words)]
     deadline, killed = time.monotonic() + 600, 0
-    with (tmp_path / "said").open("w") as said, subprocess.Popen(command, stdout=said, stderr=said) as many:
+    with (tmp_path / "said").open("w") as said, subprocess.Popen(command, stdout=said, stderr=said, env=ENV) as many:
         while many.poll() is None and time.monotonic() < deadline:
             ready = list((tmp_path / ".semidp-many.unfinished").glob("state=*"))
             running = executors()

@@ -375,6 +375,7 @@ def _spark(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
         if local:  # Spark makes a warehouse in the working folder otherwise, and listens on every interface
             warehouse = stack.enter_context(TemporaryDirectory(prefix=".semidp-", ignore_cleanup_errors=True))
             settings |= {"spark.sql.warehouse.dir": warehouse}
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what its workers run: they need semidp
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for key, value in settings.items():
             builder = builder.config(key, value)
