@@ -375,7 +375,9 @@ def _spark(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
         if local:  # Spark makes a warehouse in the working folder otherwise, and listens on every interface
             warehouse = stack.enter_context(TemporaryDirectory(prefix=".semidp-", ignore_cleanup_errors=True))
             settings |= {"spark.sql.warehouse.dir": warehouse}
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what its workers run: they need semidp
+            if "PYSPARK_PYTHON" not in os.environ:  # what its workers run is read now: they need semidp
+                os.environ["PYSPARK_PYTHON"] = sys.executable
+                stack.callback(os.environ.pop, "PYSPARK_PYTHON", None)
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for key, value in settings.items():
             builder = builder.config(key, value)
