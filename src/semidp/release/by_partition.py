@@ -33,7 +33,7 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named, named_files
-from semidp.release.needs import Needs, refuse_disk
+from semidp.release.needs import needs_of, refuse_disk
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, TableTask, done_before
 from semidp.release.partitions import (
     BEGUN,
@@ -41,22 +41,22 @@ from semidp.release.partitions import (
     Part,
     Partition,
     PartitionedTables,
-    alone,
+    as_product,
     measurements_stem,
     noise_stated,
     overview_names,
     path_of,
-    product_space_of,
     refuse_apart,
     tables_asked,
 )
+from semidp.release.pipeline import charge_label
 from semidp.release.plan import Plan
-from semidp.release.products import ProductRequest, ProductTable, fit_product, totals_of
+from semidp.release.products import ProductTable, fit_product, totals_of
 from semidp.release.published import FitKind, read_residuals, residual_columns
 from semidp.release.release import Release, release_files, versions
 from semidp.release.requests import budget_of
 from semidp.release.runners import Runner, runner_for
-from semidp.release.scope import Reader, Scope, at_hand, survey
+from semidp.release.scope import Scope, at_hand, survey
 from semidp.tables import Schema, Table
 
 _FORMAT = 1
@@ -163,7 +163,7 @@ def run_partitioned(
             whole.refuse_place(work, written)
             if ledger is not None:
                 records = [mechanism.record() for mechanism in whole.mechanisms]
-                entry = ledger.charge(whole.guarantee, label or _label(plan), records)
+                entry = ledger.charge(whole.guarantee, label or charge_label(plan), records)
         if resume and begun.is_whole(work):
             release = Release.load(work)
             finish(work, sorted(_passing(work)))
@@ -192,8 +192,8 @@ class Whole:
 
     Parameters
     ----------
-    plan, scope, reader
-        What is asked for, what is public, and the reader of the rest.
+    plan, scope
+        What is asked for, and what is public.
     cut
         Where tables are taken apart.
     requests, mechanisms
@@ -204,7 +204,6 @@ class Whole:
 
     plan: Plan
     scope: Scope
-    reader: Reader
     cut: Cut
     requests: tuple[Asked, ...]
     mechanisms: tuple[ResidualMechanism, ...]
@@ -384,7 +383,7 @@ class Whole:
                 f"the parts of {self.partition!r} cannot all have folders of their own there: a label is too long, or "
                 "two differ in nothing that the file system tells apart"
             ) from None
-        refuse_disk(Needs.of(_cells(self.plan, self.schema), form=form).disk, work)
+        refuse_disk(needs_of(self.plan, self.schema, False, form).disk, work)
 
     def release(
         self,
@@ -431,8 +430,8 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
     mechanisms, expected, values = [], [], []
     for request in requests:
         budget_of(request)
-        together = request if isinstance(request, ProductRequest) else alone(request)
-        mechanisms.append(together.calibrate(product_space_of(request, scope)))
+        product = as_product(request)
+        mechanisms.append(product.calibrate(product.space(scope)))
     for mechanism in mechanisms:
         for view in mechanism.space.measured:  # what a part would refuse when all is charged
             if (scope.dataspace.n or 0) * mechanism.space.residuals.largest_scale(view) >= _LARGEST:
@@ -441,7 +440,7 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
         tables = reader.tables(schema.named(view) for view in space.views)
         expected.append(dict(zip(space.views, tables, strict=True)))
         values.append(space.measure(tables))
-    return Whole(plan, scope, reader, cut, requests, tuple(mechanisms), tuple(expected), tuple(values))
+    return Whole(plan, scope, cut, requests, tuple(mechanisms), tuple(expected), tuple(values))
 
 
 @dataclass(frozen=True)
@@ -530,15 +529,7 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
     return [found[task.path] for task in wanted]
 
 
-def _cells(plan: Plan, schema: Schema) -> list[int]:
-    return [schema.restrict(table.features).size for table in plan.all_tables]
-
-
 def _escaped(text: str) -> str:
     """Return a name or a label as the name of a folder has it, in the way of Hive."""
     kept = quote(text, safe=" !$&()+,;@~-_.")
     return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
-
-
-def _label(plan: Plan) -> str:
-    return ", ".join(f"{request.name} ({' × '.join(dict.fromkeys(request.features))})" for request in plan.requests)

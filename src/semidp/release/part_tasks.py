@@ -23,7 +23,7 @@ from semidp.engines import Source
 from semidp.engines.columns import read_parquet
 from semidp.errors import DataError, InputError
 from semidp.files import digest, durable, from_json
-from semidp.geometry import Totals, View
+from semidp.geometry import Totals, View, trimmed_view
 from semidp.mechanisms.branches import BranchNoise
 from semidp.noise import Randomness
 from semidp.progress import silent
@@ -194,16 +194,12 @@ def _counted(task: PartTask, request: RequestTask, source: Source | None) -> lis
     grid = task.schema.grid
     for table, wanted in zip(found, request.tables, strict=True):
         view = task.schema.view(wanted.features)
-        at_cut = grid.coarsened(view).sum(table.counts, _own(task.cut.above(view), view))
+        at_cut = grid.coarsened(view).sum(table.counts, trimmed_view(task.cut.above(view), view))
         if not np.array_equal(at_cut.ravel(), wanted.expected.ravel()):
             raise DataError(_CHANGED)
         if task.exact.margins and not task.exact.over(wanted.features).contains(table):
             raise DataError(_CHANGED)
     return found
-
-
-def _own(view: View, table: View) -> View:
-    return tuple(depth for depth, there in zip(view, table, strict=True) if there)
 
 
 def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], attempt: Path) -> list[ProductTable]:

@@ -238,7 +238,7 @@ class PartitionedTables(Published):
         request = plan.requests[number]
         if not isinstance(request, Asked):
             raise ValueError("only tables are released part by part")
-        mechanism = residuals_from_json(entry, product_space_of(request, scope))
+        mechanism = residuals_from_json(entry, as_product(request).space(scope))
         cut = Cut.at(mechanism.space.schema, depth)
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
@@ -294,14 +294,10 @@ class PartitionedTables(Published):
         return BranchNoise.of(self.mechanism, self.cut, node)
 
 
-def product_space_of(request: Asked, scope: Scope) -> Any:
-    """Return the residuals of a request's tables."""
-    together = request if isinstance(request, ProductRequest) else alone(request)
-    return together.space(scope)
-
-
-def alone(request: TableRequest) -> ProductRequest:
-    """Return a table with a budget of its own as a product of one: measured by its residuals."""
+def as_product(request: Asked) -> ProductRequest:
+    """Return tables as a product, measured by its residuals: a table with a budget of its own as a product of one."""
+    if isinstance(request, ProductRequest):
+        return request
     assert request.budget is not None
     return ProductRequest([evolve(request, budget=None)], request.budget)
 

@@ -218,7 +218,7 @@ def run(
     entry = None
     if ledger is not None:
         records = [mechanism.record() for mechanism in prepared.mechanisms]
-        entry = ledger.charge(prepared.guarantee, label or ", ".join(map(_label, prepared.plan.requests)), records)
+        entry = ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records)
     try:
         results = _measured(prepared, randomness, progress)
     except BaseException as error:
@@ -248,9 +248,14 @@ def _measured(prepared: Prepared, randomness: Randomness, progress: Progress) ->
     return tuple(results)
 
 
-def _label(request: Request) -> str:
-    """Say what is released, for a ledger."""
-    return f"{request.name} ({' × '.join(dict.fromkeys(request.features))})"
+def charge_label(plan: Plan) -> str:
+    """Say what is released, for a ledger.
+
+    >>> from semidp import TableRequest
+    >>> charge_label(Plan([TableRequest(["sex", "region"])]))
+    'table (sex × region)'
+    """
+    return ", ".join(f"{request.name} ({' × '.join(dict.fromkeys(request.features))})" for request in plan.requests)
 
 
 def _check(plan: Plan) -> None:
