@@ -1,17 +1,14 @@
 """Pictures of guarantees, tables, groups, tests and audits."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.plots.style import BLUE, CYCLE, GREY, MARKERS, ORANGE, drawing, plain_numbers
+from semidp.plots.style import BLUE, CYCLE, GREY, MARKERS, ORANGE, Figure, drawing, plain_numbers
 from semidp.tables import Schema
 from semidp.tradeoff import Tradeoff
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _STYLES = ("-", "--", "-.", ":")
 _NAME_UP_TO = 30  # rows or columns whose names are written
@@ -20,7 +17,7 @@ _DRAW_UP_TO = 1000  # rows or columns that are drawn
 _MOST_GROUPS = 40
 
 
-def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> "Figure":
+def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
     """Draw tradeoff functions as error curves: false alarms against misses of the best attacker.
 
     The diagonal is an attacker who guesses; the closer a curve lies to it, the more private. In the convention of
@@ -47,7 +44,7 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> "Figure":
     return figure
 
 
-def loss_plot(losses: Mapping[str, float]) -> "Figure":
+def loss_plot(losses: Mapping[str, float]) -> Figure:
     """Draw expected losses as bars, the first one highlighted, each with its number.
 
     >>> figure = loss_plot({"semidp": 17.1, "ordinary DP by group privacy": 34.0})
@@ -86,7 +83,7 @@ def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[
     return counts.reshape(int(np.prod(sizes[:cut])), -1), _labels(levels[:cut]), _labels(levels[cut:])
 
 
-def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> "Figure | None":
+def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | None:
     """Draw a large table of counts as shades; None where it is too large even for that.
 
     Examples
@@ -131,7 +128,7 @@ def estimates_plot(
     axis: str,
     bounds: tuple[float, float] | None = None,
     axes: Any = None,
-) -> "Figure | None":
+) -> Figure | None:
     """Draw one estimate a group with two standard errors to each side, and declared bounds near them.
 
     The scale is that of the estimates, not of the bounds. None for too many groups.
@@ -158,7 +155,7 @@ def estimates_plot(
 
 def power_plot(
     odds_ratios: Sequence[float] | ArrayLike, curves: Mapping[str, ArrayLike], alpha: float, title: str = ""
-) -> "Figure":
+) -> Figure:
     """Draw power against the odds ratio, one line for each test: what `power_curves` returns.
 
     Examples
@@ -212,7 +209,7 @@ class Attack(Protocol):
         """Whether the bounds refute the claim."""
 
 
-def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "", axes: Any = None) -> "Figure":
+def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "", axes: Any = None) -> Figure:
     """Draw attacks as points with exact confidence bounds, and the claimed curve below which none may lie.
 
     A bar runs from what was observed to the corner that the truth does not exceed; an attack convicts where even that

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
+else:
+    Figure = Any  # matplotlib is imported by what draws
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#8B5A9F"),
@@ -41,17 +43,16 @@ _SETTINGS: Any = {
 @contextlib.contextmanager
 def drawing(
     width: float = 5.4, height: float = 3.6, columns: int = 1, rows: int = 1, axes: Any = None
-) -> Iterator[tuple["Figure", Any]]:
+) -> Iterator[tuple[Figure, Any]]:
     """Yield a figure and its axes in the common style, off screen; or the axes that were given, and their figure."""
     if axes is not None:
         yield axes.figure, axes
         return
-    from matplotlib import rc_context
+    import matplotlib.figure
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    with rc_context(_SETTINGS):
-        figure = Figure(figsize=(width, height))
+    with matplotlib.rc_context(_SETTINGS):
+        figure = matplotlib.figure.Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         yield figure, figure.subplots(rows, columns)
 
@@ -79,7 +80,7 @@ def plain_numbers(*axes: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def svg(figure: "Figure") -> str:
+def svg(figure: Figure) -> str:
     """Return a figure as an SVG element to put into a page."""
     from matplotlib import rc_context
 
@@ -91,7 +92,7 @@ def svg(figure: "Figure") -> str:
     return re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
 
 
-def png(figure: "Figure") -> bytes:
+def png(figure: Figure) -> bytes:
     """Return a figure as PNG."""
     from matplotlib import rc_context
 

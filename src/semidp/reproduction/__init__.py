@@ -1,20 +1,25 @@
 """The paper's figures, examples and numbers, each as published and as it should be; `semidp reproduce` runs them.
 
-A study is one file with ``compute(settings) -> Tidy`` and ``plot(table) -> Figure``, and one line in `STUDIES`. Studies
-use the public names of the package and draw in the style of `plots`. What they compare with is in `naive` and
-`baselines`: nothing there is ever chosen for a release.
+A study is one file with ``compute(settings) -> Tidy`` and ``plot(table) -> Figure``, and its name in `STUDIES`. Studies
+use the public names of the package and draw in the style of `plots`. What they compare with is in `naive`: nothing
+there is ever chosen for a release.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from semidp.errors import InputError
+from semidp.plots.style import Figure
 from semidp.reproduction.base import Settings, Tidy
-from semidp.reproduction.baselines import baseline_means, baseline_regression
-from semidp.reproduction.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, published_noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from semidp.reproduction.naive import (
+    NaiveGaussian,
+    NaiveL1,
+    NaiveL2,
+    NaiveLinf,
+    baseline_means,
+    baseline_regression,
+    published_noise,
+)
 
 __all__ = [
     "STUDIES",
@@ -31,22 +36,11 @@ __all__ = [
     "study",
 ]
 
-STUDIES: dict[str, str] = {
-    "gaussian": "semidp.reproduction.gaussian",
-    "knorm": "semidp.reproduction.knorm",
-    "power": "semidp.reproduction.power",
-    "composition": "semidp.reproduction.composition",
-    "sensitivity-space": "semidp.reproduction.sensitivity_space",
-    "adjacency": "semidp.reproduction.adjacency",
-    "exchange": "semidp.reproduction.exchange",
-    "products": "semidp.reproduction.products",
-    "subspace-dp": "semidp.reproduction.subspace_dp",
-    "census": "semidp.reproduction.census",
-    "inference": "semidp.reproduction.inference",
-    "grouped-means": "semidp.reproduction.grouped_means",
-    "grouped-regression": "semidp.reproduction.grouped_regression",
-}
-"""The name of each study, as the command line calls it, and its module."""
+STUDIES = (
+    *("gaussian", "knorm", "power", "composition", "sensitivity-space", "adjacency", "exchange", "products"),
+    *("subspace-dp", "census", "inference", "grouped-means", "grouped-regression"),
+)
+"""The name of each study as the command line calls it: that of its file."""
 
 
 class Study(Protocol):
@@ -55,7 +49,7 @@ class Study(Protocol):
     def compute(self, settings: Settings = ...) -> Tidy:
         """Return the numbers, one observation a row."""
 
-    def plot(self, table: Tidy) -> "Figure":
+    def plot(self, table: Tidy) -> Figure:
         """Draw the numbers that `compute` returned."""
 
 
@@ -70,4 +64,4 @@ def study(name: str) -> Study:
     """
     if name not in STUDIES:
         raise InputError(f"there is no study {name!r}: choose from {', '.join(STUDIES)}")
-    return cast(Study, importlib.import_module(STUDIES[name]))
+    return cast(Study, importlib.import_module(f"semidp.reproduction.{name.replace('-', '_')}"))

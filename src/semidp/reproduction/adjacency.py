@@ -5,16 +5,13 @@
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from semidp import Dataspace, Feature, Margin, Schema, SemiAdjacency, Table, semi_adjacency
-from semidp.plots.style import BLACK, BLUE, ORANGE, drawing
+from semidp.plots.style import BLACK, BLUE, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.of(rows)
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the two readings and the paper's number, an example a line."""
     lines = np.arange(len(table))
     exact = [int(text) if text.isdigit() else np.nan for text in table["paper"]]

@@ -8,7 +8,7 @@ import csv
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,11 +26,8 @@ from semidp import (
     zcdp,
 )
 from semidp.accounting import zcdp_epsilon_paper
-from semidp.plots.style import BLUE, GREY, ORANGE, drawing, plain_numbers
+from semidp.plots.style import BLUE, GREY, ORANGE, Figure, drawing, plain_numbers
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DELTA = Fraction(1, 10**10)
 PERSONS, UNITS = Fraction(542, 339) ** 2, Fraction(3379, 12343) ** 2
@@ -238,7 +235,7 @@ def toy_census(empty_blocks: bool) -> SemiAdjacency:
     return semi_adjacency(Dataspace.of(people, [Margin("state")]))
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the announced and the effective curve, and the budget of each geographic level."""
     with drawing(10.4, 4.7, columns=2) as (figure, (left, right)):
         _curves(left)

@@ -5,16 +5,13 @@ better depends on the mechanisms, and for Gaussian ones not at all.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from semidp import Tradeoff, approximate, compose, gaussian
-from semidp.plots.style import BLUE, GREY, ORANGE, drawing
+from semidp.plots.style import BLUE, GREY, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RECORDS_TOGETHER = 3
 DELTAS = ("1e-2", "1e-4", "1e-6")
@@ -70,7 +67,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.of(rows)
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw both orders as error curves, a panel for each family, with the attacker's advantage."""
     families = table.distinct("family")
     with drawing(9.0, 8.6, columns=2, rows=math.ceil(len(families) / 2)) as (figure, grid):

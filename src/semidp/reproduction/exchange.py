@@ -5,16 +5,13 @@ alone. Both are promises of their own; the study shows what each costs.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from semidp import Adjacency, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
-from semidp.plots.style import BLUE, ORANGE, drawing
+from semidp.plots.style import BLUE, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LEVELS, EACH, MOST = 3, 20, 4
 
@@ -61,7 +58,7 @@ TITLES = {
 }
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the loss against q, a panel a table, with Δ2² at each point."""
     with drawing(11, 4.9, columns=len(TITLES)) as (figure, panels):
         for axes, (name, title) in zip(panels, TITLES.items(), strict=True):

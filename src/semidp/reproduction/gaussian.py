@@ -6,7 +6,7 @@ which A_3 needs. The naive mechanism is the same in both.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 from semidp import Adjacency, Budget, Table, sensitivity_space
 from semidp.mechanisms import ContinuousGaussianMechanism, Mechanism
 from semidp.noise import SeededRandomness
-from semidp.plots.style import GREY, drawing, error_bars
+from semidp.plots.style import GREY, Figure, drawing, error_bars
 from semidp.reproduction import NaiveGaussian
 from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SIZES = range(2, 11)
 MU = Fraction(1, 10)
@@ -100,7 +97,7 @@ def losses(outputs: NDArray[np.float64], table: Table, truncated: bool) -> NDArr
     return np.asarray(np.linalg.norm((seen - table.counts).reshape(len(outputs), -1), axis=1))
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the mean losses: what the paper's figure shows (truncated), and before truncation beside the theory."""
     styles = {(SEMI, "as-published"): 0, (SEMI, "correct"): 2, (NAIVE, "correct"): 1}
     mu = float(table["mu"][0])

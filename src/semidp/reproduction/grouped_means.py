@@ -5,19 +5,16 @@ together the protection of Semi-DP by group privacy; ordinary DP protects one re
 """
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
-from semidp.plots.style import drawing, error_bars, plain_numbers
+from semidp.plots.style import Figure, drawing, error_bars, plain_numbers
 from semidp.reproduction.base import PAPER, Settings, Tidy, mean_and_error
-from semidp.reproduction.baselines import baseline_means
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from semidp.reproduction.naive import baseline_means
 
 DESIGNS = {"equal": (50,) * 10, "unequal": (5, 10, 20, 30, 40, 50, 60, 80, 90, 115)}
 MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))
@@ -88,7 +85,7 @@ def estimates(
     return {"semi": semi, "baseline": baseline, "ordinary": ordinary}
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the error of each method against μ, one panel for each design."""
     titles = {"equal": "ten groups of 50", "unequal": "ten groups of 5 to 115"}
     with drawing(9.2, 4.4, columns=2) as (figure, panels):

@@ -7,19 +7,16 @@ measures is chosen from these counts; beside it X'y itself, column by column in 
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
-from semidp.plots.style import drawing, error_bars, plain_numbers
+from semidp.plots.style import Figure, drawing, error_bars, plain_numbers
 from semidp.reproduction.base import PAPER, Settings, Tidy, mean_and_error
-from semidp.reproduction.baselines import baseline_regression
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from semidp.reproduction.naive import baseline_regression
 
 BY_FACTORS = tuple((factors, 512) for factors in (1, 2, 3, 4))
 BY_RECORDS = tuple((4, records) for records in (128, 256, 512, 1024))
@@ -113,7 +110,7 @@ def _fitted(
     return grouped.LinearFit(moments).coefficients
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the error of each method at μ = 1: against the number of factors, and against the number of records."""
     mu = SHOWN if SHOWN in table["mu"] else table["mu"][0]
     with drawing(9.2, 4.4, columns=2) as (figure, panels):

@@ -5,7 +5,6 @@ Beside each stands its twin, the same procedure with the noise ignored (for simu
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -30,11 +29,8 @@ from semidp.inference import Covers, Recursive, Strata, random_tables, sampled_r
 from semidp.inference.answers import linear_interval, normal_interval, ratio_interval
 from semidp.mechanisms import Mechanism, calibrated
 from semidp.noise import SeededRandomness
-from semidp.plots.style import BLUE, ORANGE, drawing
+from semidp.plots.style import BLUE, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 Shares = dict[float, tuple[float, float, float]]
@@ -286,7 +282,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.of(rows)
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the shares at 0.05 (and coverages at 0.95) with their range over the margins, and the twins."""
     with drawing(9.5, 5.8, columns=2) as (figure, panels):
         for axes, kind, nominal in zip(panels, ("size", "coverage"), (0.05, LEVEL), strict=True):

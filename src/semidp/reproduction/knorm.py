@@ -6,7 +6,7 @@ radius not at all. Correct: the hull of S_3 with its three-cycles, Gamma(s+1) an
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from semidp import Adjacency, Budget, Table, sensitivity_space
 from semidp.mechanisms import KNormMechanism, L2Mechanism, LaplaceMechanism, Mechanism, knorm_noise
 from semidp.noise import SeededRandomness
-from semidp.plots.style import CYCLE, drawing, error_bars, plain_numbers
+from semidp.plots.style import CYCLE, Figure, drawing, error_bars, plain_numbers
 from semidp.reproduction import NaiveL1, NaiveL2, NaiveLinf, published_noise
 from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Draw = Callable[[int], NDArray[Any]]
 
@@ -111,7 +108,7 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     yield "naive-linf", "as-published", lambda size: _published_linf(linf, size, source)
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the paper's sizes at three ε, published and correct; and all sizes at ε = 1, correct."""
     sizes = [k for k in PUBLISHED_SIZES if k in table["k"]]
     with drawing(3.6 * (len(sizes) + 1), 7.4, columns=len(sizes) + 1, rows=2) as (figure, grid):

@@ -1,7 +1,7 @@
-"""The paper's naive baselines: noise for one record, pushed to a records by group privacy, without projection.
+"""What studies compare with: the paper's naive mechanisms, ordinary DP of grouped statistics, the published noise.
 
-They ignore what the public totals say, and are here to be compared with. Their outputs are floating-point numbers
-and marked not private; nothing here is ever chosen for a release. So is the noise behind the paper's K-norm figure.
+Naive is noise for one record, pushed to a records by group privacy, without regard to what the public totals say.
+All outputs are floating-point numbers and marked not private; nothing here is ever chosen for a release.
 """
 
 import math
@@ -13,12 +13,15 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.errors import InputError
 from semidp.exact import down, sqrt_down
 from semidp.knorm import Ball
 from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, epsilon_of, root_up
 from semidp.noise import Randomness, generator
 from semidp.queries import QuerySpace
 from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +42,10 @@ class NaiveMechanism(Mechanism):
     --------
     >>> from semidp.mechanisms.examples import two_way
     >>> space, table = two_way()
-    >>> NaiveL1.calibrate(space, Budget.pure(1)).scale, NaiveGaussian.calibrate(space, Budget.gdp(1)).scale
-    (6.0, 4.242640687119286)
+    >>> [naive.calibrate(space, Budget.pure(1)).scale for naive in (NaiveL1, NaiveL2, NaiveLinf)]  # a = 3
+    [6.0, 4.242640687119286, 3.0]
+    >>> NaiveGaussian.calibrate(space, Budget.gdp(1)).scale
+    4.242640687119286
     >>> NaiveL1.calibrate(space, Budget.pure(1)).apply(table).private
     False
     """
@@ -80,7 +85,7 @@ class NaiveMechanism(Mechanism):
         """The root of the expected squared loss of the noisy table, ``sqrt(E‖noise‖²)``."""
         return math.sqrt(self.variance * self.cells)
 
-    def standard_errors(self) -> NDArray[np.float64]:
+    def standard_errors(self) -> Floats:
         """Return the standard error of each cell of the noisy table."""
         return np.full(self.space.shape, math.sqrt(self.variance))
 
@@ -89,14 +94,8 @@ class NaiveMechanism(Mechanism):
         return math.sqrt(self.variance) * float(np.linalg.norm(cell_weights(weights, self.space)))
 
 
-@dataclass(frozen=True, eq=False)
 class NaiveL1(NaiveMechanism):
-    """The l1 mechanism: independent Laplace noise of scale ``2a/ε``.
-
-    >>> from semidp.mechanisms.examples import two_way
-    >>> NaiveL1.calibrate(two_way()[0], Budget.pure(1)).scale  # a = 3
-    6.0
-    """
+    """The l1 mechanism: independent Laplace noise of scale ``2a/ε``."""
 
     name: ClassVar[str] = "naive l1"
     one_record: ClassVar[int] = 4
@@ -106,19 +105,13 @@ class NaiveL1(NaiveMechanism):
         """``2 scale²``."""
         return 2 * self.scale**2
 
-    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+    def noise(self, randomness: Randomness) -> Floats:
         """Draw independent Laplace numbers."""
         return generator(randomness).laplace(scale=self.scale, size=self.space.shape)
 
 
-@dataclass(frozen=True, eq=False)
 class NaiveL2(NaiveMechanism):
-    """The l2 mechanism: length Gamma(d) times ``√2 a/ε``, uniform direction in all cells.
-
-    >>> from semidp.mechanisms.examples import two_way
-    >>> NaiveL2.calibrate(two_way()[0], Budget.pure(1)).scale  # a = 3
-    4.242640687119286
-    """
+    """The l2 mechanism: length Gamma(d) times ``√2 a/ε``, uniform direction in all cells."""
 
     name: ClassVar[str] = "naive l2"
     one_record: ClassVar[int] = 2
@@ -128,7 +121,7 @@ class NaiveL2(NaiveMechanism):
         """``scale² (d+1)``."""
         return self.scale**2 * (self.cells + 1)
 
-    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+    def noise(self, randomness: Randomness) -> Floats:
         """Draw a uniform direction and a Gamma(d) length."""
         source = generator(randomness)
         direction = source.standard_normal(self.space.shape)
@@ -136,15 +129,10 @@ class NaiveL2(NaiveMechanism):
         return np.asarray(direction * (length / np.linalg.norm(direction)))
 
 
-@dataclass(frozen=True, eq=False)
 class NaiveLinf(NaiveMechanism):
     """The l∞ mechanism: Gamma(d+1) times ``a/ε`` times a uniform point of the cube.
 
     The radius is Gamma(d+1): with a uniform point of the cube, Gamma(d) would give a density that is unbounded at 0.
-
-    >>> from semidp.mechanisms.examples import two_way
-    >>> NaiveLinf.calibrate(two_way()[0], Budget.pure(1)).scale  # a = 3
-    3.0
     """
 
     name: ClassVar[str] = "naive linf"
@@ -155,21 +143,15 @@ class NaiveLinf(NaiveMechanism):
         """``scale² (d+1)(d+2)/3``."""
         return self.scale**2 * (self.cells + 1) * (self.cells + 2) / 3
 
-    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+    def noise(self, randomness: Randomness) -> Floats:
         """Draw a uniform point of the cube and a Gamma(d+1) radius."""
         source = generator(randomness)
         radius = self.scale * source.standard_gamma(self.cells + 1)
         return radius * source.uniform(-1, 1, self.space.shape)
 
 
-@dataclass(frozen=True, eq=False)
 class NaiveGaussian(NaiveMechanism):
-    """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``.
-
-    >>> from semidp.mechanisms.examples import two_way
-    >>> NaiveGaussian.calibrate(two_way()[0], Budget.gdp(1)).scale  # a = 3
-    4.242640687119286
-    """
+    """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``."""
 
     name: ClassVar[str] = "naive gaussian"
     kinds: ClassVar[tuple[str, ...]] = ("gdp", "zcdp")
@@ -185,12 +167,12 @@ class NaiveGaussian(NaiveMechanism):
         """μ-GDP by group privacy, in ideal arithmetic."""
         return gaussian(self.parameter)
 
-    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+    def noise(self, randomness: Randomness) -> Floats:
         """Draw independent normals."""
         return self.scale * generator(randomness).standard_normal(self.space.shape)
 
 
-def published_noise(ball: Ball, epsilon: Fraction, size: int, source: Generator) -> NDArray[np.float64]:
+def published_noise(ball: Ball, epsilon: Fraction, size: int, source: Generator) -> Floats:
     """Draw the noise behind the paper's K-norm figure, radius Gamma(s, rate ε): **not private for any ε**.
 
     With a uniform point of K this density is ``∝ ∫_{ε||v||}^∞ e^-x / x dx``, unbounded at 0: seeing a value that a
@@ -205,3 +187,55 @@ def published_noise(ball: Ball, epsilon: Fraction, size: int, source: Generator)
     points = ball.uniform(size, source)
     radii = source.standard_gamma(ball.dimension, size) / down(epsilon)
     return points * radii.reshape(-1, *[1] * (points.ndim - 1))
+
+
+def baseline_means(counts: ArrayLike, totals: ArrayLike, budget: Budget, *, a: int, randomness: Randomness) -> Floats:
+    """Return group means as ordinary differential privacy gives them: a noisy sum over a noisy count.
+
+    At μ for groups of `a` records, one record gets μ/a by group privacy and each of the two queries μ/(a√2). Replacing
+    a record moves it between groups, so counts have sensitivity √2, and so do sums of an outcome in [0, 1]: the noise
+    of both has standard deviation ``2a/μ``. With a = 2 this is μ/(2√2) each; a = 1 is ordinary DP. A count below 1
+    counts as 1.
+
+    >>> from semidp.noise import SeededRandomness
+    >>> baseline_means([50, 50], [20, 30], Budget.gdp(100), a=2, randomness=SeededRandomness(1)).round(1).tolist()
+    [0.4, 0.6]
+    """
+    source, sigma = generator(randomness), 2 * a / _mu(budget)
+    noisy_counts, noisy_totals = (
+        np.asarray(true, dtype=np.float64) + sigma * source.standard_normal(np.shape(true)) for true in (counts, totals)
+    )
+    return np.asarray(noisy_totals / np.maximum(noisy_counts, 1.0))
+
+
+def baseline_regression(
+    rows: ArrayLike, outcomes: ArrayLike, budget: Budget, *, a: int, randomness: Randomness
+) -> Floats:
+    """Return regression coefficients as ordinary differential privacy gives them: noisy X'X and noisy X'y.
+
+    Each gets μ/(a√2) for one record, as in `baseline_means`. With rows of length at most 1, replacing a record moves
+    X'X by at most √2 in Frobenius norm; with outcomes between -1 and 1 it moves X'y by at most 2. The noisy X'X is made
+    positive definite by raising its eigenvalues to at least the noise's standard deviation.
+
+    >>> from semidp.noise import SeededRandomness
+    >>> rows = np.array([[1, -1], [1, 1]] * 200) / math.sqrt(2)
+    >>> found = baseline_regression(rows, 0.3 * rows[:, 1], Budget.gdp(100), a=2, randomness=SeededRandomness(1))
+    >>> np.abs(found).round(1).tolist()
+    [0.0, 0.3]
+    """
+    x, y = np.asarray(rows, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    if max(np.linalg.norm(x, axis=1).max(initial=0), np.abs(y).max(initial=0)) > 1 + 1e-9:
+        raise InputError("the baseline needs rows of length at most 1 and outcomes within the bound: scale them")
+    source, sigma, size = generator(randomness), a * math.sqrt(2) / _mu(budget), x.shape[1]
+    # noise on the upper triangle, off-diagonal entries halved in variance: each counts twice in the Frobenius norm
+    upper = np.triu(source.standard_normal((size, size)), 1) / math.sqrt(2)
+    noise = upper + upper.T + np.diag(source.standard_normal(size))
+    values, vectors = np.linalg.eigh(x.T @ x + sigma * math.sqrt(2) * noise)
+    moments = x.T @ y + sigma * 2 * source.standard_normal(size)
+    return np.asarray(vectors @ ((vectors.T @ moments) / np.maximum(values, sigma * math.sqrt(2))))
+
+
+def _mu(budget: Budget) -> float:
+    if budget.mu is None:
+        raise InputError("the baselines are Gaussian: give a GDP budget")
+    return float(budget.mu)

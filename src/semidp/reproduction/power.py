@@ -5,18 +5,15 @@ it might have had. The tests are in `inference`.
 """
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from semidp import Budget, TwoByTwo, power_curves
 from semidp.noise import SeededRandomness
 from semidp.plots import power_lines
-from semidp.plots.style import drawing
+from semidp.plots.style import Figure, drawing
 from semidp.reproduction.base import PAPER, RECORDS, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 ODDS_RATIOS = np.geomspace(1, 8, 19)
@@ -53,7 +50,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.of(rows)
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw power against the odds ratio, a panel for each ε."""
     epsilons = table.distinct("epsilon")
     with drawing(3.7 * len(epsilons), 4.3, columns=len(epsilons)) as (figure, grid):

@@ -6,15 +6,12 @@ save under the ball is a gain at the same promise; what exchange saves beyond it
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semidp import Budget, Feature, Plan, Prepared, ProductRequest, TableRequest, prepare, sensitivity_space
 from semidp.mechanisms import ResidualMechanism
-from semidp.plots.style import BLUE, GREY, ORANGE, drawing
+from semidp.plots.style import BLUE, GREY, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SIZES = (2, 5, 7, 9, 16)
 NAMES = tuple(f"{size} levels" for size in SIZES)
@@ -72,7 +69,7 @@ def _total(mechanism: ResidualMechanism) -> float:
     )
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the total variances as bars, and say which gain is at the same promise and which is another promise."""
     rows = table.records()
     names = {"ball": "any a = 3 records (ball)", "exchange": "one person (exchange)"}

@@ -4,18 +4,15 @@ Two records that exchange a value change four cells. Three records can also go r
 three-cycles belong to A_3 and are missing in the paper. The moves come from the library's own list.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table, TableSpace, sensitivity_space
 from semidp.mechanisms import KNormMechanism
-from semidp.plots.style import BLUE, GREY, ORANGE, drawing
+from semidp.plots.style import BLUE, GREY, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHAPE = (7, 6)
 FOUR_CELLS, THREE_CYCLE = "four-cell move", "three-cycle"
@@ -76,7 +73,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.of(rows)
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the moves as tables of +1 and -1."""
     names = table.distinct("move")
     with drawing(4.6 * len(names), 5.0, columns=len(names)) as (figure, grid):

@@ -7,18 +7,15 @@ certainty, and the others better than the claim allows. The paper states this wi
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from semidp import gaussian
-from semidp.plots.style import BLACK, BLUE, GREY, ORANGE, drawing
+from semidp.plots.style import BLACK, BLUE, GREY, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CONFIDENTIAL = (0, 1, 1)
 MU = 1.0
@@ -74,7 +71,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.of(rows)
 
 
-def plot(table: Tidy) -> "Figure":
+def plot(table: Tidy) -> Figure:
     """Draw the claim and what is true as error curves, and the measured attacks."""
     conforming = table.where(agrees=True)
     alpha = np.linspace(0, 1, 201)
