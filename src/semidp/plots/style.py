@@ -80,6 +80,14 @@ def plain_numbers(*axes: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
+def logarithmic_errors(axes: Any) -> None:
+    """Put errors on a logarithmic scale, with plain numbers on both axes and ticks at 1, 2 and 5."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.set_yticks([tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2) if low < tick < high])
+    plain_numbers(axes.xaxis, axes.yaxis)
+
+
 def svg(figure: Figure) -> str:
     """Return a figure as an SVG element to put into a page."""
     from matplotlib import rc_context

@@ -6,13 +6,13 @@ Nothing here draws noise or pictures.
 import csv
 import io
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp import Dataspace, Feature, Margin, Schema, Table
 from semidp.errors import InputError
@@ -22,6 +22,9 @@ MODELS = ("I", "II")
 RECORDS = 500
 
 Case = TypeVar("Case")
+Row = Mapping[str, Any]
+Floats = NDArray[np.float64]
+Losses = tuple[Row, Floats]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,21 @@ class Settings:
             yield case
         self.progress(what, len(cases), len(cases))
 
+    def replicated(self, what: str, loss: str, cases: Collection[Row], run: Callable[..., Iterable[Losses]]) -> "Tidy":
+        """Return the mean loss and its standard error for whatever `run` yields in each case: labels, and its losses.
+
+        >>> found = lambda k: [({"way": "ours"}, np.array([1.0, 3.0]))]
+        >>> Settings(replicates=2).replicated("tables", "loss", [{"k": 4}], found).records()
+        [{'k': 4, 'way': 'ours', 'loss': 2.0, 'se': 1.0, 'replicates': 2}]
+        """
+        rows = []
+        for case in self.each(what, cases):
+            for labels, losses in run(**case):
+                error = float(losses.std(ddof=1) / math.sqrt(losses.size))
+                numbers = {loss: float(losses.mean()), "se": error, "replicates": self.replicates}
+                rows.append({**case, **labels, **numbers})
+        return Tidy.of(rows)
+
 
 PAPER = Settings()
 """The size of the paper's own simulations."""
@@ -77,7 +95,7 @@ class Tidy:
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
-    def of(cls, observations: Iterable[Mapping[str, Any]]) -> "Tidy":
+    def of(cls, observations: Iterable[Row]) -> "Tidy":
         """Return the table of observations, which all name the same columns."""
         observations = list(observations)
         columns = tuple(observations[0])
@@ -113,23 +131,14 @@ class Tidy:
         return text.getvalue()
 
 
-def mean_and_error(losses: NDArray[np.float64], name: str = "mean_l2") -> dict[str, float]:
-    """Return the mean of independent losses and its standard error.
+def two_way_table(counts: ArrayLike) -> Table:
+    """Return the table of rows and columns with these counts.
 
-    >>> mean_and_error(np.array([1.0, 3.0]))
-    {'mean_l2': 2.0, 'se': 1.0}
+    >>> two_way_table([[1, 2, 3], [4, 5, 6]]).margin(["column"]).counts.tolist()
+    [5, 7, 9]
     """
-    return {name: float(losses.mean()), "se": float(losses.std(ddof=1) / math.sqrt(losses.size))}
-
-
-def square_schema(k: int) -> Schema:
-    """Return the schema of a k x k table.
-
-    >>> square_schema(3).shape
-    (3, 3)
-    """
-    levels = tuple(str(level) for level in range(1, k + 1))
-    return Schema((Feature("row", levels), Feature("column", levels)))
+    sides = zip(("row", "column"), np.shape(counts), strict=True)
+    return Table(Schema([Feature(name, map(str, range(1, size + 1))) for name, size in sides]), counts)
 
 
 def simulated_table(model: str, k: int, seed: int) -> Table:
@@ -142,8 +151,7 @@ def simulated_table(model: str, k: int, seed: int) -> Table:
     """
     weights = np.ones(k * k) if model == "I" else np.arange(1.0, k * k + 1)
     source = np.random.default_rng([seed, MODELS.index(model), k])
-    counts = source.multinomial(RECORDS, weights / weights.sum()).reshape(k, k)
-    return Table(square_schema(k), counts)
+    return two_way_table(source.multinomial(RECORDS, weights / weights.sum()).reshape(k, k))
 
 
 def both_margins(table: Table) -> Dataspace:

@@ -9,14 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from semidp import Adjacency, Budget, Table, sensitivity_space
 from semidp.mechanisms import ContinuousGaussianMechanism, Mechanism
 from semidp.noise import SeededRandomness
 from semidp.plots.style import GREY, Figure, drawing, error_bars
 from semidp.reproduction import NaiveGaussian
-from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
+from semidp.reproduction.base import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
 
 SIZES = range(2, 11)
 MU = Fraction(1, 10)
@@ -24,6 +23,11 @@ VARIANTS = {"as-published": Adjacency(2), "correct": Adjacency(3)}
 """The adjacency that each variant's noise is scaled to; the claim is about A_3 in both."""
 
 SEMI, NAIVE = "semi", "naive"
+STYLES = {
+    (SEMI, "as-published"): (0, "semi-DP as published (σ = 2/μ: protects A₂)"),
+    (SEMI, "correct"): (2, "semi-DP, correct (σ = √6/μ from k = 3: protects A₃)"),
+    (NAIVE, "correct"): (1, "naive, by group privacy (σ = 3√2/μ)"),
+}
 
 
 def compute(settings: Settings = PAPER, sizes: range = SIZES, mu: Fraction = MU) -> Tidy:
@@ -35,19 +39,20 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES, mu: Fraction = MU)
     ('model', 'k', 'mu', 'mechanism', 'variant', 'truncated', 'mean_l2', 'se', 'replicates')
     """
     randomness = SeededRandomness(settings.seed)
-    cases = [(model, k) for model in MODELS for k in sizes]
-    rows = []
-    for model, k in settings.each("Gaussian mechanisms", cases):
+
+    def run(model: str, k: int, mu: Fraction) -> Iterator[Losses]:
         table = simulated_table(model, k, settings.seed)
         for name, variant, mechanism in mechanisms(table, mu):
-            outputs = np.stack([_output(mechanism, table, randomness) for _ in range(settings.replicates)])
+            measured = [mechanism.apply(table, randomness) for _ in range(settings.replicates)]
+            # the naive mechanism publishes its noisy table as it is; ours projects it
+            outputs = np.stack([each.noisy if name == NAIVE else each.projected for each in measured])
             for truncated in (True, False):
-                rows.append(
-                    {"model": model, "k": k, "mu": mu, "mechanism": name, "variant": variant, "truncated": truncated}
-                    | mean_and_error(losses(outputs, table, truncated))
-                    | {"replicates": settings.replicates}
-                )
-    return Tidy.of(rows)
+                labels = {"mechanism": name, "variant": variant, "truncated": truncated}
+                off = (np.maximum(outputs, 0) if truncated else outputs) - table.counts
+                yield labels, np.linalg.norm(off.reshape(len(off), -1), axis=1)
+
+    cases = [{"model": model, "k": k, "mu": mu} for model in MODELS for k in sizes]
+    return settings.replicated("Gaussian mechanisms", "mean_l2", cases, run)
 
 
 def mechanisms(table: Table, mu: Fraction = MU) -> Iterator[tuple[str, str, Mechanism]]:
@@ -70,8 +75,7 @@ def expected_loss(mechanism: Mechanism) -> float:
     >>> round(expected_loss(naive), 2)  # 30 √2 √2 Γ(5/2)/Γ(2)
     79.76
     """
-    space = mechanism.space
-    degrees = mechanism.cells if isinstance(mechanism, NaiveGaussian) else space.dimension
+    degrees = mechanism.cells if isinstance(mechanism, NaiveGaussian) else mechanism.space.dimension
     return mechanism.scale * mean_chi(degrees)
 
 
@@ -86,51 +90,24 @@ def mean_chi(degrees: int) -> float:
     return float(np.sqrt(2) * np.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2)))
 
 
-def losses(outputs: NDArray[np.float64], table: Table, truncated: bool) -> NDArray[np.float64]:
-    """Return ``‖M(X) - φ(X)‖_2`` of each output of a batch.
-
-    >>> table = simulated_table("I", 2, seed=0)
-    >>> losses(np.stack([table.counts + 1.0]), table, truncated=False)
-    array([2.])
-    """
-    seen = np.maximum(outputs, 0) if truncated else outputs
-    return np.asarray(np.linalg.norm((seen - table.counts).reshape(len(outputs), -1), axis=1))
-
-
 def plot(table: Tidy) -> Figure:
     """Draw the mean losses: what the paper's figure shows (truncated), and before truncation beside the theory."""
-    styles = {(SEMI, "as-published"): 0, (SEMI, "correct"): 2, (NAIVE, "correct"): 1}
     mu = float(table["mu"][0])
     with drawing(9.2, 7.2, columns=2, rows=2) as (figure, grid):
         for axes_row, truncated in zip(grid, (True, False), strict=True):
             for axes, model in zip(axes_row, MODELS, strict=True):
                 part = table.where(model=model, truncated=truncated)
-                for (mechanism, variant), style in styles.items():
-                    _curve(axes, part.where(mechanism=mechanism, variant=variant), mechanism, variant, style)
+                for (mechanism, variant), (style, label) in STYLES.items():
+                    curve = part.where(mechanism=mechanism, variant=variant)
+                    error_bars(axes, curve["k"], curve["mean_l2"], curve["se"], style, label, markersize=5)
                 if not truncated:
                     _theory(axes, part.distinct("k"), mu)
                 axes.set_title(f"Model {model}, {'truncated at 0, as published' if truncated else 'not truncated'}")
                 axes.set(xlabel="table size k (k × k cells)", ylim=(0, None), xticks=part.distinct("k"))
             axes_row[0].set_ylabel("mean L2 loss (records)")
-        handles, labels = grid[1][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        figure.legend(*grid[1][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(f"Gaussian mechanisms at μ = {mu:g}: mean of {table['replicates'][0]} runs ± 2 standard errors")
     return figure
-
-
-def _output(mechanism: Mechanism, table: Table, randomness: SeededRandomness) -> NDArray[Any]:
-    """The naive mechanism publishes its noisy table as it is; ours projects it."""
-    measurement = mechanism.apply(table, randomness)
-    return measurement.noisy if isinstance(mechanism, NaiveGaussian) else measurement.projected
-
-
-def _curve(axes: Any, part: Tidy, mechanism: str, variant: str, style: int) -> None:
-    label = {
-        (SEMI, "as-published"): "semi-DP as published (σ = 2/μ: protects A₂)",
-        (SEMI, "correct"): "semi-DP, correct (σ = √6/μ from k = 3: protects A₃)",
-        (NAIVE, "correct"): "naive, by group privacy (σ = 3√2/μ)",
-    }[mechanism, variant]
-    error_bars(axes, part["k"], part["mean_l2"], part["se"], style, label, markersize=5)
 
 
 def _theory(axes: Any, sizes: list[int], mu: float) -> None:

@@ -4,16 +4,16 @@ Ten groups of 50, and ten of 5 to 115 records; outcomes in [0, 1]; μ from 1/4 t
 together the protection of Semi-DP by group privacy; ordinary DP protects one record and is shown for scale.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
-from semidp.plots.style import Figure, drawing, error_bars, plain_numbers
-from semidp.reproduction.base import PAPER, Settings, Tidy, mean_and_error
+from semidp.plots.style import Figure, drawing, error_bars, logarithmic_errors
+from semidp.reproduction.base import PAPER, Losses, Settings, Tidy
 from semidp.reproduction.naive import baseline_means
 
 DESIGNS = {"equal": (50,) * 10, "unequal": (5, 10, 20, 30, 40, 50, 60, 80, 90, 115)}
@@ -24,7 +24,6 @@ METHODS = {
     "ordinary": "ordinary DP: noisy sizes, one record",
 }
 STEPS = 1000
-TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
 
 
 def compute(settings: Settings = PAPER, mus: tuple[Fraction, ...] = MUS) -> Tidy:
@@ -36,19 +35,16 @@ def compute(settings: Settings = PAPER, mus: tuple[Fraction, ...] = MUS) -> Tidy
     ('design', 'mu', 'method', 'error', 'se', 'replicates')
     """
     randomness = SeededRandomness(settings.seed)
-    cases = [(design, mu) for design in DESIGNS for mu in mus]
-    rows: list[dict[str, Any]] = []
-    for design, mu in settings.each("group means", cases):
+
+    def run(design: str, mu: Fraction) -> Iterator[Losses]:
         counts, steps = simulated_groups(design, settings.seed)
-        found = {method: np.empty(settings.replicates) for method in METHODS}
-        for replicate in range(settings.replicates):
-            for method, estimate in estimates(counts, steps, mu, randomness).items():
-                gap = np.clip(estimate, 0, 1) - steps / STEPS / counts
-                found[method][replicate] = np.sqrt(np.mean(gap**2))
-        for method, errors in found.items():
-            case = {"design": design, "mu": mu, "method": method}
-            rows.append({**case, **mean_and_error(errors, "error"), "replicates": settings.replicates})
-    return Tidy.of(rows)
+        drawn = [estimates(counts, steps, mu, randomness) for _ in range(settings.replicates)]
+        for method in METHODS:
+            gaps = np.clip([each[method] for each in drawn], 0, 1) - steps / STEPS / counts
+            yield {"method": method}, np.sqrt(np.mean(gaps**2, axis=1))
+
+    cases = [{"design": design, "mu": mu} for design in DESIGNS for mu in mus]
+    return settings.replicated("group means", "error", cases, run)
 
 
 def simulated_groups(design: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -93,11 +89,9 @@ def plot(table: Tidy) -> Figure:
             for style, (method, label) in enumerate(METHODS.items()):
                 part = table.where(design=design, method=method)
                 error_bars(axes, [float(mu) for mu in part["mu"]], part["error"], part["se"], style, label)
-            axes.set(xscale="log", yscale="log", xlabel="μ", title=title)
+            axes.set(xscale="log", xlabel="μ", title=title)
             axes.set_xticks([float(mu) for mu in table.distinct("mu")])
-            low, high = axes.get_ylim()
-            axes.set_yticks([tick for tick in TICKS if low < tick < high])
-            plain_numbers(axes.xaxis, axes.yaxis)
+            logarithmic_errors(axes)
         panels[0].set_ylabel("root mean squared error of a group mean")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(f"Means of outcomes in [0, 1]: mean of {table['replicates'][0]} runs ± 2 standard errors")

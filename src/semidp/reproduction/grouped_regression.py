@@ -6,6 +6,7 @@ measures is chosen from these counts; beside it X'y itself, column by column in 
 """
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, grouped, mechanisms
 from semidp.noise import SeededRandomness
-from semidp.plots.style import Figure, drawing, error_bars, plain_numbers
-from semidp.reproduction.base import PAPER, Settings, Tidy, mean_and_error
+from semidp.plots.style import Figure, drawing, error_bars, logarithmic_errors
+from semidp.reproduction.base import PAPER, Losses, Settings, Tidy
 from semidp.reproduction.naive import baseline_regression
 
 BY_FACTORS = tuple((factors, 512) for factors in (1, 2, 3, 4))
@@ -30,7 +31,6 @@ METHODS = {
     "ordinary": "ordinary DP: noisy X'X, one record",
 }
 STEPS = 1000
-TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
 
 
 class Simulated:
@@ -82,9 +82,8 @@ def compute(
     ('factors', 'records', 'mu', 'method', 'error', 'se', 'replicates')
     """
     randomness = SeededRandomness(settings.seed)
-    work = [(factors, records, mu) for factors, records in cases for mu in mus]
-    rows: list[dict[str, Any]] = []
-    for factors, records, mu in settings.each("regressions", work):
+
+    def run(factors: int, records: int, mu: Fraction) -> Iterator[Losses]:
         data = Simulated(factors, records, settings.seed)
         budget, scale = Budget.gdp(mu), math.sqrt(factors + 1)
         semi, columns = (data.measured(mu, coding) for coding in (grouped.Coding.effects, grouped.Coding.treatment))
@@ -98,9 +97,10 @@ def compute(
             for method, coefficients in fits.items():
                 found[method].append(float(np.linalg.norm(coefficients - data.truth)))
         for method, errors in found.items():
-            case = {"factors": factors, "records": records, "mu": mu, "method": method}
-            rows.append({**case, **mean_and_error(np.array(errors), "error"), "replicates": settings.replicates})
-    return Tidy.of(rows)
+            yield {"method": method}, np.array(errors)
+
+    work = [{"factors": factors, "records": records, "mu": mu} for factors, records in cases for mu in mus]
+    return settings.replicated("regressions", "error", work, run)
 
 
 def _fitted(
@@ -119,11 +119,9 @@ def plot(table: Tidy) -> Figure:
                 parts = [table.where(factors=k, records=records, mu=mu, method=method) for k, records in cases]
                 x, means, errors = ([part[name][0] for part in parts if len(part)] for name in (column, "error", "se"))
                 error_bars(axes, x, means, errors, style, label)
-            axes.set(yscale="log", xscale="log" if column == "records" else "linear")
+            axes.set(xscale="log" if column == "records" else "linear")
             axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])
-            low, high = axes.get_ylim()
-            axes.set_yticks([tick for tick in TICKS if low < tick < high])
-            plain_numbers(axes.xaxis, axes.yaxis)
+            logarithmic_errors(axes)
         panels[0].set(xlabel="binary factors K", ylabel="error of the coefficients", title="512 records")
         panels[1].set(xlabel="records", title="four factors")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)

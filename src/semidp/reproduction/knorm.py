@@ -17,7 +17,7 @@ from semidp.mechanisms import KNormMechanism, L2Mechanism, LaplaceMechanism, Mec
 from semidp.noise import SeededRandomness
 from semidp.plots.style import CYCLE, Figure, drawing, error_bars, plain_numbers
 from semidp.reproduction import NaiveL1, NaiveL2, NaiveLinf, published_noise
-from semidp.reproduction.base import MODELS, PAPER, Settings, Tidy, both_margins, mean_and_error, simulated_table
+from semidp.reproduction.base import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
 
 Draw = Callable[[int], NDArray[Any]]
 
@@ -43,24 +43,20 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
     >>> compute(Settings(replicates=2), sizes=range(2, 3)).columns
     ('model', 'k', 'epsilon', 'mechanism', 'variant', 'truncated', 'mean_l2', 'se', 'replicates')
     """
+
+    def run(model: str, k: int, epsilon: Fraction) -> Iterator[Losses]:
+        source = np.random.default_rng([settings.seed, MODELS.index(model), k, EPSILONS.index(epsilon)])
+        for name, variant, draw in noises(simulated_table(model, k, settings.seed), epsilon, source):
+            drawn = draw(settings.replicates).reshape(settings.replicates, -1)
+            yield {"mechanism": name, "variant": variant, "truncated": False}, np.linalg.norm(drawn, axis=1)
+
     cases = [
-        (model, k, epsilon)
+        {"model": model, "k": k, "epsilon": epsilon}
         for model in MODELS
         for k in sizes
         for epsilon in (EPSILONS if k in PUBLISHED_SIZES else EPSILONS[-1:])
     ]
-    rows = []
-    for model, k, epsilon in settings.each("K-norm mechanisms", cases):
-        table = simulated_table(model, k, settings.seed)
-        source = np.random.default_rng([settings.seed, MODELS.index(model), k, EPSILONS.index(epsilon)])
-        for name, variant, draw in noises(table, epsilon, source):
-            lengths = np.linalg.norm(draw(settings.replicates).reshape(settings.replicates, -1), axis=1)
-            rows.append(
-                {"model": model, "k": k, "epsilon": epsilon, "mechanism": name, "variant": variant, "truncated": False}
-                | mean_and_error(lengths)
-                | {"replicates": settings.replicates}
-            )
-    return Tidy.of(rows)
+    return settings.replicated("K-norm mechanisms", "mean_l2", cases, run)
 
 
 def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple[str, str, Draw]]:
@@ -120,10 +116,9 @@ def plot(table: Tidy) -> Figure:
             axes_row[-1].set_title(f"Model {model}, correct, ε = 1")
             axes_row[0].set_ylabel("mean L2 loss (records)")
         handles, labels = grid[0][-1].get_legend_handles_labels()
-        old, published = grid[0][0].get_legend_handles_labels()
-        chosen = [(handle, label) for handle, label in zip(old, published, strict=True) if "published" in label][:1]
-        handles += [handle for handle, _ in chosen]
-        labels += ["dashed, hollow: as published"] * len(chosen)
+        published = zip(*grid[0][0].get_legend_handles_labels(), strict=True)
+        hollow = [handle for handle, label in published if "published" in label][:1]
+        handles, labels = handles + hollow, labels + ["dashed, hollow: as published"] * len(hollow)
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
         figure.suptitle(
             f"Pure ε mechanisms under both margins: mean of {table['replicates'][0]} runs ± 2 standard errors"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table, TableSpace, sensitivity_space
+from semidp import Adjacency, Budget, TableSpace, sensitivity_space
 from semidp.mechanisms import KNormMechanism
 from semidp.plots.style import BLUE, GREY, ORANGE, Figure, drawing
-from semidp.reproduction.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy, both_margins, two_way_table
 
 SHAPE = (7, 6)
 FOUR_CELLS, THREE_CYCLE = "four-cell move", "three-cycle"
@@ -28,18 +28,7 @@ def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
     [(4, 4, 1), (6, 6, 1)]
     """
-    schema = Schema((Feature("row", _levels(shape[0])), Feature("column", _levels(shape[1]))))
-    table = Table(schema, np.full(shape, 3))
-    return sensitivity_space(Dataspace.of(table, [Margin("row"), Margin("column")]), Adjacency(a))
-
-
-def elements(a: int, shape: tuple[int, int]) -> int:
-    """Return how many elements S_a has, zero included.
-
-    >>> elements(2, (3, 3)), elements(3, (3, 3))
-    (19, 31)
-    """
-    return 1 + sum(1 for _ in space(a, shape).moves())
+    return sensitivity_space(both_margins(two_way_table(np.full(shape, 3))), Adjacency(a))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
@@ -65,11 +54,8 @@ def compute(settings: Settings = PAPER) -> Tidy:
             "four_cell_norm": float(ball.norm(flat[None].astype(float))[0].round(9)),
         }
         for (row, column), change in np.ndenumerate(move):
-            rows.append(
-                {"move": name, "records": records}
-                | norms
-                | {"row": row + 1, "column": column + 1, "change": int(change)}
-            )
+            place = {"row": row + 1, "column": column + 1, "change": int(change)}
+            rows.append({"move": name, "records": records} | norms | place)
     return Tidy.of(rows)
 
 
@@ -83,10 +69,6 @@ def plot(table: Tidy) -> Figure:
     return figure
 
 
-def _levels(count: int) -> tuple[str, ...]:
-    return tuple(str(level) for level in range(1, count + 1))
-
-
 def _move(name: str) -> NDArray[np.int64]:
     move = np.zeros(SHAPE, dtype=np.int64)
     for (row, column), change in _CELLS[name].items():
@@ -95,11 +77,14 @@ def _move(name: str) -> NDArray[np.int64]:
 
 
 def _panel(axes: Any, part: Tidy) -> None:
+    from matplotlib.patches import Rectangle
+
     first = part.records()[0]
     for cell in part.records():
         if cell["change"]:
             colour, text = (BLUE, "+1") if cell["change"] > 0 else (ORANGE, "−1")
-            axes.add_patch(_square(cell, colour, 0.85))
+            corner = (cell["column"] - 0.5, cell["row"] - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, color=colour, alpha=0.85, linewidth=0))
             axes.text(cell["column"], cell["row"], text, ha="center", va="center", color="white", fontweight="bold")
         else:
             axes.text(cell["column"], cell["row"], "0", ha="center", va="center", color=GREY)
@@ -118,9 +103,3 @@ def _panel(axes: Any, part: Tidy) -> None:
         f"l1 = {first['l1']}, l2 = {length}, l∞ = {first['linf']}; in the paper's K-norm {first['four_cell_norm']:g}",
         fontsize=10.5,
     )
-
-
-def _square(cell: dict[str, Any], colour: str, alpha: float) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((cell["column"] - 0.5, cell["row"] - 0.5), 1, 1, color=colour, alpha=alpha, linewidth=0)
