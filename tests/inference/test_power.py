@@ -8,7 +8,7 @@ import pytest
 from semidp.errors import InputError, Refused
 from semidp.inference import Alternative, TwoByTwo, UmpuTest, canonical_noise, power, power_curves, sample_size
 from semidp.noise import SeededRandomness, generator
-from semidp.plots import power_plot
+from semidp.reproduction import Settings, study
 from semidp.spaces import Adjacency
 from semidp.tradeoff import Budget, approximate
 
@@ -107,8 +107,8 @@ def test_the_naive_approach_is_far_behind(privacy: Budget) -> None:
 
 
 def test_power_is_drawn_for_every_test() -> None:
-    found = power_curves(TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0, 4.0], replicates=500)
-    figure = power_plot(found.odds_ratios, found.curves, found.alpha, title="Power")
-    lines = figure.axes[0].get_lines()
-    assert [line.get_label() for line in lines][1:] == list(found.curves)
-    np.testing.assert_allclose(lines[1].get_ydata(), found.curves[PRIVATE])
+    found = study("power").compute(Settings(replicates=2))
+    first = found.where(epsilon=found["epsilon"][0])
+    lines = study("power").plot(found).axes[0].get_lines()
+    assert [line.get_label() for line in lines][1:] == first.distinct("test")
+    np.testing.assert_allclose(lines[1].get_ydata(), first.where(test=PRIVATE)["power"])

@@ -3,25 +3,7 @@
 Nothing here computes a guarantee or reads a file. `style.png` and `style.svg` turn a figure into bytes or text.
 """
 
-from semidp.plots.figures import (
-    audit_plot,
-    estimates_plot,
-    heatmap,
-    loss_plot,
-    power_lines,
-    power_plot,
-    tradeoff_plot,
-)
+from semidp.plots.figures import audit_plot, estimates_plot, heatmap, loss_plot, tradeoff_plot
 from semidp.plots.style import png, svg
 
-__all__ = [
-    "audit_plot",
-    "estimates_plot",
-    "heatmap",
-    "loss_plot",
-    "png",
-    "power_lines",
-    "power_plot",
-    "svg",
-    "tradeoff_plot",
-]
+__all__ = ["audit_plot", "estimates_plot", "heatmap", "loss_plot", "png", "svg", "tradeoff_plot"]

@@ -1,12 +1,13 @@
-"""Pictures of guarantees, tables, groups, tests and audits."""
+"""Pictures of guarantees, tables, groups and audits."""
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from semidp.plots.style import BLUE, CYCLE, GREY, MARKERS, ORANGE, Figure, drawing, plain_numbers
+from semidp.plots.style import BLUE, CYCLE, GREY, ORANGE, Figure, drawing
 from semidp.tables import Schema
 from semidp.tradeoff import Tradeoff
 
@@ -79,8 +80,11 @@ def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[
     cut = min(
         range(1, len(sizes)), key=lambda at: abs(np.log(np.prod(sizes[:at]) or 1) - np.log(np.prod(sizes[at:]) or 1))
     )
-    levels = [feature.levels for feature in schema.features]
-    return counts.reshape(int(np.prod(sizes[:cut])), -1), _labels(levels[:cut]), _labels(levels[cut:])
+    sides = schema.features[:cut], schema.features[cut:]
+    rows, columns = (
+        [" · ".join(cell) for cell in itertools.product(*(feature.levels for feature in side))] for side in sides
+    )
+    return counts.reshape(len(rows), -1), rows, columns
 
 
 def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | None:
@@ -113,14 +117,6 @@ def _ticks(put: Any, labels: list[str], **style: Any) -> None:
     put(range(len(labels)) if named else [], labels if named else [], fontsize=8, **style)
 
 
-def _labels(levels: Sequence[Sequence[str]]) -> list[str]:
-    grids = np.meshgrid(*[np.arange(len(part)) for part in levels], indexing="ij")
-    return [
-        " · ".join(part[position] for part, position in zip(levels, index, strict=True))
-        for index in zip(*(grid.ravel() for grid in grids), strict=True)
-    ]
-
-
 def estimates_plot(
     labels: Sequence[str],
     values: Sequence[float],
@@ -140,10 +136,9 @@ def estimates_plot(
         return None
     with drawing(5.4, 0.9 + 0.32 * len(labels), axes=axes) as (figure, axes):
         places = range(len(labels))
-        reach = [2 * error for error in errors]
+        reach = 2 * np.asarray(errors)
         axes.errorbar(values, places, xerr=reach, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
-        low, high = (min(v - r for v, r in zip(values, reach, strict=True)),
-                     max(v + r for v, r in zip(values, reach, strict=True)))  # fmt: skip
+        low, high = float((values - reach).min()), float((values + reach).max())
         margin = 0.06 * (high - low) or 0.5
         for bound in bounds or ():
             if low - margin <= bound <= high + margin:
@@ -153,64 +148,8 @@ def estimates_plot(
     return figure
 
 
-def power_plot(
-    odds_ratios: Sequence[float] | ArrayLike, curves: Mapping[str, ArrayLike], alpha: float, title: str = ""
-) -> Figure:
-    """Draw power against the odds ratio, one line for each test: what `power_curves` returns.
-
-    Examples
-    --------
-    >>> figure = power_plot([1, 2, 4], {"semi-private": [0.05, 0.4, 0.9], "naive": [0.05, 0.1, 0.3]}, alpha=0.05)
-    >>> [line.get_label() for line in figure.axes[0].get_lines()][1:]
-    ['semi-private', 'naive']
-    """
-    with drawing(5.8, 4.0) as (figure, axes):
-        power_lines(axes, odds_ratios, curves, alpha)
-        axes.set(title=title, ylabel="power: P(the test rejects)")
-        axes.legend(loc="best", fontsize=9)
-    return figure
-
-
-def power_lines(
-    axes: Any, odds_ratios: Sequence[float] | ArrayLike, curves: Mapping[str, ArrayLike], alpha: float
-) -> None:
-    """Draw the lines of one panel, odds ratios on a logarithmic axis, and the level of the tests as a rule."""
-    x = np.asarray(odds_ratios, dtype=float)
-    axes.axhline(alpha, color=GREY, linewidth=1, linestyle=":", label=f"level {alpha:g}")
-    for (label, values), color, marker in zip(curves.items(), CYCLE, MARKERS, strict=False):
-        every = max(1, len(x) // 8)
-        axes.plot(x, np.asarray(values), color=color, marker=marker, markersize=4, markevery=every, label=label)
-    axes.set_xscale("log", base=2)
-    plain_numbers(axes.xaxis)
-    axes.set(ylim=(0, 1.02), xlabel="odds ratio")
-
-
-class Attack(Protocol):
-    """What the picture needs of an attack: observed shares, and the bounds that hold with high confidence."""
-
-    @property
-    def size(self) -> float:
-        """Share of false alarms."""
-
-    @property
-    def power(self) -> float:
-        """Share of detections."""
-
-    @property
-    def size_high(self) -> float:
-        """Upper bound of the false alarms."""
-
-    @property
-    def power_low(self) -> float:
-        """Lower bound of the power."""
-
-    @property
-    def convicts(self) -> bool:
-        """Whether the bounds refute the claim."""
-
-
-def audit_plot(claim: Tradeoff, attacks: Sequence[Attack], title: str = "", axes: Any = None) -> Figure:
-    """Draw attacks as points with exact confidence bounds, and the claimed curve below which none may lie.
+def audit_plot(claim: Tradeoff, attacks: Sequence[Any], title: str = "", axes: Any = None) -> Figure:
+    """Draw attacks (`audit.Point`) with exact confidence bounds, and the claimed curve below which none may lie.
 
     A bar runs from what was observed to the corner that the truth does not exceed; an attack convicts where even that
     corner lies below the curve. Both axes are square-root scaled, since rare false alarms matter most.
@@ -252,7 +191,7 @@ def _percent_ticks(axes: Any, ticks: Sequence[float]) -> None:
     axes.set_yticks(ticks, [f"{tick:.0%}" for tick in ticks])
 
 
-def _draw_attacks(axes: Any, attacks: Sequence[Attack], color: str, marker: str, label: str) -> None:
+def _draw_attacks(axes: Any, attacks: Sequence[Any], color: str, marker: str, label: str) -> None:
     x = np.array([attack.size for attack in attacks])
     y = 1 - np.array([attack.power for attack in attacks])
     right = np.array([attack.size_high for attack in attacks]) - x

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from semidp import Dataspace, Feature, Margin, Schema, SemiAdjacency, Table, semi_adjacency
 from semidp.plots.style import BLACK, BLUE, ORANGE, Figure, drawing
@@ -16,12 +17,11 @@ from semidp.reproduction.base import PAPER, Settings, Tidy
 
 @dataclass(frozen=True)
 class Example:
-    """One invariant: what it is, a table that has it, the margins that are published, and what the paper says."""
+    """One invariant: what it is, the margins that are published, a table that has it, and what the paper says."""
 
     text: str
     published: str
-    counts: object
-    margins: tuple[tuple[str, ...], ...]
+    counts: ArrayLike
     paper: str
 
     def found(self) -> SemiAdjacency:
@@ -31,54 +31,33 @@ class Example:
         >>> example.text, example.found().worst_case
         ('three bits, two of them 1', 2)
         """
-        counts = np.array(self.counts)
-        features = [
-            Feature("ABCD"[axis], tuple(str(level) for level in range(size))) for axis, size in enumerate(counts.shape)
-        ]
-        table = Table(Schema(tuple(features)), counts)
-        return semi_adjacency(Dataspace.of(table, [Margin(*names) for names in self.margins]))
+        shape = np.shape(self.counts)
+        schema = Schema([Feature(name, map(str, range(size))) for name, size in zip("ABCD", shape, strict=False)])
+        margins = [Margin(*names) for names in self.published.split(", ")]
+        return semi_adjacency(Dataspace.of(Table(schema, self.counts), margins))
 
 
-def _table(shape: tuple[int, ...], *cells: tuple[int, ...]) -> object:
-    """Return the counts of a table with one record at each of the cells."""
-    counts = np.zeros(shape, dtype=np.int64)
-    for cell in cells:
-        counts[cell] += 1
-    return counts.tolist()
+def _bits(*records: str) -> ArrayLike:
+    """Return the counts of records of one bit a feature."""
+    counts = np.zeros((2,) * len(records[0]), dtype=np.int64)
+    np.add.at(counts, tuple(np.array([list(map(int, record)) for record in records]).T), 1)
+    return counts
 
 
-_ALIKE = [(0, 0, 0)] * 3 + [(1, 1, 1)] * 7
+_ALIKE = _bits(*["000"] * 3, *["111"] * 7)
 
 EXAMPLES: tuple[Example, ...] = (
-    Example("three bits, two of them 1", "A", [1, 2], (("A",),), "2"),
-    Example("three bits, none of them 1", "A", [3, 0], (("A",),), "0"),
-    Example("2 x 2, margins (2,1) and (2,1)", "A, B", [[1, 1], [1, 0]], (("A",), ("B",)), "3"),
-    Example("2 x 2, margins (2,2) and (2,2)", "A, B", [[1, 1], [1, 1]], (("A",), ("B",)), "at most 3"),
-    Example("three features, one by one", "A, B, C", _table((2, 2, 2), *_ALIKE), (("A",), ("B",), ("C",)), "at most 4"),
-    Example("the same, A and B jointly", "AB, C", _table((2, 2, 2), *_ALIKE), (("A", "B"), ("C",)), "at most 3"),
-    Example("the same, all three jointly", "ABC", _table((2, 2, 2), *_ALIKE), (("A", "B", "C"),), "2"),
-    Example(
-        "three features, margins (1,2) each",
-        "A, B, C",
-        _table((2, 2, 2), (0, 1, 1), (1, 0, 1), (1, 1, 0)),
-        (("A",), ("B",), ("C",)),
-        "at most 4",
-    ),
-    Example(
-        "three features in pairs",
-        "AB, BC, AC",
-        _table((2, 2, 2), (0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, 1)),
-        (("A", "B"), ("B", "C"), ("A", "C")),
-        "",
-    ),
-    Example(
-        "four features, records 0010, 1001, 1100",
-        "AB, BC, CD",
-        _table((2, 2, 2, 2), (0, 0, 1, 0), (1, 0, 0, 1), (1, 1, 0, 0)),
-        (("A", "B"), ("B", "C"), ("C", "D")),
-        "",
-    ),
-    Example("population of 52 states", "A", [1000 + state for state in range(52)], (("A",),), "2"),
+    Example("three bits, two of them 1", "A", [1, 2], "2"),
+    Example("three bits, none of them 1", "A", [3, 0], "0"),
+    Example("2 x 2, margins (2,1) and (2,1)", "A, B", [[1, 1], [1, 0]], "3"),
+    Example("2 x 2, margins (2,2) and (2,2)", "A, B", [[1, 1], [1, 1]], "at most 3"),
+    Example("three features, one by one", "A, B, C", _ALIKE, "at most 4"),
+    Example("the same, A and B jointly", "AB, C", _ALIKE, "at most 3"),
+    Example("the same, all three jointly", "ABC", _ALIKE, "2"),
+    Example("three features, margins (1,2) each", "A, B, C", _bits("011", "101", "110"), "at most 4"),
+    Example("three features in pairs", "AB, BC, AC", _bits("000", "011", "101", "110", "111"), ""),
+    Example("four features, records 0010, 1001, 1100", "AB, BC, CD", _bits("0010", "1001", "1100"), ""),
+    Example("population of 52 states", "A", np.arange(1000, 1052), "2"),
 )
 
 

@@ -1,7 +1,7 @@
 """The 2020 US Census redistricting data: what its budget guarantees, given that state populations are exact.
 
 The persons tables, in total and level by level, and the units tables; the published round numbers and the production
-settings behind them. A toy census shows what the other invariants do. `semidp census` prints it.
+settings behind them. `semidp census` prints it.
 """
 
 import csv
@@ -12,19 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp import (
-    Adjacency,
-    Dataspace,
-    Feature,
-    Guarantee,
-    Margin,
-    Schema,
-    SemiAdjacency,
-    StructuralZero,
-    Table,
-    semi_adjacency,
-    zcdp,
-)
+from semidp import Adjacency, Dataspace, Guarantee, zcdp
 from semidp.accounting import zcdp_epsilon_paper
 from semidp.plots.style import BLUE, GREY, ORANGE, Figure, drawing, plain_numbers
 from semidp.reproduction.base import PAPER, Settings, Tidy
@@ -195,13 +183,13 @@ def _factor(level: str, query: str, kind: str, fixed: bool) -> tuple[int, str]:
     return 2, "the person and whoever takes the place are both seen, and never add up"
 
 
-def guarantee(a: int = 2, rho: Fraction = ROUNDED["persons"]) -> Guarantee:
+def guarantee(a: int = 2) -> Guarantee:
     """Return the guarantee of the persons tables with exact state totals, as a value to explain and compare.
 
     >>> guarantee().tradeoff.rho
     Fraction(256, 25)
     """
-    return Guarantee(Dataspace.described(STATE_TOTALS), Adjacency(a), zcdp(rho).group(a))
+    return Guarantee(Dataspace.described(STATE_TOTALS), Adjacency(a), zcdp(ROUNDED["persons"]).group(a))
 
 
 def exchange_guarantee() -> Guarantee:
@@ -212,27 +200,6 @@ def exchange_guarantee() -> Guarantee:
     """
     exchange = Adjacency.from_json({"kind": "exchange", "a": 2})
     return Guarantee(Dataspace.described(STATE_TOTALS), exchange, zcdp(2 * ROUNDED["persons"]))
-
-
-def toy_census(empty_blocks: bool) -> SemiAdjacency:
-    """Return a(t) of two states with two blocks each and exact state totals; one block may be without any housing.
-
-    Five people, three of them in the first state. That nobody can live in a block is a structural zero, so all
-    alternatives in it are ruled out.
-
-    >>> toy_census(empty_blocks=False).worst_case, toy_census(empty_blocks=True).worst_case
-    (2, 2)
-    """
-    blocks = {"A": ("A1", "A2"), "B": ("B1", "B2")}
-    names = tuple(name for pair in blocks.values() for name in pair)
-    zeros = [
-        StructuralZero.of({"state": state, "block": name}) for state in blocks for name in names if name[0] != state
-    ]
-    if empty_blocks:
-        zeros.append(StructuralZero.of({"state": "B", "block": "B2"}))
-    schema = Schema((Feature("state", tuple(blocks)), Feature("block", names)), tuple(zeros))
-    people = Table(schema, np.array([[2, 1, 0, 0], [0, 0, 2, 0]]))
-    return semi_adjacency(Dataspace.of(people, [Margin("state")]))
 
 
 def plot(table: Tidy) -> Figure:

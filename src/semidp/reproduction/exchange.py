@@ -13,7 +13,12 @@ from semidp import Adjacency, Dataspace, Feature, Margin, Schema, Table, sensiti
 from semidp.plots.style import BLUE, ORANGE, Figure, drawing
 from semidp.reproduction.base import PAPER, Settings, Tidy
 
-LEVELS, EACH, MOST = 3, 20, 4
+EACH, MOST = 20, 4
+TITLES = {
+    "blocks and an unpublished feature": "table of q exact features\nand one that nobody publishes",
+    "the unpublished feature": "table of the unpublished\nfeature alone",
+    "blocks alone": "table of the q exact\nfeatures alone",
+}
 
 
 def blocks(q: int, unpublished: bool) -> Dataspace:
@@ -37,25 +42,13 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     for q in range(1, MOST + 1):
         beside, alone = blocks(q, unpublished=True), blocks(q, unpublished=False)
-        tables: list[tuple[str, Dataspace, tuple[str, ...] | None]] = [
-            ("blocks and an unpublished feature", beside, None),
-            ("the unpublished feature", beside, ("u",)),
-            ("blocks alone", alone, None),
-        ]
-        for name, public, released in tables:
+        for name, public, released in zip(TITLES, (beside, beside, alone), (None, ("u",), None), strict=True):
             for adjacency in (Adjacency(q + 1), Adjacency.exchange(public)):
                 space = sensitivity_space(public, adjacency, released)
                 row: dict[str, Any] = {"table": name, "q": q, "adjacency": str(adjacency.kind)}
                 loss = math.sqrt(space.l2_squared * space.dimension)
                 rows.append(row | {"squares": space.l2_squared, "exact": space.exact, "loss": loss})
     return Tidy.of(rows)
-
-
-TITLES = {
-    "blocks and an unpublished feature": "table of q exact features\nand one that nobody publishes",
-    "the unpublished feature": "table of the unpublished\nfeature alone",
-    "blocks alone": "table of the q exact\nfeatures alone",
-}
 
 
 def plot(table: Tidy) -> Figure:
@@ -78,7 +71,6 @@ def plot(table: Tidy) -> Figure:
             axes.set(xticks=range(1, MOST + 1), xlabel="q, features with exact totals", xlim=(0.6, MOST + 0.5))
             axes.set_ylim(-0.09 * max(part["loss"]), 1.12 * max(part["loss"]))
         panels[0].set_ylabel("expected loss at mu = 1")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle("Gaussian noise under the two adjacencies (numbers: Δ2², the squared sensitivity)")
     return figure

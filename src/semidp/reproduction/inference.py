@@ -295,7 +295,6 @@ def plot(table: Tidy) -> Figure:
             axes.axvline(nominal, color="black", linewidth=0.8, linestyle=":")
             axes.set_yticks(places, part["experiment"], fontsize=7)
             axes.set(title=f"{kind}, nominal {nominal:g}", xlabel="share of runs")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle("Tests and intervals under the known law of the noise, and with the noise ignored")
     return figure

@@ -11,8 +11,7 @@ import numpy as np
 
 from semidp import Budget, TwoByTwo, power_curves
 from semidp.noise import SeededRandomness
-from semidp.plots import power_lines
-from semidp.plots.style import Figure, drawing
+from semidp.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
 from semidp.reproduction.base import PAPER, RECORDS, Settings, Tidy
 
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
@@ -58,12 +57,19 @@ def plot(table: Tidy) -> Figure:
             _panel(axes, table.where(epsilon=epsilon))
             axes.set_title(f"ε = {float(epsilon):g}")
         grid[0].set_ylabel("power: P(the test rejects)")
-        handles, labels = grid[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         figure.suptitle(f"Tests of the odds ratio of a 2 × 2 table, n = {table['n'][0]}, level {ALPHA:g}")
     return figure
 
 
 def _panel(axes: Any, part: Tidy) -> None:
-    curves = {test: part.where(test=test)["power"] for test in part.distinct("test")}
-    power_lines(axes, part.where(test=next(iter(curves)))["odds_ratio"], curves, ALPHA)
+    """Draw a line for each test, odds ratios on a logarithmic axis, and the level of the tests as a rule."""
+    axes.axhline(ALPHA, color=GREY, linewidth=1, linestyle=":", label=f"level {ALPHA:g}")
+    for test, color, marker in zip(part.distinct("test"), CYCLE, MARKERS, strict=False):
+        line = part.where(test=test)
+        every = max(1, len(line) // 8)
+        style: Any = {"color": color, "marker": marker, "markersize": 4, "markevery": every}
+        axes.plot(line["odds_ratio"], line["power"], label=test, **style)
+    axes.set_xscale("log", base=2)
+    plain_numbers(axes.xaxis)
+    axes.set(ylim=(0, 1.02), xlabel="odds ratio")

@@ -47,7 +47,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     attacks = _ATTACKS * settings.replicates
     truth = np.array(CONFIDENTIAL)
     rows = []
-    for bits in _datasets():
+    for bits in itertools.product((0, 1), repeat=3):
         if bits == CONFIDENTIAL:
             continue
         other = np.array(bits)
@@ -73,11 +73,11 @@ def compute(settings: Settings = PAPER) -> Tidy:
 
 def plot(table: Tidy) -> Figure:
     """Draw the claim and what is true as error curves, and the measured attacks."""
-    conforming = table.where(agrees=True)
+    true = table.where(agrees=True)["mu"][0]
     alpha = np.linspace(0, 1, 201)
     curves = {
         f"claimed by subspace DP (μ = {MU:g})": (gaussian(str(MU)), BLUE, "--"),
-        f"dataset with the same total, true (μ = {conforming['mu'][0]:.3f})": (_curve(conforming), ORANGE, "-"),
+        f"dataset with the same total, true (μ = {true:.3f})": (gaussian(str(true)), ORANGE, "-"),
         f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})": (gaussian(str(2 * MU)), BLACK, ":"),
     }
     with drawing(10.2, 4.6, columns=2) as (figure, (left, right)):
@@ -95,37 +95,19 @@ def plot(table: Tidy) -> Figure:
     return figure
 
 
-def _curve(conforming: Tidy) -> Any:
-    return gaussian(str(conforming["mu"][0]))
-
-
 def _accuracies(axes: Any, table: Tidy) -> None:
     nearest = [row for row in table.records() if row["distance"] == 1 or row["agrees"]]
     lines = np.arange(len(nearest))
-    axes.barh(
-        lines,
-        [row["claimed_accuracy"] for row in nearest],
-        height=0.55,
-        color=BLUE,
-        alpha=0.35,
-        label="accuracy claimed: Φ(μ/2), two records Φ(μ)",
+    claimed, measured, errors = (
+        np.array([row[name] for row in nearest]) for name in ("claimed_accuracy", "measured_accuracy", "se")
     )
-    axes.errorbar(
-        [row["measured_accuracy"] for row in nearest],
-        lines,
-        xerr=[2 * row["se"] for row in nearest],
-        fmt="o",
-        color=ORANGE,
-        capsize=3,
-        label="accuracy of the attack, measured",
-    )
+    label = "accuracy claimed: Φ(μ/2), two records Φ(μ)"
+    axes.barh(lines, claimed, height=0.55, color=BLUE, alpha=0.35, label=label)
+    label = "accuracy of the attack, measured"
+    axes.errorbar(measured, lines, xerr=2 * errors, fmt="o", color=ORANGE, capsize=3, label=label)
     axes.set_yticks(lines, [f"{row['other']}  ({'same' if row['agrees'] else 'other'} total)" for row in nearest])
     axes.invert_yaxis()
     axes.set(xlim=(0.5, 1.02), xlabel="how often the attacker names the right dataset")
-
-
-def _datasets() -> list[tuple[int, ...]]:
-    return list(itertools.product((0, 1), repeat=3))
 
 
 def _away_from_sum(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
