@@ -14,6 +14,7 @@ from attrs import evolve
 from starlette.testclient import TestClient
 
 from semidp import Budget, Feature, Plan, Schema, Table, TableRequest, prepare
+from semidp.cli._options import Opening
 from semidp.cli.explore import _with_data, _without_data
 from semidp.explore import Desk
 from semidp.explore.controls import LADDER, Controls, variants
@@ -49,7 +50,7 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def client_of(first: Plan, data: Path) -> TestClient:
-    desk = _with_data(str(data), first, None, False, False, None)
+    desk = _with_data(str(data), first, Opening(), None)
     return TestClient(application(desk, TOKEN, PORT), base_url=OWN, headers=HEADERS)
 
 
@@ -112,7 +113,7 @@ def test_a_foreign_origin_is_refused(client: TestClient, origin: str) -> None:
 
 
 def test_a_post_says_where_it_comes_from(people: Path) -> None:
-    desk = _with_data(str(people), PEOPLE_PLAN, None, False, False, None)
+    desk = _with_data(str(people), PEOPLE_PLAN, Opening(), None)
     with TestClient(application(desk, TOKEN, PORT), base_url=OWN) as client:
         assert client.post(f"/{TOKEN}/results").status_code == 403
         assert client.get(f"/{TOKEN}/").status_code == 200

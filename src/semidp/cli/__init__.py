@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. One file a command; what they share is in `_options` and `_output`.
+"""The command line: parse, call, print. One file a command; what they share is in `_command`, `_options` and `_output`.
 
 A command raises `SemidpError` for everything a user can mend; here it becomes one sentence and exit code 2. Nothing
 else an exception says is printed, because messages of drivers and parsers quote data.

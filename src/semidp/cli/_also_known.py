@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, print_json
+from semidp.cli._output import echo, kind_and_a, print_json, print_rows
 from semidp.cli._totals import totals_of
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.guarantees import Guarantee
-from semidp.release import Release
+from semidp.release import Plan, Release
 from semidp.report import strength
 from semidp.spaces import Dataspace, Margin, semi_adjacency, semi_adjacency_bound
 from semidp.tables import Schema
@@ -29,11 +29,10 @@ def under_release(
     also_known: Sequence[str],
     without: Sequence[str],
     totals: Sequence[Path],
-    declared: o.Declared | None,
+    declared: Plan,
     adjacency: str | None,
     target: Fraction | None,
-    format: Format,
-    quiet: bool,
+    printing: o.Printing,
 ) -> None:
     """Print the guarantee of a release as it was made, and under the statistics that are named."""
     release = Release.load(folder)
@@ -45,8 +44,8 @@ def under_release(
     warnings = _warnings(found, known, margins, bool(release.plan.outcomes))
     if without:
         warnings += ("This is about the noisy values alone: the release publishes exactly what was left out here.",)
-    o.warn_all(warnings, quiet)
-    if format is Format.json:
+    printing.warn(warnings)
+    if printing.json:
         print_json(
             {
                 "as_released": _document(release.guarantee, delta),
@@ -59,8 +58,8 @@ def under_release(
         )
         return
     for name, one in (("as released", release.guarantee), ("now", found)):
-        echo(f"{name:<12} exact: {one.dataspace.summary()}; {one.adjacency}")
-        echo(f"{'':<12} {strength(one, delta)[-1]}")
+        exact = f"exact: {one.dataspace.summary()}; {one.adjacency}"
+        print_rows([(name, exact), ("", strength(one, delta)[-1])], width=12)
     echo(f"\n{CHANGES[change]}. The noise is the same; the datasets that it has to hide are others.\n")
     echo(str(found.explain()))
 
@@ -69,7 +68,7 @@ def _document(guarantee: Guarantee, delta: Fraction) -> dict[str, Any]:
     curve = guarantee.tradeoff
     return {
         "invariant": guarantee.dataspace.summary(),
-        "adjacency": {"kind": str(guarantee.adjacency.kind), "a": guarantee.adjacency.a},
+        "adjacency": kind_and_a(guarantee.adjacency),
         "tradeoff": curve.to_json(),
         "rho": curve.implied_rho(),
         "epsilon": curve.epsilon(delta),
@@ -77,18 +76,18 @@ def _document(guarantee: Guarantee, delta: Fraction) -> dict[str, Any]:
     }
 
 
-def _known(own: Dataspace, totals: Sequence[Path], declared: o.Declared | None) -> Dataspace:
+def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
     """Return all values that are known: those of the release, and those of the files."""
     assert own.schema is not None
-    if declared is not None and declared.structural_zeros:
+    if declared.structural_zeros:
         raise InputError("structural zeros are those of the release: declare features alone")
     mine = {feature.name: feature for feature in own.schema.features}
-    more = tuple(feature for feature in (declared.features if declared else ()) if feature.name not in mine)
+    more = tuple(feature for feature in declared.features if feature.name not in mine)
     features, zeros = (*own.schema.features, *more), own.schema.structural_zeros
     values = dict(zip(own.margins, own.totals, strict=True))
     if not totals:
         return Dataspace.known(Schema(features, zeros), values, own.n)
-    told = totals_of(totals, o.Declared(features, zeros))
+    told = totals_of(totals, Plan(features=features, structural_zeros=zeros))
     assert told.schema is not None
     new = dict(zip(told.margins, told.totals, strict=True))
     # what both tell must agree, which `Release.under` checks; the finer of the two is kept

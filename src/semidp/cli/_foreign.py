@@ -11,7 +11,7 @@ from typing import Any
 from semidp.audit import Audit, affordable_samples, audit_function, audit_mechanism, audit_samples, draws_of_test
 from semidp.cli._options import read_text
 from semidp.cli._output import progress_bar
-from semidp.cli.guarantee import stated_curve
+from semidp.cli.guarantee import Stated
 from semidp.engines.samples import read_numbers
 from semidp.errors import InputError
 from semidp.files import from_json
@@ -26,7 +26,7 @@ def foreign_audit(
     what: str | None,
     outputs: Sequence[Path],
     pair: Path | None,
-    stated: tuple[str | None, str | None, str | None, str | None],
+    stated: Stated,
     samples: int | None,
     randomness: Randomness,
     quiet: bool,
@@ -37,19 +37,19 @@ def foreign_audit(
             raise InputError("give --outputs twice, once for each of two adjacent datasets, and nothing else to audit")
         first, second = (read_numbers(path)[:samples] for path in outputs)
         with progress_bar(quiet) as progress:
-            return audit_samples(first, second, stated_curve(*stated), randomness=randomness, progress=progress)
+            return audit_samples(first, second, stated.curve(), randomness=randomness, progress=progress)
     if what is None:
         raise InputError("say what to audit: a release, a plan, module:function with --pair, or --outputs twice")
     if _FUNCTION.fullmatch(what) and not Path(what).exists():
         if pair is None:
             raise InputError("a function is audited on two datasets: give them with --pair FILE")
         datasets = _datasets(pair)
-        claim = stated_curve(*stated)
+        claim = stated.curve()
         with progress_bar(quiet) as progress:
             return audit_function(
                 _function(what), *datasets, claim, samples=samples or _CALLS, randomness=randomness, progress=progress
             )
-    if pair is not None or any(number is not None for number in stated):
+    if pair is not None or stated != Stated():
         raise InputError(
             "a plan, a release or a test states its own claim: leave --pair, --epsilon, --rho and --mu out"
         )

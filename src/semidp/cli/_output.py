@@ -22,6 +22,7 @@ from semidp.errors import InputError, Occupied, SemidpError
 from semidp.exact import number
 from semidp.files import new_folder
 from semidp.progress import Progress, silent
+from semidp.spaces import Adjacency
 
 SCHEMA_VERSION = 1
 """The version of every JSON document that the command line prints; it grows when a field changes its meaning."""
@@ -54,9 +55,29 @@ def echo(text: str = "", *, err: bool = False) -> None:
     typer.echo(harmless(text), err=err)
 
 
+def print_rows(rows: Iterable[tuple[str, str]], width: int = 10) -> None:
+    """Print lines that start with what they are about.
+
+    >>> print_rows([("exact", "sex"), ("budget", "mu = 1")])
+    exact      sex
+    budget     mu = 1
+    """
+    for name, text in rows:
+        echo(f"{name:<{width}} {text}")
+
+
 def print_json(document: dict[str, Any]) -> None:
     """Print a result for machines, with its `schema_version` first."""
     echo(json.dumps(plain_values({"schema_version": SCHEMA_VERSION, **document}), indent=2, ensure_ascii=False))
+
+
+def kind_and_a(adjacency: Adjacency) -> dict[str, Any]:
+    """Return an adjacency for machines.
+
+    >>> kind_and_a(Adjacency(3))
+    {'kind': 'ball', 'a': 3}
+    """
+    return {"kind": str(adjacency.kind), "a": adjacency.a}
 
 
 def plain_values(value: Any) -> Any:

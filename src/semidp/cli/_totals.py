@@ -13,20 +13,20 @@ import numpy as np
 from attrs import evolve
 from numpy.typing import NDArray
 
-from semidp.cli._options import Declared, read_text
+from semidp.cli._options import Opening, read_text
 from semidp.errors import DataError, InputError
 from semidp.release import Plan, Scope
-from semidp.release.scope import announced, any_totals
+from semidp.release.scope import announced, any_totals, survey
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 
 COUNT = "count"
 
 
-def totals_of(paths: Sequence[Path], declared: Declared | None) -> Dataspace:
+def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
     """Return the dataspace that the files of public totals describe; undeclared levels are those that they list."""
     files = {path: _rows(path) for path in paths}
-    features = {feature.name: feature for feature in declared.features} if declared else {}
+    features = {feature.name: feature for feature in declared.features}
     known = {name for feature in features.values() for name in feature.names}
     undeclared: dict[str, dict[str, None]] = {}
     for names, rows in files.values():
@@ -34,7 +34,7 @@ def totals_of(paths: Sequence[Path], declared: Declared | None) -> Dataspace:
             if name not in known:
                 undeclared.setdefault(name, {}).update(dict.fromkeys(levels[place] for levels, _ in rows))
     features |= {name: Feature(name, tuple(levels)) for name, levels in undeclared.items()}
-    schema = Schema(tuple(features.values()), declared.structural_zeros if declared else ())
+    schema = Schema(tuple(features.values()), declared.structural_zeros)
     values: dict[Margin, Table] = {}
     for path, (names, rows) in files.items():
         margin = Margin(*names)
@@ -48,13 +48,26 @@ def totals_of(paths: Sequence[Path], declared: Declared | None) -> Dataspace:
     return space
 
 
-def without_data(plan: Plan, totals: Sequence[Path], declared: Declared | None) -> tuple[Scope, bool]:
-    """Return the scope of a plan from public totals and declared levels, and whether all its totals are known."""
-    space = totals_of(totals, declared) if totals else None
+def schema_of(space: Dataspace | None, declared: Plan) -> Schema | None:
+    """Return the features of public totals, or else those that are declared with their levels, if there are any."""
+    if space is not None:
+        return space.schema
+    return Schema(declared.features, declared.structural_zeros) if declared.features else None
+
+
+def scope_of(plan: Plan, data: str | None, opening: Opening, totals: Sequence[Path]) -> tuple[Scope, bool]:
+    """Return the scope of a plan, and whether all its totals are known.
+
+    It is read from the data; without them it follows from public totals and declared levels.
+    """
+    if data is not None:
+        with opening.source(plan, data) as source:
+            return survey(plan, source)[0], True
+    space = totals_of(totals, plan) if totals else None
+    schema = schema_of(space, plan)
     if space is not None:
         more = [margin for margin in space.margins if not any(margin.within(known) for known in plan.invariants)]
         plan = evolve(plan, invariants=(*plan.invariants, *more))
-    schema = space.schema if space is not None else declared.schema() if declared is not None else None
     for name in plan.names:
         if schema is None or name not in {part for feature in schema.features for part in feature.names}:
             raise InputError(

@@ -6,51 +6,38 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, print_json
-from semidp.cli._totals import without_data
+from semidp.cli._command import command
+from semidp.cli._output import kind_and_a, print_json, print_rows
+from semidp.cli._totals import scope_of
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, rounded_up
 from semidp.mechanisms import Mechanism, available, option_name, residual_plan
 from semidp.queries import Norms, TableSpace, sensitivity_space
 from semidp.release import Scope
-from semidp.release.scope import survey
 from semidp.report import cell_errors, errors_text
 from semidp.spaces import Adjacency
 from semidp.tradeoff import Budget
 
-REFERENCE = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
+REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
 """The budgets for which the noise is shown when none is given."""
 
 
+@command
 def analyze(
-    data: o.OptionalData = None,
-    table: o.TableOption = None,
-    invariant: o.Invariants = None,
-    adjacency: o.AdjacencyOption = None,
-    a: o.AOption = None,
-    totals: o.TotalsFiles = None,
-    schema: o.SchemaFile = None,
-    levels: o.Levels = None,
-    bins: o.Bins = None,
-    null_level: o.NullLevels = None,
-    nest: o.Nests = None,
-    levels_from_data: o.LevelsFromData = False,
-    count: o.Count = None,
-    from_table: o.FromTable = None,
-    where: o.Where = None,
-    identity: o.Identity = None,
-    hive_partitions: o.HivePartitions = False,
-    allow_empty: o.AllowEmpty = False,
-    epsilon: o.Epsilon = None,
-    rho: o.Rho = None,
-    mu: o.Mu = None,
-    delta: o.Delta = None,
-    report_delta: o.ReportDelta = None,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    data: o.Text = o.OPTIONAL_DATA,
+    table: o.Texts = o.TABLE,
+    invariant: o.Texts = o.INVARIANT,
+    comparing: o.Comparing,
+    totals: list[Path] | None = o.TOTALS,
+    declaring: o.Declaring,
+    opening: o.Opening,
+    spending: o.Spending,
+    printing: o.Printing,
 ) -> None:
     """Say what publishing some totals exactly means: how many records move together, and how much noise that takes.
 
@@ -59,39 +46,23 @@ def analyze(
     """
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
-    if len(table or ()) > 1:
+    if len(table) > 1:
         raise InputError("analyze looks at one --table; for several that share a budget use release with --dry-run")
-    declared = o.declared_features(schema, levels, bins, null_level, nest)
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
-    plan = o.plan_of(
-        table,
-        invariant,
-        declared,
-        adjacency=o.adjacency_of(adjacency, a),
-        count=count,
-        where=where,
-        identity=identity,
-        levels_from_data=levels_from_data,
-    )
-    o.all_used(plan, levels, bins, null_level, nest)
-    known = True
-    if data is None:
-        scope, known = without_data(plan, totals or (), declared)
-    else:
-        with o.source_of(plan, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source:
-            scope = survey(plan, source)[0]
-    budgets: Sequence[Budget] = REFERENCE
-    target = o.target_of(None, report_delta)
-    if any((epsilon, rho, mu, delta)):
-        budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
+    plan = o.plan_of(o.described(declaring, opening, comparing), table, invariant or ())
+    declaring.check_used(plan)
+    scope, known = scope_of(plan, data, opening, totals or ())
+    budgets, target = REFERENCE, spending.target
+    if spending.given:
+        budget, target = spending.budget()
         budgets = (budget,)
     document = analysis(scope, plan.tables[0].features, budgets, target, known=known)
-    o.warn_all(scope.warnings, quiet)
-    if format is Format.json:
+    printing.warn(scope.warnings)
+    if printing.json:
         print_json(document)
     else:
-        echo("\n".join(lines(document)))
+        print_rows(rows(document), width=12)
 
 
 def analysis(
@@ -117,7 +88,7 @@ def analysis(
         "table": list(space.schema.names),
         "invariants": [list(margin.names) for margin in scope.dataspace.margins],
         "a": unknown if semi is None else semi.to_json(),
-        "adjacency": {"kind": str(scope.adjacency.kind), "a": scope.adjacency.a},
+        "adjacency": kind_and_a(scope.adjacency),
         "sensitivity": _sensitivity(space),
         "sensitivities": {"ball": _sensitivity(_ball(space, scope)), "exchange": _exchanged(space, known)},
         "naive": _norms(space.side_by_side()["S_Group"]),
@@ -185,7 +156,7 @@ def _norms(norms: Norms) -> dict[str, float]:
     return {"l1": norms.l1, "l2": math.sqrt(norms.l2_squared), "linf": norms.linf}
 
 
-def lines(document: dict[str, Any]) -> list[str]:
+def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Write the document of `analysis` for people."""
     published = "; ".join(" × ".join(names) for names in document["invariants"]) or "only the number of records"
     found = [
@@ -209,7 +180,7 @@ def lines(document: dict[str, Any]) -> list[str]:
     if chosen["kind"] == "ball":
         a = max(chosen["a"], 1)
         found.append(("next", f"semidp guarantee --rho 1 --a {a}: what a release that states rho = 1 guarantees here"))
-    return [f"{name:<12} {text}" for name, text in found]
+    return found
 
 
 def _records(document: dict[str, Any]) -> str:

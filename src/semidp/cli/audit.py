@@ -26,82 +26,50 @@ from semidp.audit import (
 from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
 from semidp.audit.energy import MOST_DRAWS
 from semidp.cli import _options as o
+from semidp.cli._command import argument, command, option
 from semidp.cli._foreign import foreign_audit
-from semidp.cli._output import Format, echo, naming_options, print_json, progress_bar
-from semidp.cli.guarantee import DeltaStated, EpsilonStated, MuStated, RhoStated
+from semidp.cli._output import echo, kind_and_a, naming_options, print_json, print_rows, progress_bar
+from semidp.cli.guarantee import Stated
 from semidp.errors import InputError, Occupied
 from semidp.files import recover, replace_file
 from semidp.mechanisms import ResidualMechanism
-from semidp.noise import Randomness, SeededRandomness, SystemRandomness
+from semidp.noise import Randomness
 from semidp.progress import Progress
 from semidp.release import Prepared, Release, prepare
 from semidp.release.scope import settled
 from semidp.spaces import Adjacency
 
-What = Annotated[
-    str | None,
-    typer.Argument(
-        help="A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, what `semidp test` printed with "
-        "--format json, or module:function with --pair.",
-        metavar="[PLAN-OR-RELEASE]",
-    ),
-]
-Outputs = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--outputs",
-        help="A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.",
-        metavar="FILE",
-    ),
-]
-PairFile = Annotated[
-    Path | None,
-    typer.Option("--pair", help="For module:function: a JSON file of two datasets [first, second].", metavar="FILE"),
-]
-DataOption = Annotated[
-    str | None,
-    typer.Option("--data", help="For a plan: the data, of which only the public totals are used.", metavar="DATA"),
-]
-SamplesOption = Annotated[
-    int | None,
-    typer.Option("--samples", help="Outputs to draw for each of the two tables; else what a minute allows.", min=1),
-]
-PairsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--adjacency",
-        help="Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition or a number.",
-        metavar="READING|N",
-    ),
-]
-SeedOption = Annotated[int | None, typer.Option("--seed", help="Repeat the same audit.", min=0)]
 EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive": 3}
 """What the command leaves with; 2 is for what cannot be audited at all."""
 
 _SURVIVES = "survives: no attack that was tried beats the claim (which does not prove it)"
 
-OutOption = Annotated[Path | None, typer.Option("--out", help="Draw the attacks beside the claim in this PNG file.")]
 
-
+@command
 def audit(
-    what: What = None,
-    data: DataOption = None,
-    outputs: Outputs = None,
-    pair: PairFile = None,
-    rho: RhoStated = None,
-    mu: MuStated = None,
-    epsilon: EpsilonStated = None,
-    delta: DeltaStated = None,
-    from_table: o.FromTable = None,
-    hive_partitions: o.HivePartitions = False,
-    allow_empty: o.AllowEmpty = False,
-    adjacency: PairsOption = None,
-    samples: SamplesOption = None,
-    seed: SeedOption = None,
-    out: OutOption = None,
-    force: o.Force = False,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    what: o.Text = argument(
+        "A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, what `semidp test` printed with "
+        "--format json, or module:function with --pair.",
+        "[PLAN-OR-RELEASE]",
+        None,
+    ),
+    data: o.Text = option("For a plan: the data, of which only the public totals are used.", "DATA"),
+    outputs: list[Path] | None = option(
+        "A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.", "FILE"
+    ),
+    pair: Path | None = option("For module:function: a JSON file of two datasets [first, second].", "FILE"),
+    stated: Stated,
+    opening: Annotated[o.Opening, o.FILES],
+    adjacency: o.Text = option(
+        "Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition or a number.",
+        "READING|N",
+    ),
+    samples: int | None = option("Outputs to draw for each of the two tables; else what a minute allows.", min=1),
+    seed: int | None = option("Repeat the same audit.", min=0),
+    out: Path | None = option("Draw the attacks beside the claim in this PNG file."),
+    force: bool = o.FORCE,
+    printing: o.Printing,
 ) -> None:
     """Attack what a plan or a release promises. Exit code 0: it survives, 1: it is convicted, 3: inconclusive.
 
@@ -116,41 +84,40 @@ def audit(
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
-    foreign = foreign_audit(what, outputs or (), pair, (rho, mu, epsilon, delta), samples, randomness, quiet)
+    randomness = o.randomness_of(seed)
+    foreign = foreign_audit(what, outputs or (), pair, stated, samples, randomness, printing.quiet)
     if foreign is not None:
         if data is not None or out is not None:
             raise InputError("--data and --out are about plans and releases: leave them out here")
-        _report_foreign(foreign, format)
+        _report_foreign(foreign, printing)
         return
     assert what is not None
-    claims, pairs = _claims(
-        Path(what), data, from_table, adjacency, hive_partitions=hive_partitions, allow_empty=allow_empty
-    )
+    claims, pairs = _claims(Path(what), data, opening, adjacency)
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
-    with progress_bar(quiet) as progress:
+    with progress_bar(printing.quiet) as progress:
         error = ERROR / max(1, len(claims))
         findings = [_examine(claim, pairs, samples, error, randomness, progress) for claim in claims]
     _draw(findings, pictures, force)
-    if format is Format.json:
+    if printing.json:
         print_json(_document(findings, list(pictures.values())))
     else:
-        echo("\n\n".join("\n".join(_lines(finding)) for finding in findings))
-        for picture in pictures.values():
-            echo(f"{'picture':<10} {picture}")
+        for place, finding in enumerate(findings):
+            if place:
+                echo()
+            print_rows(_rows(finding))
+        print_rows(("picture", str(picture)) for picture in pictures.values())
     code = EXIT_CODES[_together(findings)]
     if code:
         raise typer.Exit(code)
 
 
-def _report_foreign(found: Audit, format: Format) -> None:
-    if format is Format.json:
+def _report_foreign(found: Audit, printing: o.Printing) -> None:
+    if printing.json:
         print_json({"verdict": found.verdict, "audit": found.to_json()})
     else:
         attack = f"{found.samples:,} outputs for each of two datasets, half of them or more only counted"
-        lines = [("attack", attack), *_bounds(found), ("verdict", _foreign_verdict(found))]
-        echo("\n".join(f"{name:<10} {text}" for name, text in lines))
+        print_rows([("attack", attack), *_bounds(found), ("verdict", _foreign_verdict(found))])
     if EXIT_CODES[found.verdict]:
         raise typer.Exit(EXIT_CODES[found.verdict])
 
@@ -186,12 +153,12 @@ def _together(findings: list[_Finding]) -> Verdict:
 
 
 def _claims(
-    what: Path, data: str | None, from_table: str | None, adjacency: str | None, **options: bool
+    what: Path, data: str | None, opening: o.Opening, adjacency: str | None
 ) -> tuple[tuple[Claim, ...], Adjacency | None]:
     """Return what is claimed, and the adjacency to attack it under if it is another one."""
     recover(what)
     if what.is_dir():
-        if data is not None or from_table is not None:
+        if data is not None or opening.from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
         release = Release.load(what)
         return claims_of_release(release), _pairs(adjacency, release)
@@ -200,7 +167,7 @@ def _claims(
     plan = o.read_plan(what, "the plan")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
-    with o.source_of(plan, data, from_table, **options) as source:
+    with opening.source(plan, data) as source:
         prepared = prepare(plan, source)
         return claims_of_plan(prepared), _pairs(adjacency, prepared)
 
@@ -266,7 +233,7 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
             {
                 "name": finding.claim.name,
                 "features": list(finding.claim.features),
-                "adjacency": {"kind": str(finding.pairs.kind), "a": finding.pairs.a},
+                "adjacency": kind_and_a(finding.pairs),
                 "mechanism": finding.claim.mechanism.name,
                 "scale": finding.claim.mechanism.scale,
                 "verdict": finding.verdict,
@@ -281,7 +248,7 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
     }
 
 
-def _lines(finding: _Finding) -> list[str]:
+def _rows(finding: _Finding) -> list[tuple[str, str]]:
     claim, found, energy = finding.claim, finding.audit, finding.energy
     table = " by ".join(claim.features)
     lines = [("table", f"{table}: {claim.mechanism.name}, scale {claim.mechanism.scale:.6g}")]
@@ -304,8 +271,7 @@ def _lines(finding: _Finding) -> list[str]:
             )
         )
     lines += [("fault", fault) for fault in claim.faults]
-    lines.append(("verdict", _verdict(finding)))
-    return [f"{name:<10} {text}" for name, text in lines]
+    return [*lines, ("verdict", _verdict(finding))]
 
 
 def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:

@@ -4,26 +4,22 @@ import contextlib
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from semidp.cli._options import Force, FormatOption, Quiet
-from semidp.cli._output import Format, echo, in_place, output_folder, print_json
+from semidp.cli import _options as o
+from semidp.cli._command import command, option
+from semidp.cli._output import echo, in_place, output_folder, print_json
 from semidp.cli.reproduce import study_files, write_study
 from semidp.guarantees import Guarantee
 from semidp.reproduction import Tidy
 
-Picture = Annotated[
-    Path | None, typer.Option("--out", help="Also write census.csv and census.png to this folder.", metavar="DIR")
-]
 
-
+@command
 def census(
-    out: Picture = None,
-    force: Force = False,
-    format: FormatOption = Format.text,
-    quiet: Quiet = False,  # nothing here to silence: taken so that every command takes it
+    *,
+    out: Path | None = option("Also write census.csv and census.png to this folder.", "DIR"),
+    force: bool = o.FORCE,
+    printing: o.Printing,  # nothing here to silence: --quiet is taken so that every command takes it
 ) -> None:
     """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact totals."""
     from semidp.reproduction import census as study
@@ -34,13 +30,13 @@ def census(
         with output_folder(out, force, study_files) as folder:
             write_study(folder, "census", study, table)
     with in_place(f"the folder {out}") if out is not None else contextlib.nullcontext():
-        _show(table, effective, out, format)
+        _show(table, effective, out, printing)
 
 
-def _show(table: Tidy, effective: Guarantee, out: Path | None, format: Format) -> None:
+def _show(table: Tidy, effective: Guarantee, out: Path | None, printing: o.Printing) -> None:
     from semidp.reproduction import census as study
 
-    if format is Format.json:
+    if printing.json:
         print_json(
             {
                 "invariant": study.STATE_TOTALS,

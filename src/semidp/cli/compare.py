@@ -3,40 +3,26 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from semidp.cli import _options as o
-from semidp.cli._output import Format, harmless, print_json
-from semidp.cli._totals import without_data
+from semidp.cli._command import argument, command, option
+from semidp.cli._output import harmless, print_json
+from semidp.cli._totals import scope_of
 from semidp.errors import InputError
-from semidp.release import Plan, Scope, calibrate
-from semidp.release.scope import survey
+from semidp.release import calibrate
 from semidp.report import comparison, forecast
 
-Plans = Annotated[list[Path], typer.Argument(help="Two plans or more (TOML or JSON).", metavar="PLAN PLAN...")]
-DataOption = Annotated[
-    str | None,
-    typer.Option(
-        "--data",
-        help="The data, as for release; only what a plan publishes exactly is read. Else --totals, or any totals.",
-        metavar="DATA",
-    ),
-]
 
-
+@command
 def compare(
-    plans: Plans,
-    data: DataOption = None,
-    totals: o.TotalsFiles = None,
-    from_table: o.FromTable = None,
-    hive_partitions: o.HivePartitions = False,
-    allow_empty: o.AllowEmpty = False,
-    epsilon: o.Epsilon = None,
-    rho: o.Rho = None,
-    mu: o.Mu = None,
-    delta: o.Delta = None,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    plans: list[Path] = argument("Two plans or more (TOML or JSON).", "PLAN PLAN..."),
+    data: o.Text = option(
+        "The data, as for release; only what a plan publishes exactly is read. Else --totals, or any totals.", "DATA"
+    ),
+    totals: list[Path] | None = o.TOTALS,
+    opening: Annotated[o.Opening, o.FILES],
+    spending: Annotated[o.Spending, ("epsilon", "rho", "mu", "delta")],
+    printing: o.Printing,
 ) -> None:
     """Put plans side by side: the error of every table, the guarantee, and what it would be said to be.
 
@@ -49,27 +35,18 @@ def compare(
     found = []
     for path in plans:
         plan = o.read_plan(path, "compare")
-        if any((epsilon, rho, mu, delta)) and not all(request.budget for request in plan.requests):
-            plan = plan.with_budget(o.budget_of(epsilon, rho, mu, delta)[0])
-        scope, known = _scope(plan, data, totals or (), from_table, hive_partitions, allow_empty)
-        o.warn_all([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)], quiet)
+        if spending.given and not all(request.budget for request in plan.requests):
+            plan = plan.with_budget(spending.budget()[0])
+        scope, known = scope_of(plan, data, opening, totals or ())
+        printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
         seen = forecast(calibrate(plan, scope))
         found.append(
             {"plan": str(path), **seen, **({} if known else {"n": None}), "totals": "known" if known else "any"}
         )
-    if format is Format.json:
+    if printing.json:
         print_json({"plans": found})
     else:
         _print(found)
-
-
-def _scope(
-    plan: Plan, data: str | None, totals: Any, from_table: str | None, hive_partitions: bool, allow_empty: bool
-) -> tuple[Scope, bool]:
-    if data is None:
-        return without_data(plan, totals, o.Declared(plan.features, plan.structural_zeros, plan.nests))
-    with o.source_of(plan, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source:
-        return survey(plan, source)[0], True
 
 
 def _print(plans: list[dict[str, Any]]) -> None:

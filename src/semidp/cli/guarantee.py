@@ -2,24 +2,24 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from attrs import frozen
 
 from semidp.accounting import approximate_group, dp_sgd, event_from_json, event_tradeoff, zcdp_epsilon_paper
 from semidp.bridges import PrivacyFunction
 from semidp.cli import _options as o
 from semidp.cli._also_known import under_release
-from semidp.cli._output import Format, print_json
-from semidp.cli._totals import totals_of
+from semidp.cli._command import argument, command, option, plain_defaults
+from semidp.cli._output import kind_and_a, print_json
+from semidp.cli._totals import schema_of, totals_of
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import exact, plain, rounded_up
 from semidp.files import from_json
 from semidp.guarantees import Guarantee, read_document
-from semidp.release import Reading, adjacency_from
+from semidp.release import Plan, Reading, adjacency_from
 from semidp.spaces import (
     Adjacency,
     AdjacencyKind,
@@ -32,83 +32,101 @@ from semidp.spaces import (
 from semidp.tables import Schema
 from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff, approximate, gaussian, zcdp
 
-RhoStated = Annotated[str | None, typer.Option("--rho", help="The stated zero-concentrated rho.", metavar="NUMBER")]
-MuStated = Annotated[str | None, typer.Option("--mu", help="The stated Gaussian mu.", metavar="NUMBER")]
-EpsilonStated = Annotated[str | None, typer.Option("--epsilon", help="The stated epsilon.", metavar="NUMBER")]
-DeltaStated = Annotated[
-    str | None,
-    typer.Option(
-        "--delta", help="Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", metavar="NUMBER"
-    ),
-]
-Analysis = Annotated[
-    Path | None,
-    typer.Option("--analysis", help="What `semidp analyze --format json` printed: how many records.", metavar="FILE"),
-]
-ReleaseFolder = Annotated[
-    Path | None, typer.Argument(help="A folder that `semidp release` wrote, instead of numbers.", metavar="[RELEASE]")
-]
-AlsoKnown = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--also-known",
-        help="With a release: a margin that an attacker also knows exactly, with the values of --totals or any.",
-        metavar="A[,B]",
-    ),
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--without", help="With a release: a margin that it publishes, as though it did not.", metavar="A[,B]"
-    ),
-]
-EventFile = Annotated[
-    Path | None,
-    typer.Option("--event", help="A JSON file of a dp-accounting event or a privacy function.", metavar="FILE"),
-]
-NoiseMultiplier = Annotated[
-    str | None, typer.Option("--noise-multiplier", help="DP-SGD: the noise, in clipping norms.", metavar="NUMBER")
-]
-Sampling = Annotated[
-    str | None, typer.Option("--sampling", help="DP-SGD: how likely a record enters a batch.", metavar="NUMBER")
-]
-Steps = Annotated[int | None, typer.Option("--steps", help="DP-SGD: the number of batches.", metavar="N")]
-Rows = Annotated[
-    int, typer.Option("--rows", help="With a privacy function: the most rows of one person.", metavar="N", min=1)
-]
-InvariantText = Annotated[
-    str | None, typer.Option("--invariant-text", help="What is published exactly, in words.", metavar="TEXT")
-]
-
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""
 
 
+@frozen(field_transformer=plain_defaults)
+class Stated:
+    """What a release states for one record."""
+
+    rho: o.Text = option("The stated zero-concentrated rho.", "NUMBER")
+    mu: o.Text = option("The stated Gaussian mu.", "NUMBER")
+    epsilon: o.Text = option("The stated epsilon.", "NUMBER")
+    delta: o.Text = option("Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", "NUMBER")
+
+    @property
+    def given(self) -> bool:
+        """Whether some number was given that is not only a delta."""
+        return any(number is not None for number in (self.rho, self.mu, self.epsilon))
+
+    def curve(self) -> Tradeoff:
+        """Return the curve of what is stated by one of the options."""
+        if sum(value is not None for value in (self.rho, self.mu, self.epsilon)) != 1:
+            raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
+        if self.rho is not None:
+            return zcdp(exact(self.rho, "--rho"))
+        if self.mu is not None:
+            return gaussian(exact(self.mu, "--mu"))
+        assert self.epsilon is not None
+        return approximate(
+            exact(self.epsilon, "--epsilon"), exact(self.delta, "--delta") if self.delta is not None else 0
+        )
+
+
+@frozen(field_transformer=plain_defaults)
+class Training:
+    """What is stated by an event, or by the settings of DP-SGD."""
+
+    event: Path | None = option("A JSON file of a dp-accounting event or a privacy function.", "FILE")
+    noise_multiplier: o.Text = option("DP-SGD: the noise, in clipping norms.", "NUMBER")
+    sampling: o.Text = option("DP-SGD: how likely a record enters a batch.", "NUMBER")
+    steps: int | None = option("DP-SGD: the number of batches.", "N")
+    rows: int = option("With a privacy function: the most rows of one person.", "N", default=1, min=1)
+
+    @property
+    def given(self) -> bool:
+        """Whether something was stated."""
+        return any(value is not None for value in (self.event, self.noise_multiplier, self.sampling, self.steps))
+
+    def statement(self) -> "_Statement":
+        """Return what an event file, or the settings of DP-SGD, state."""
+        if (self.noise_multiplier, self.sampling, self.steps) == (None, None, None):
+            assert self.event is not None
+            document = read_document(self.event, "an event or a privacy function")
+            if "privacy_function" in document:
+                function = PrivacyFunction.from_json(document)
+                return _Statement(function.at(self.rows), lambda a: function.tradeoff(a, self.rows))
+            event = event_from_json(document)
+            return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
+        if self.event is not None or self.noise_multiplier is None or self.sampling is None or self.steps is None:
+            raise InputError("DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without --event")
+
+        from dp_accounting import NeighboringRelation
+
+        noise, rate = exact(self.noise_multiplier, "--noise-multiplier"), exact(self.sampling, "--sampling")
+        training = dp_sgd(float(noise), float(rate), self.steps)
+        # what Opacus and JAX-privacy report is about a record that is added or removed
+        reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
+        return _Statement(reported, lambda a: event_tradeoff(training, a))
+
+
+@frozen
+class _Statement:
+    """What a release states for one record, and what that is for several that change together."""
+
+    stated: Tradeoff
+    under: Callable[[int], Tradeoff]
+
+
+@command
 def guarantee(
-    release: ReleaseFolder = None,
-    also_known: AlsoKnown = None,
-    without: Without = None,
-    rho: RhoStated = None,
-    mu: MuStated = None,
-    epsilon: EpsilonStated = None,
-    delta: DeltaStated = None,
-    event: EventFile = None,
-    noise_multiplier: NoiseMultiplier = None,
-    sampling: Sampling = None,
-    steps: Steps = None,
-    rows: Rows = 1,
-    report_delta: o.ReportDelta = None,
-    a: o.AOption = None,
-    adjacency: o.AdjacencyOption = None,
-    invariant: o.Invariants = None,
-    totals: o.TotalsFiles = None,
-    analysis: Analysis = None,
-    schema: o.SchemaFile = None,
-    levels: o.Levels = None,
-    bins: o.Bins = None,
-    invariant_text: InvariantText = None,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    release: Path | None = argument("A folder that `semidp release` wrote, instead of numbers.", "[RELEASE]", None),
+    also_known: o.Texts = option(
+        "With a release: a margin that an attacker also knows exactly, with the values of --totals or any.", "A[,B]"
+    ),
+    without: o.Texts = option("With a release: a margin that it publishes, as though it did not.", "A[,B]"),
+    stated: Stated,
+    training: Training,
+    report_delta: o.Text = o.REPORT_DELTA,
+    comparing: Annotated[o.Comparing, ("a", "adjacency")],
+    invariant: o.Texts = o.INVARIANT,
+    totals: list[Path] | None = o.TOTALS,
+    analysis: Path | None = option("What `semidp analyze --format json` printed: how many records.", "FILE"),
+    declaring: Annotated[o.Declaring, ("schema", "levels", "bins")],
+    invariant_text: o.Text = option("What is published exactly, in words.", "TEXT"),
+    printing: o.Printing,
 ) -> None:
     """Say what a release with exact statistics really guarantees, without its data.
 
@@ -118,163 +136,118 @@ def guarantee(
     Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an attacker also knows
     (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
     """
+    target = o.target_of(None if stated.epsilon else stated.delta, report_delta)
     if release is not None:
-        numbers = (rho, mu, epsilon, event, noise_multiplier, sampling, steps, invariant, invariant_text)
-        if any(value is not None for value in numbers):
+        if stated.given or training.given or invariant is not None or invariant_text is not None:
             raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
-        asked = None if adjacency is None and a is None else o.adjacency_of(adjacency, a)
-        declared = o.declared_features(schema, levels, bins, None)
-        target = o.target_of(delta, report_delta)
-        under_release(release, also_known or (), without or (), totals or (), declared, asked, target, format, quiet)
+        asked = comparing.reading() if comparing.given else None
+        under_release(release, also_known or (), without or (), totals or (), declaring.plan(), asked, target, printing)
         return
     if also_known or without:
         raise InputError("--also-known and --without are about a release: give its folder")
-    claim = _event(event, noise_multiplier, sampling, steps, rows)
-    if claim is None:
-        claim = _Statement.of_curve(stated_curve(rho, mu, epsilon, delta))
-    elif any(value is not None for value in (rho, mu, epsilon)):
+    if training.given and stated.given:
         raise InputError("give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and --epsilon")
-    stated = claim.stated
+    claim = training.statement() if training.given else _Statement(curve := stated.curve(), curve.group)
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
-    declared = o.declared_features(schema, levels, bins, None)
+    declared = declaring.plan()
     if analysis is None:
-        scope = _scope(o.adjacency_of(adjacency, a), margins, totals or (), declared)
-    elif adjacency or a or margins or totals or declared:
+        scope = _scope(comparing.reading(), margins, totals or (), declared)
+    elif comparing.given or margins or totals or declared != Plan():
         raise InputError("--analysis already says what is exact and how many records move together: give it alone")
     else:
         scope = _analysed(analysis)
-    records = scope.records
-    alias = delta if epsilon is None else None
-    target = o.target_of(alias, report_delta) or _grown(stated, records) or DEFAULT_TARGET
+    records = scope.adjacency.a
+    target = target or _grown(claim.stated, records) or DEFAULT_TARGET
     space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
     real = Guarantee(space, scope.adjacency, claim.under(records))
     document: dict[str, Any] = {
         "a": records,
         "a_from": scope.source,
-        "adjacency": {"kind": str(scope.kind), "a": records},
-        "also_for": None if scope.other is None else {"kind": str(scope.other.kind), "a": scope.other.a},
+        "adjacency": kind_and_a(scope.adjacency),
+        "also_for": None if scope.other is None else kind_and_a(scope.other),
         "invariant": space.summary(),
         "rho": _rho(real.tradeoff),
         "mu": _mu(real.tradeoff),
         "epsilon_paper": _paper(real.tradeoff, target),
         "epsilon_tight": real.tradeoff.epsilon(target),
         "report_delta": target,
-        "stated": {"tradeoff": stated.to_json(), "epsilon_tight": stated.epsilon(target)},
+        "stated": {"tradeoff": claim.stated.to_json(), "epsilon_tight": claim.stated.epsilon(target)},
         "tradeoff": real.tradeoff.to_json(),
         "explanation": str(real.explain()),
         "warnings": list(scope.warnings),
     }
-    o.warn_all(scope.warnings, quiet)
-    if format is Format.json:
+    printing.warn(scope.warnings)
+    if printing.json:
         print_json(document)
     else:
-        _print(document, stated, real)
+        _print(document, claim.stated, real)
 
 
-def stated_curve(rho: str | None, mu: str | None, epsilon: str | None, delta: str | None) -> Tradeoff:
-    """Return the curve of what is stated by one of the options."""
-    if sum(value is not None for value in (rho, mu, epsilon)) != 1:
-        raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
-    if rho is not None:
-        return zcdp(exact(rho, "--rho"))
-    if mu is not None:
-        return gaussian(exact(mu, "--mu"))
-    assert epsilon is not None
-    return approximate(exact(epsilon, "--epsilon"), exact(delta, "--delta") if delta is not None else 0)
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """What a release states for one record, and what that is for several that change together."""
-
-    stated: Tradeoff
-    under: Callable[[int], Tradeoff]
-
-    @classmethod
-    def of_curve(cls, curve: Tradeoff) -> "_Statement":
-        return cls(curve, curve.group)
-
-
-def _event(
-    file: Path | None, noise_multiplier: str | None, sampling: str | None, steps: int | None, rows: int
-) -> _Statement | None:
-    """Return what an event file, or the settings of DP-SGD, state; None where neither is given."""
-    settings = (noise_multiplier, sampling, steps)
-    if all(value is None for value in settings):
-        if file is None:
-            return None
-        document = read_document(file, "an event or a privacy function")
-        if "privacy_function" in document:
-            function = PrivacyFunction.from_json(document)
-            return _Statement(function.at(rows), lambda a: function.tradeoff(a, rows))
-        event = event_from_json(document)
-        return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
-    if file is not None or None in settings:
-        raise InputError("DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without --event")
-
-    from dp_accounting import NeighboringRelation
-
-    assert noise_multiplier is not None
-    assert sampling is not None
-    assert steps is not None
-    training = dp_sgd(float(exact(noise_multiplier, "--noise-multiplier")), float(exact(sampling, "--sampling")), steps)
-    # what Opacus and JAX-privacy report is about a record that is added or removed
-    reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    return _Statement(reported, lambda a: event_tradeoff(training, a))
-
-
-@dataclass(frozen=True)
+@frozen
 class _Together:
-    """How many records move together, how that is known, and the datasets it is about."""
+    """Which records move together, how that is known, and the datasets it is about."""
 
-    records: int
+    adjacency: Adjacency
     source: str
     dataspace: Dataspace
     warnings: tuple[str, ...] = ()
-    kind: AdjacencyKind = AdjacencyKind.ball
     other: Adjacency | None = None  # what the same grouped guarantee holds for besides
 
-    @property
-    def adjacency(self) -> Adjacency:
-        return Adjacency(self.records, self.kind)
 
+def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Plan) -> _Together:
+    """Return how many records move together: as given, or from what is published exactly.
 
-def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
-    """Return how many records move together: as given, or from what is published exactly."""
+    A stated guarantee for one record is grouped by so many; under exchange by as many as one exchange changes.
+    """
     reading = adjacency_from(asked)
     given = reading if isinstance(reading, int) else None
-    if reading is Reading.exchange:
-        return _exchange_scope(margins, totals, declared)
     if not margins and not totals:
+        if reading is Reading.exchange:
+            raise InputError(
+                "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with "
+                "--schema FILE for a bound over all totals"
+            )
         if given is None:
             raise InputError(
                 "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
                 "for each margin, or --invariant A,B with --schema FILE"
             )
-        return _Together(given, "given", Dataspace.described("totals published exactly"))
+        return _Together(Adjacency(given), "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
-    published = space.margins if space else ()
+    published = space.margins if space is not None else ()
+    every = list(dict.fromkeys([*margins, *published]))
     missing = [margin for margin in margins if not any(margin.within(known) for known in published)]
+    schema = schema_of(space, declared)
+    described = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
+    if reading is Reading.exchange:
+        source = "one person and those who hand over published values"
+        if space is not None and not missing:
+            exchange = Adjacency.exchange(space)
+        else:
+            exchange = exchange_bound(_all_declared(schema, margins), every)
+            space, source = described, f"{source}, a bound for any published totals"
+        records = max(exchange.a, 1)
+        return _Together(Adjacency(records, AdjacencyKind.exchange), source, space, other=Adjacency(records))
     try:
         if space is not None and not missing:
             found, source = semi_adjacency(space), "the published totals"
         else:
-            schema = space.schema if space is not None else declared.schema() if declared is not None else None
-            found = semi_adjacency_bound(_all_declared(schema, margins), [*margins, *published])
-            source = "a bound for any published totals"
-            space = Dataspace.described("exact totals of " + ", ".join(map(str, dict.fromkeys([*margins, *published]))))
+            found = semi_adjacency_bound(_all_declared(schema, margins), every)
+            space, source = described, "a bound for any published totals"
     except AdjacencyUnknown:
         if given is None:
             raise
-        return _Together(given, "given, not checked", space or Dataspace.described(", ".join(map(str, margins))))
+        unchecked = space or Dataspace.described(", ".join(map(str, margins)))
+        return _Together(Adjacency(given), "given, not checked", unchecked)
     enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
     if given is None and reading is Reading.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
-        return _Together(enough, f"{source} ({found.method})", space, other=_exchanges_within(space, enough))
+        within = _exchanges_within(space, enough)
+        return _Together(Adjacency(enough), f"{source} ({found.method})", space, other=within)
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
-    return _Together(given, "given", space, low if given < enough else ())
+    return _Together(Adjacency(given), "given", space, low if given < enough else ())
 
 
 def _analysed(path: Path) -> _Together:
@@ -290,29 +263,8 @@ def _analysed(path: Path) -> _Together:
     if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
         raise wrong
     described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
-    return _Together(
-        max(a.a, 1), f"the analysis ({method})", Dataspace.described(described), tuple(warnings), AdjacencyKind(kind)
-    )
-
-
-def _exchange_scope(margins: Sequence[Margin], totals: Sequence[Path], declared: o.Declared | None) -> _Together:
-    """Return how many records one exchange changes: a stated guarantee for one record is grouped by so many."""
-    if not margins and not totals:
-        raise InputError(
-            "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with --schema "
-            "FILE for a bound over all totals"
-        )
-    space = totals_of(totals, declared) if totals else None
-    source = "one person and those who hand over published values"
-    if space is not None and all(space.publishes(margin) for margin in margins):
-        records = max(Adjacency.exchange(space).a, 1)
-    else:
-        every = list(dict.fromkeys([*margins, *(space.margins if space is not None else ())]))
-        schema = space.schema if space is not None else declared.schema() if declared is not None else None
-        records = max(exchange_bound(_all_declared(schema, margins), every).a, 1)
-        source = f"{source}, a bound for any published totals"
-        space = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
-    return _Together(records, source, space, kind=AdjacencyKind.exchange, other=Adjacency(records))
+    adjacency = Adjacency(max(a.a, 1), AdjacencyKind(kind))
+    return _Together(adjacency, f"the analysis ({method})", Dataspace.described(described), tuple(warnings))
 
 
 def _exchanges_within(space: Dataspace, a: int) -> Adjacency | None:

@@ -1,54 +1,33 @@
 """``semidp intervals``: intervals for what a release published, at no cost in privacy."""
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, print_json
+from semidp.cli._command import command, flag, option
+from semidp.cli._output import echo, print_json, print_rows
 from semidp.errors import InputError
 from semidp.exact import exact, plain
 from semidp.inference import IntervalEstimate, TableIntervals
 from semidp.noise import SeededRandomness
 from semidp.release import Release
 
-Folder = Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")]
-Of = Annotated[
-    list[str] | None,
-    typer.Option("--of", help="The levels that are counted; other features are summed.", metavar="NAME=a[,b]"),
-]
-Minus = Annotated[
-    list[str] | None,
-    typer.Option("--minus", help="Other cells, or with --among another group, to subtract.", metavar="NAME=a[,b]"),
-]
-Among = Annotated[
-    list[str] | None, typer.Option("--among", help="The group that a rate is taken in.", metavar="NAME=a[,b]")
-]
-Sampling = Annotated[
-    bool,
-    typer.Option("--sampling", help="Allow for sampling too: the records are a sample, and the population is meant."),
-]
-Level = Annotated[str, typer.Option("--level", help="The confidence level.", metavar="NUMBER")]
-Draws = Annotated[int | None, typer.Option("--draws", help="How many tables to simulate: 9999.", metavar="N")]
-TableName = Annotated[
-    str | None, typer.Option("--name", help="Which table of the release, where several would do.", metavar="TABLE")
-]
-SimulationSeed = Annotated[int | None, typer.Option("--seed", help="The seed of the simulation.", metavar="N")]
 
-
+@command
 def intervals(
-    folder: Folder,
-    of: Of = None,
-    minus: Minus = None,
-    among: Among = None,
-    sampling: Sampling = False,
-    level: Level = "0.95",
-    table: TableName = None,
-    draws: Draws = None,
-    seed: SimulationSeed = None,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    folder: Path = o.RELEASE,
+    of: o.Texts = option("The levels that are counted; other features are summed.", "NAME=a[,b]"),
+    minus: o.Texts = option("Other cells, or with --among another group, to subtract.", "NAME=a[,b]"),
+    among: o.Texts = option("The group that a rate is taken in.", "NAME=a[,b]"),
+    sampling: bool = flag(
+        "--sampling", "Allow for sampling too: the records are a sample, and the population is meant."
+    ),
+    level: str = option("The confidence level.", "NUMBER", default="0.95"),
+    table: o.Text = option("Which table of the release, where several would do.", "TABLE", "--name"),
+    draws: int | None = option("How many tables to simulate: 9999.", "N"),
+    seed: int | None = option("The seed of the simulation.", "N"),
+    printing: o.Printing,
 ) -> None:
     """Print intervals for what a release published: they cost no privacy.
 
@@ -62,21 +41,13 @@ def intervals(
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
     done = Release.load(folder)
     randomness = None if seed is None else SeededRandomness(seed)
+    settings: dict[str, Any] = {"level": confidence, "sampling": sampling, "draws": draws, "randomness": randomness}
     found: IntervalEstimate | TableIntervals
     if cells[0] is None:
-        found = done.intervals(table, level=confidence, sampling=sampling, draws=draws, randomness=randomness)
+        found = done.intervals(table, **settings)
     else:
-        found = done.interval(
-            cells[0],
-            minus=cells[1],
-            among=cells[2],
-            level=confidence,
-            sampling=sampling,
-            table=table,
-            draws=draws,
-            randomness=randomness,
-        )
-    if format is Format.json:
+        found = done.interval(cells[0], minus=cells[1], among=cells[2], table=table, **settings)
+    if printing.json:
         asked = {name: part for name, part in zip(("of", "minus", "among"), cells, strict=True) if part is not None}
         print_json({"release": str(folder), **asked, **found.to_json()})
     elif isinstance(found, IntervalEstimate):
@@ -86,15 +57,14 @@ def intervals(
 
 
 def _print_answer(found: IntervalEstimate) -> None:
-    lines = [
+    rows = [
         ("estimate", f"{found.value:.6g}, standard error {found.standard_error:.4g}"),
         ("interval", f"{found.low:.6g} to {found.high:.6g}, at level {plain(exact(found.level))}"),
         ("covers", _covered(found)),
     ]
     if found.p_value is not None:
-        lines.append(("p-value", f"{found.p_value:.4g} (is there a difference?)"))
-    for name, text in lines:
-        echo(f"{name:<10} {text}")
+        rows.append(("p-value", f"{found.p_value:.4g} (is there a difference?)"))
+    print_rows(rows)
 
 
 def _print_table(found: TableIntervals) -> None:

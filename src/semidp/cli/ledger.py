@@ -2,13 +2,14 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, in_place, print_json
+from semidp.cli._command import argument, command, flag
+from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
 from semidp.errors import InputError
 from semidp.exact import plain, rounded_up
@@ -16,60 +17,55 @@ from semidp.release import Plan, Release
 from semidp.report import name_of
 from semidp.tradeoff import Budget, Tradeoff
 
-Releases = Annotated[
-    list[Path] | None, typer.Argument(help="With --check: folders that `semidp release` wrote.", metavar="[RELEASE]...")
-]
-Check = Annotated[bool, typer.Option("--check", help="Compare the charges with the releases that they were made for.")]
-LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.", metavar="FILE")]
 
-
+@command
 def ledger(
-    file: LedgerFile,
-    releases: Releases = None,
-    check: Check = False,
-    epsilon: o.Epsilon = None,
-    rho: o.Rho = None,
-    mu: o.Mu = None,
-    delta: o.Delta = None,
-    report_delta: o.ReportDelta = None,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,  # nothing here to silence: taken so that every command takes it
+    *,
+    file: Path = argument("The ledger's file.", "FILE"),
+    releases: list[Path] | None = argument("With --check: folders that `semidp release` wrote.", "[RELEASE]...", None),
+    check: bool = flag("--check", "Compare the charges with the releases that they were made for."),
+    spending: o.Spending,
+    printing: o.Printing,  # nothing here to silence: --quiet is taken so that every command takes it
 ) -> None:
     """Show what a ledger has spent; with a budget, open a new one.
 
     With --check, say of each release whether its charge, and all before it, are still there as they were made: the exit
     code is 1 where one is not.
     """
-    target = o.target_of(None, report_delta)
+    target = spending.target
     if check or releases:
-        if not (check and releases) or any((epsilon, rho, mu, delta)):
+        if not (check and releases) or spending.given:
             raise InputError("compare a ledger with releases: semidp ledger FILE --check RELEASE…")
-        _compare(Ledger(file), releases, format)
+        _compare(Ledger(file), releases, printing)
         return
-    if any((epsilon, rho, mu, delta)):
-        budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
+    if spending.given:
+        budget, target = spending.budget()
         book = Ledger.create(file, budget)
         with in_place(f"the ledger {file}"):
-            _print(book, format, target)
+            _print(book, printing, target)
     else:
-        _print(Ledger(file), format, target)
+        _print(Ledger(file), printing, target)
 
 
-def _print(book: Ledger, format: Format, target: Fraction | None) -> None:
+def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
     document = _document(book, target)
-    if format is Format.json:
+    if printing.json:
         print_json(document)
         return
-    echo(f"budget     {book.account().budget}")
     pairs = book.account().adjacency
     kind = f"; for {pairs}, not for any records" if pairs is not None and pairs.is_exchange else ""
-    echo(f"under      {document['invariant'] or 'nothing charged yet'}{kind}")
+    rows = [
+        ("budget", str(book.account().budget)),
+        ("under", f"{document['invariant'] or 'nothing charged yet'}{kind}"),
+    ]
     for charge in document["charges"]:
         fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""
         before = f", as charged {charge['as_charged']}" if charge["as_charged"] != charge["cost"] else ""
-        echo(f"charged    {charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}")
+        rows.append(("charged", f"{charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}"))
     if document["spent"]:
-        echo(f"spent      {document['spent']} (had composition come first: {document['composition_first']})")
+        first = f"(had composition come first: {document['composition_first']})"
+        rows.append(("spent", f"{document['spent']} {first}"))
+    print_rows(rows)
 
 
 def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
@@ -78,7 +74,7 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
         "budget": account.budget.numbers(),
         "invariant": account.dataspace.summary() if account.dataspace else None,
         "a": account.adjacency.a if account.adjacency else None,
-        "adjacency": {"kind": str(account.adjacency.kind), "a": account.adjacency.a} if account.adjacency else None,
+        "adjacency": kind_and_a(account.adjacency) if account.adjacency else None,
         "charges": [
             {
                 **charge.to_json(),
@@ -93,16 +89,18 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
     }
 
 
-def _compare(book: Ledger, releases: list[Path], format: Format) -> None:
+def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
     account, found = book.account(), {}
     for folder in releases:
         found[str(folder)] = account.disagreement(Release.load(folder).ledger)
-    if format is Format.json:
+    if printing.json:
         agree = [{"release": name, "agrees": said is None, "said": said} for name, said in found.items()]
         print_json({"charges": len(account.charges), "releases": agree})
     else:
-        for name, said in found.items():
-            echo(f"{'agrees' if said is None else 'disagrees':<10} {name}{f': {said}' if said else ''}")
+        print_rows(
+            ("agrees" if said is None else "disagrees", f"{name}{f': {said}' if said else ''}")
+            for name, said in found.items()
+        )
     if any(found.values()):
         raise typer.Exit(DISAGREES)
 

@@ -8,33 +8,29 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from attrs import evolve
+from attrs import asdict, astuple, evolve
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
-from semidp.cli._output import Format, complain, echo, in_place, naming_options, print_json, progress_bar
-from semidp.engines import Source, local_paths
+from semidp.cli._command import command, flag, option
+from semidp.cli._output import Format, complain, echo, in_place, naming_options, print_json, print_rows, progress_bar
+from semidp.engines import local_paths
 from semidp.errors import InputError
 from semidp.exact import plain
 from semidp.files import check_place, document_at, new_folder
 from semidp.grouped import most_rank_error
 from semidp.mechanisms import NAMES, ResidualMechanism
-from semidp.noise import SeededRandomness, SystemRandomness
 from semidp.release import (
     REPORT,
     Form,
-    GroupRequest,
-    Model,
     Plan,
     Prepared,
     ProductRequest,
     QuantileRequest,
-    RegressionRequest,
     Release,
-    Statistic,
     form_named,
     prepare,
     release_files,
@@ -53,7 +49,6 @@ from semidp.report import (
     budget_parts,
     forecast,
     forecast_text,
-    implied,
     product_errors,
     product_lines,
     strength,
@@ -65,180 +60,95 @@ _CHARGED = "the ledger was charged all the same"
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
 
-Out = Annotated[Path | None, typer.Option("--out", help="The folder to write: it is made, whole or not at all.")]
-MechanismOption = Annotated[
-    str,
-    typer.Option("--mechanism", help=f"How to draw the noise: auto, {', '.join(NAMES)}.", metavar="NAME"),
-]
-FitOption = Annotated[
-    str,
-    typer.Option(
-        "--fit",
-        help="Publish the measurements as whole numbers, as real ones (both with the exact totals), or as they are.",
-        metavar="integer|real|none",
-    ),
-]
-PlanOption = Annotated[
-    Path | None, typer.Option("--plan", help="A plan (TOML or JSON), instead of --table and --invariant.")
-]
-Sign = Annotated[
-    Path | None,
-    typer.Option("--sign", help="Sign every file with this secret key of minisign (extra: sign).", metavar="KEY"),
-]
-Write = Annotated[
-    str | None,
-    typer.Option(
-        "--write",
-        help="How to write tables: CSV, or Parquet, which is used from a million cells on unless said.",
-        metavar="csv|parquet",
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        help="The memory that may be used; that of the machine or container unless said.",
-        metavar="8GB",
-    ),
-]
-PartitionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--partition",
-        help="Release part by part: a depth of a nested feature, such as state. Only tables, and no pure epsilon.",
-        metavar="DEPTH",
-    ),
-]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", help="With --partition: how many parts at a time, each in a process.", min=1)
-]
-Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Finish a release by --partition that ended early, from the same records; nothing is drawn again.",
-    ),
-]
-Discard = Annotated[
-    bool, typer.Option("--discard", help="Remove what a release by --partition that ended early has left.")
-]
-Verify = Annotated[
-    Path | None,
-    typer.Option("--verify", help="First verify the signature with this public key of minisign.", metavar="KEY.pub"),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be released and with what noise; draw and write nothing.")
-]
 
-
+@command
 def release(
-    data: o.Data,
-    table: o.TableOption = None,
-    invariant: o.Invariants = None,
-    out: Out = None,
-    group: o.Groups = None,
-    mean: o.Means = None,
-    sum: o.Sums = None,
-    proportion: o.Proportions = None,
-    median: o.Medians = None,
-    quantile: o.Quantiles = None,
-    quantile_level: o.QuantileLevel = None,
-    all_pairs: o.AllPairs = None,
-    weight: o.Weights = None,
-    objective: o.ObjectiveOption = None,
-    share: o.Shares = None,
-    regress: o.Regress = None,
-    logistic: o.Logistic = None,
-    on: o.On = None,
-    bounds: o.Bounds = None,
-    grid: o.Grid = None,
-    level: o.Level = None,
-    sampling: o.Sampling = False,
-    simultaneous: o.Simultaneous = False,
-    differences: o.Differences = False,
-    epsilon: o.Epsilon = None,
-    rho: o.Rho = None,
-    mu: o.Mu = None,
-    delta: o.Delta = None,
-    report_delta: o.ReportDelta = None,
-    target_error: o.TargetErrors = None,
-    plan: PlanOption = None,
-    mechanism: MechanismOption = "auto",
-    fit: FitOption = "integer",
-    adjacency: o.AdjacencyOption = None,
-    a: o.AOption = None,
-    schema: o.SchemaFile = None,
-    levels: o.Levels = None,
-    bins: o.Bins = None,
-    null_level: o.NullLevels = None,
-    nest: o.Nests = None,
-    levels_from_data: o.LevelsFromData = False,
-    count: o.Count = None,
-    from_table: o.FromTable = None,
-    where: o.Where = None,
-    identity: o.Identity = None,
-    hive_partitions: o.HivePartitions = False,
-    allow_empty: o.AllowEmpty = False,
-    ledger: o.Ledger = None,
-    label: o.Label = None,
-    seed: o.Seed = None,
-    sign: Sign = None,
-    write: Write = None,
-    memory: Memory = None,
-    partition: PartitionOption = None,
-    jobs: Jobs = None,
-    resume: Resume = False,
-    discard: Discard = False,
-    dry_run: DryRun = False,
-    force: o.Force = False,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    data: str = o.DATA,
+    table: o.Texts = o.TABLE,
+    invariant: o.Texts = o.INVARIANT,
+    out: Path | None = option("The folder to write: it is made, whole or not at all."),
+    asking: o.Asking,
+    spending: o.Spending,
+    target_error: o.Texts = option(
+        "Instead of a budget: the largest standard error that a table may have; repeat it. The least mu is found.",
+        "A,B=NUMBER",
+    ),
+    plan: Path | None = option("A plan (TOML or JSON), instead of --table and --invariant."),
+    mechanism: str = option(f"How to draw the noise: auto, {', '.join(NAMES)}.", "NAME", default="auto"),
+    fit: str = option(
+        "Publish the measurements as whole numbers, as real ones (both with the exact totals), or as they are.",
+        "integer|real|none",
+        default="integer",
+    ),
+    comparing: o.Comparing,
+    declaring: o.Declaring,
+    opening: o.Opening,
+    ledger: Path | None = o.LEDGER,
+    label: o.Text = option("What the ledger calls this charge.", "TEXT"),
+    seed: int | None = o.SEED,
+    sign: Path | None = option("Sign every file with this secret key of minisign (extra: sign).", "KEY"),
+    write: o.Text = option(
+        "How to write tables: CSV, or Parquet, which is used from a million cells on unless said.", "csv|parquet"
+    ),
+    memory: o.Text = option("The memory that may be used; that of the machine or container unless said.", "8GB"),
+    partition: o.Text = option(
+        "Release part by part: a depth of a nested feature, such as state. Only tables, and no pure epsilon.", "DEPTH"
+    ),
+    jobs: int | None = option("With --partition: how many parts at a time, each in a process.", min=1),
+    resume: bool = flag(
+        "--resume",
+        "Finish a release by --partition that ended early, from the same records; nothing is drawn again.",
+    ),
+    discard: bool = flag("--discard", "Remove what a release by --partition that ended early has left."),
+    dry_run: bool = flag("--dry-run", "Say what would be released and with what noise; draw and write nothing."),
+    force: bool = o.FORCE,
+    printing: o.Printing,
 ) -> None:
     """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a report.
 
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
     code is 0, even if stdout takes no more.
     """
-    quantiles = o.quantiles_of(group, median, quantile, bounds, grid, quantile_level, sampling)
-    chosen = [request.outcome.column for request in quantiles]
-    groups, regressions = o.confidence_of(
-        level,
-        sampling,
-        simultaneous,
-        differences,
-        o.groups_of(
-            group,
-            {Statistic.mean: mean, Statistic.sum: sum, Statistic.proportion: proportion},
-            bounds,
-            grid,
-            others=[*(regress or ()), *(logistic or ()), *chosen],
-            alone=not quantiles,
-        ),
-        o.regressions_of({Model.linear: regress, Model.logistic: logistic}, on, bounds, grid),
-        quantile_level is not None,
-    )
-    wanted = _plan(
-        plan,
-        table,
-        invariant,
-        o.declared_features(schema, levels, bins, null_level, nest),
-        budget=(epsilon, rho, mu, delta, report_delta),
-        mechanism=mechanism,
-        fit=fit,
-        adjacency=(adjacency, a),
-        reading=(count, where, identity),
-        levels_from_data=levels_from_data,
-        groups=groups,
-        regressions=regressions,
-        quantiles=quantiles,
-        all_pairs=all_pairs,
-        targets=target_error,
-        sharing=(weight, objective, share),
-    )
-    o.all_used(wanted, levels, bins, null_level, nest)
+    base = asking.asked(o.described(declaring, opening, comparing))
+    if target_error and any((spending.epsilon, spending.rho, spending.mu)):
+        raise InputError("--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave it out")
+    if plan is None:
+        if not (table or asking.all_pairs is not None or base.requests):
+            raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
+        if target_error and (asking.objective or asking.share):
+            raise InputError(
+                "--objective and --share divide a budget, and --target-error finds one: leave one of them out"
+            )
+        budget, target = (None, spending.target) if target_error else spending.budget()
+        wanted = o.plan_of(
+            base,
+            table or (),
+            invariant or (),
+            budget=budget,
+            report_delta=target,
+            mechanism=mechanism,
+            fit=fit,
+            asking=asking,
+        )
+        wanted = o.with_targets(wanted, target_error)
+    elif any((table, invariant, comparing.given, *astuple(asking), base != Plan())) or (mechanism, fit) != (
+        "auto",
+        "integer",
+    ):
+        raise InputError(
+            "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
+        )
+    else:
+        wanted = _read(plan, spending, target_error)
+    declaring.check_used(wanted)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
-    inputs = [Path(item) for item in (*local_paths(data, from_table), plan, schema, ledger, sign) if item is not None]
+    inputs = [
+        Path(item)
+        for item in (*local_paths(data, opening.from_table), plan, declaring.schema, ledger, sign)
+        if item is not None
+    ]
     if out is not None and not dry_run:
         with naming_options(force):
             check_place(out, force=force, ours=release_files, inputs=inputs)
@@ -251,22 +161,20 @@ def release(
     foreseen = declared_needs(wanted, form)
     if foreseen is not None and partition is None:
         foreseen.refuse_memory(usable)
-    randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
+    randomness = o.randomness_of(seed)
     signer = Signer(sign, _password) if sign is not None else None
-    with (
-        progress_bar(quiet) as progress,
-        o.source_of(wanted, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source,
-    ):
+    with progress_bar(printing.quiet) as progress, opening.source(wanted, data) as source:
         if dry_run:
             if partition is None:
-                _rehearse(wanted, source, usable, format, quiet)
+                prepared = prepare(wanted, source, memory=usable)
+                _rehearse(wanted, prepared, _takes(prepared), printing)
             else:
-                _rehearse_parts(
-                    prepare_parts(wanted, source, partition, jobs=jobs or 1, memory=usable), jobs, form, format, quiet
-                )
+                whole = prepare_parts(wanted, source, partition, jobs=jobs or 1, memory=usable)
+                takes = part_needs(whole.plan, whole.schema, whole.cut, jobs or 1, form or Form.parquet)
+                _rehearse(wanted, whole, takes, printing)
             return
         assert out is not None
-        book = o.ledger_of(ledger, quiet)
+        book = o.ledger_of(ledger, printing.quiet)
         common: dict[str, Any] = {
             "randomness": randomness,
             "ledger": book,
@@ -297,42 +205,44 @@ def release(
                     if signer is not None:
                         signer.sign(folder)
     with in_place(f"the release {out}"):
-        for line in _found_budget(wanted, done.plan) if format is Format.text else ():
-            echo(line)
-        _print(done, format, str(out / REPORT), quiet)
+        print_rows(() if printing.json else _found_budget(wanted, done.plan))
+        _print(done, printing, str(out / REPORT))
 
 
+@command
 def show(
-    folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
-    format: o.FormatOption = Format.text,
-    verify: Verify = None,
-    quiet: o.Quiet = False,
+    *,
+    folder: Path = o.RELEASE,
+    format: Format = o.FORMAT,
+    verify: Path | None = option("First verify the signature with this public key of minisign.", "KEY.pub"),
+    quiet: bool = o.QUIET,
 ) -> None:
     """Print what a release holds and guarantees.
 
     All that it states is computed again from its plan, its exact totals and its noisy values; where something does not
     follow, that is said, and the exit code is 1.
     """
+    printing = o.Printing(format, quiet)
     if verify is not None:
         verify_signature(folder, verify)
     done = Release.load(folder)
     said = disagreements(done, document_at(folder / "release.json"))
-    _print(done, format, str(folder / REPORT), quiet, {"disagreements": list(said), "verified": verify is not None})
-    if verify is not None and format is Format.text:
-        echo(f"signed     every file, by the key {verify}")
+    _print(done, printing, str(folder / REPORT), {"disagreements": list(said), "verified": verify is not None})
+    if not printing.json:
+        signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
+        print_rows([*signed, *(("disagrees", sentence) for sentence in said)])
     if said:
-        for sentence in said if format is Format.text else ():
-            echo(f"disagrees  {sentence}")
         raise typer.Exit(DISAGREES)
 
 
+@command
 def synthesize(
-    folder: Annotated[Path, typer.Argument(help="A folder that `semidp release` wrote.", metavar="RELEASE")],
-    out: Annotated[Path | None, typer.Option("--out", help="The CSV file to write, one record a line.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Match records the same way again.", min=0)] = None,
-    force: o.Force = False,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    folder: Path = o.RELEASE,
+    out: Path | None = option("The CSV file to write, one record a line."),
+    seed: int | None = option("Match records the same way again.", min=0),
+    force: bool = o.FORCE,
+    printing: o.Printing,
 ) -> None:
     """Write synthetic records that have every published table of a release and every exact total, to the person.
 
@@ -347,11 +257,10 @@ def synthesize(
     with naming_options(force):
         check_records(out, force=force)
         done = Release.load(folder)
-        o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
-        randomness = SystemRandomness() if seed is None else SeededRandomness(seed)
-        about = done.save_records(out, force=force, randomness=randomness)
+        printing.warn((*done.scope.warnings, *done.scope.disclosures))
+        about = done.save_records(out, force=force, randomness=o.randomness_of(seed))
     with in_place(f"the file {out}"):
-        if format is Format.json:
+        if printing.json:
             print_json({**about, "out": str(out), "about": str(about_file(out))})
             return
         tables = "; ".join(" by ".join(table["features"]) for table in about["tables"])
@@ -363,12 +272,11 @@ def synthesize(
         echo(f"written    {out}, and what it is in {about_file(out)}")
 
 
+@command
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="The folder to write; an earlier demo is replaced.")] = Path(
-        "build/demo"
-    ),
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    *,
+    out: Path = option("The folder to write; an earlier demo is replaced.", default=Path("build/demo")),
+    printing: o.Printing,
 ) -> None:
     """Release the pupils of 420 California school districts who qualify for reduced-price meals; enrolment is exact."""
     data = str(files("semidp") / "data" / "california_schools.csv")
@@ -376,11 +284,10 @@ def demo(
         *("--nest", "county,district", "--table", "district,meals", "--invariant", "district"),
         *("--levels", "meals=no,yes", "--count", "count", "--mu", "1", "--out", str(out), "--force"),
     ]
-    people = format is Format.text
-    if people:
+    if not printing.json:
         echo(f"$ semidp release california_schools.csv {shlex.join(words)}\n")
     release(
-        data,
+        data=data,
         nest=["county,district"],
         table=["district,meals"],
         invariant=["district"],
@@ -389,10 +296,9 @@ def demo(
         mu="1",
         out=out,
         force=True,
-        format=format,
-        quiet=quiet,
+        **asdict(printing),
     )
-    if people:
+    if not printing.json:
         with in_place(f"the release {out}"):
             echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
 
@@ -422,166 +328,92 @@ def _honest_about(book: Ledger | None) -> Iterator[None]:
         raise InputError(f"{error}; {_CHARGED}", needs=error.needs, names=error.names) from None
 
 
-def _plan(
-    path: Path | None,
-    table: list[str] | None,
-    invariant: list[str] | None,
-    declared: Any,
-    *,
-    budget: tuple[str | None, str | None, str | None, str | None, str | None],
-    mechanism: str,
-    fit: str,
-    adjacency: tuple[str | None, str | None],
-    reading: tuple[str | None, str | None, str | None],
-    levels_from_data: bool,
-    groups: tuple[GroupRequest, ...],
-    regressions: tuple[RegressionRequest, ...],
-    quantiles: tuple[QuantileRequest, ...],
-    all_pairs: str | None,
-    targets: list[str] | None,
-    sharing: tuple[list[str] | None, str | None, list[str] | None],
-) -> Plan:
-    if targets and any(budget[:3]):
-        raise InputError("--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave it out")
-    if path is not None:
-        asked = (table, all_pairs, groups, regressions, quantiles, *sharing)
-        others = (*asked, invariant, declared, *reading, *adjacency, levels_from_data)
-        if any(others) or (mechanism, fit) != ("auto", "integer"):
-            raise InputError(
-                "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
-            )
-        wanted = o.read_plan(path, "--plan")
-        if targets or not any(budget[:-1]):
-            return evolve(
-                o.with_targets(wanted, targets), report_delta=o.target_of(*budget[-2:]) or wanted.report_delta
-            )
-        if all(request.budget for request in wanted.requests):
-            raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
-        spend, report_delta = o.budget_of(*budget)
-        return evolve(wanted.with_budget(spend), report_delta=report_delta or wanted.report_delta)
-    if not table and all_pairs is None and not groups and not regressions and not quantiles:
-        raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
-    weights, objective, shares = sharing
-    if targets and (objective or shares):
-        raise InputError("--objective and --share divide a budget, and --target-error finds one: leave one of them out")
-    share, reported = (None, o.target_of(*budget[-2:])) if targets else o.budget_of(*budget)
-    count, where, identity = reading
-    wanted = o.plan_of(
-        table,
-        invariant,
-        declared,
-        adjacency=o.adjacency_of(*adjacency),
-        count=count,
-        where=where,
-        identity=identity,
-        levels_from_data=levels_from_data,
-        budget=share,
-        report_delta=reported,
-        mechanism=mechanism,
-        fit=fit,
-        groups=groups,
-        regressions=regressions,
-        quantiles=quantiles,
-        all_pairs=all_pairs,
-        weights=weights,
-        objective=objective,
-        shares=shares,
-    )
-    return o.with_targets(wanted, targets)
+def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
+    """Return the plan of a file, with the budget or the errors that are asked for beside it."""
+    wanted = o.read_plan(path, "--plan")
+    if targets or not spending.given:
+        return evolve(o.with_targets(wanted, targets), report_delta=spending.target or wanted.report_delta)
+    if all(request.budget for request in wanted.requests):
+        raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
+    budget, target = spending.budget()
+    return evolve(wanted.with_budget(budget), report_delta=target or wanted.report_delta)
 
 
-def _rehearse(plan: Plan, source: Source, memory: int | None, format: Format, quiet: bool) -> None:
-    prepared = prepare(plan, source, memory=memory)
-    scope = prepared.scope
-    o.warn_all((*scope.warnings, *scope.disclosures), quiet)
-    if format is Format.json:
-        print_json(_rehearsal(prepared))
-        return
-    seen = forecast(prepared)
-    expected = {table["name"]: table for table in seen["tables"]}
-    echo(f"exact      {scope.dataspace.summary()}")
-    for line in (*_found_budget(plan, prepared.plan), *(f"budget     {part}" for part in budget_parts(prepared.plan))):
-        echo(line)
-    for request, mechanism in prepared.parts:
-        if isinstance(mechanism, ResidualMechanism):
-            for line in product_lines(request, mechanism):
-                echo(f"would use  {line}")
-            continue
-        if isinstance(request, QuantileRequest):
-            ranks = most_rank_error(mechanism)
-            echo(f"would use  {mechanism.name} for {request.name}: at most {ranks:,} ranks off in 95% of choices")
-            continue
-        unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
-        what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
-        errors = f"{forecast_text(expected[request.name])}, " if counts else ""
-        loss = f", expected distance of the whole table {mechanism.expected_l2:,.1f}" if counts else " in each"
-        echo(
-            f"would use  {mechanism.name} for {what}: {errors}scale {mechanism.scale * unit:.4g}{loss}, "
-            f"{mechanism.claim} claim"
-        )
-    echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(prepared.guarantee, plan.report_delta):
-        echo(f"strength   {sentence}")
-    if seen["announced"] is not None:
-        echo(f"announced  {announced_text(seen)} if the exact totals were forgotten")
-    for sentence in implied(prepared) if scope.adjacency.is_exchange else ():
-        echo(f"otherwise  {sentence}")
-    takes = _takes(prepared)
-    echo(
-        f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "
-        f"{takes.seconds:,.0f} s beside reading"
-    )
-    echo("nothing was drawn or written")
-
-
-def _rehearse_parts(whole: Whole, jobs: int | None, form: Form | None, format: Format, quiet: bool) -> None:
-    """Say what a release part by part would do, from public values."""
-    plan, scope, schema = whole.plan, whole.scope, whole.schema
-    o.warn_all((*scope.warnings, *scope.disclosures), quiet)
-    takes = part_needs(plan, schema, whole.cut, jobs or 1, form or Form.parquet)
-    tables: list[dict[str, Any]] = [
-        {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
-        for request, mechanism in zip(whole.requests, whole.mechanisms, strict=True)
-        for number, table in enumerate(tables_asked(request))
-        for own, error in [(schema.restrict(table.features), mechanism.rms_error(number))]
-    ]
-    if format is Format.json:
-        curve = whole.guarantee.tradeoff
+def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Printing) -> None:
+    """Say what a release, in one piece or part by part, would do: from public values."""
+    plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
+    printing.warn((*scope.warnings, *scope.disclosures))
+    if printing.json:
+        partition = {"partition": {"depth": found.partition, "parts": found.nodes}} if isinstance(found, Whole) else {}
         print_json(
             {
                 "dry_run": True,
                 "n": scope.dataspace.n,
                 "plan": plan.to_json(),
-                "partition": {"depth": whole.partition, "parts": whole.nodes},
+                **partition,
                 "a": scope.adjacency_json(),
                 "guarantee": curve.to_json(),
                 "epsilon": curve.epsilon(plan.report_delta),
                 "report_delta": plan.report_delta,
                 "budget": plan.budget and plan.budget.numbers(),
-                "tables": tables,
-                "needs": takes.to_json(),
+                **(_part_tables(found, takes) if isinstance(found, Whole) else _measured(found, takes)),
                 "disclosures": scope.disclosures,
                 "warnings": scope.warnings,
             }
         )
         return
-    echo(f"exact      {scope.dataspace.summary()}")
-    for part in budget_parts(plan):
-        echo(f"budget     {part}")
-    for table in tables:
-        echo(
-            f"would use  residuals for {' by '.join(table['features'])}: standard error "
-            f"{table['rms_standard_error']:.1f} in each of {table['cells']:,} cells"
-        )
-    echo(f"partition  {whole.nodes:,} parts, one for every {whole.partition}, of up to {takes.largest:,} cells")
-    echo(f"adjacency  {together_text(scope)}")
-    for sentence in strength(whole.guarantee, plan.report_delta):
-        echo(f"strength   {sentence}")
-    echo(
-        f"would take about {size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk and "
-        f"{takes.seconds:,.0f} s beside reading"
-    )
+    rows = [("exact", scope.dataspace.summary())]
+    rows += [] if isinstance(found, Whole) else _found_budget(asked, plan)
+    rows += [("budget", part) for part in budget_parts(plan)]
+    strengths = [("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)]
+    adjacency = [("adjacency", together_text(scope)), *strengths]
+    if isinstance(found, Whole):
+        for table in _part_tables(found, takes)["tables"]:
+            error = f"standard error {table['rms_standard_error']:.1f} in each of {table['cells']:,} cells"
+            rows.append(("would use", f"residuals for {' by '.join(table['features'])}: {error}"))
+        parts = f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,} cells"
+        rows += [("partition", parts), *adjacency]
+    else:
+        seen = forecast(found)
+        rows += [*_uses(found, seen), *adjacency]
+        if seen["announced"] is not None:
+            rows.append(("announced", f"{announced_text(seen)} if the exact totals were forgotten"))
+        rows += [("otherwise", sentence) for sentence in seen["otherwise"]]
+    space = f"{size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk"
+    print_rows([*rows, ("would take", f"about {space} and {takes.seconds:,.0f} s beside reading")])
     echo("nothing was drawn or written")
+
+
+def _uses(prepared: Prepared, seen: dict[str, Any]) -> list[tuple[str, str]]:
+    """Say what noise each request would have."""
+    expected = {table["name"]: table for table in seen["tables"]}
+    lines: list[str] = []
+    for request, mechanism in prepared.parts:
+        if isinstance(mechanism, ResidualMechanism):
+            lines += product_lines(request, mechanism)
+            continue
+        if isinstance(request, QuantileRequest):
+            ranks = most_rank_error(mechanism)
+            lines.append(f"{mechanism.name} for {request.name}: at most {ranks:,} ranks off in 95% of choices")
+            continue
+        unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
+        what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
+        errors = f"{forecast_text(expected[request.name])}, " if counts else ""
+        loss = f", expected distance of the whole table {mechanism.expected_l2:,.1f}" if counts else " in each"
+        scale = f"scale {mechanism.scale * unit:.4g}{loss}, {mechanism.claim} claim"
+        lines.append(f"{mechanism.name} for {what}: {errors}{scale}")
+    return [("would use", line) for line in lines]
+
+
+def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
+    """Return the tables of a release part by part, and what it takes."""
+    tables = [
+        {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
+        for request, mechanism in zip(whole.requests, whole.mechanisms, strict=True)
+        for number, table in enumerate(tables_asked(request))
+        for own, error in [(whole.schema.restrict(table.features), mechanism.rms_error(number))]
+    ]
+    return {"tables": tables, "needs": takes.to_json()}
 
 
 def _takes(prepared: Prepared) -> Needs:
@@ -589,16 +421,17 @@ def _takes(prepared: Prepared) -> Needs:
     return needs_of(prepared.plan, prepared.scope.dataspace.schema, False)
 
 
-def _found_budget(asked: Plan, carried_out: Plan) -> list[str]:
+def _found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
     """Say which budget meets the target errors."""
     wanted = [table for table in asked.tables if table.target_error is not None]
     errors = [f"{plain(table.target_error)} in {' by '.join(table.features)}" for table in wanted if table.target_error]
     found = {str(request.budget) for request in carried_out.requests if request not in asked.requests}
-    return [f"budget     {', '.join(found)}: the least for a standard error of {', '.join(errors)}"] if errors else []
+    least = f"{', '.join(found)}: the least for a standard error of {', '.join(errors)}"
+    return [("budget", least)] if errors else []
 
 
-def _rehearsal(prepared: Prepared) -> dict[str, Any]:
-    plan, scope, curve = prepared.plan, prepared.scope, prepared.guarantee.tradeoff
+def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
+    """Return what each request would publish and with what noise, and what it takes."""
     expected = forecast(prepared)
     tables = {table["name"]: table for table in expected["tables"]}
 
@@ -616,14 +449,6 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         ]
 
     return {
-        "dry_run": True,
-        "n": scope.dataspace.n,
-        "plan": plan.to_json(),
-        "a": scope.adjacency_json(),
-        "guarantee": curve.to_json(),
-        "epsilon": curve.epsilon(plan.report_delta),
-        "report_delta": plan.report_delta,
-        "budget": plan.budget and plan.budget.numbers(),
         "tables": measured("table"),
         "products": [
             {**part, "tables": [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]}
@@ -634,19 +459,15 @@ def _rehearsal(prepared: Prepared) -> dict[str, Any]:
         ],
         "groups": measured("group"),
         "regressions": measured("regression"),
-        "needs": _takes(prepared).to_json(),
+        "needs": takes.to_json(),
         "quantiles": measured("quantile"),
         "announced": expected["announced"],
-        "disclosures": scope.disclosures,
-        "warnings": scope.warnings,
     }
 
 
-def _print(
-    done: Release, format: Format, where: str, quiet: bool, more: Mapping[str, Any] = MappingProxyType({})
-) -> None:
-    o.warn_all((*done.scope.warnings, *done.scope.disclosures), quiet)
-    if format is Format.json:
+def _print(done: Release, printing: o.Printing, where: str, more: Mapping[str, Any] = MappingProxyType({})) -> None:
+    printing.warn((*done.scope.warnings, *done.scope.disclosures))
+    if printing.json:
         print_json({**done.to_json(), "report": where, **more})
     else:
         echo(summary(done, where))

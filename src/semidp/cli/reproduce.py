@@ -3,12 +3,10 @@
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from semidp.cli._options import Force, FormatOption, Quiet
-from semidp.cli._output import Format, echo, in_place, output_folder, print_json, progress_bar
+from semidp.cli import _options as o
+from semidp.cli._command import argument, command, option
+from semidp.cli._output import echo, in_place, output_folder, print_json, progress_bar
 from semidp.files import document_at
 from semidp.plots import png
 from semidp.reproduction import STUDIES, Settings, Study, Tidy, study
@@ -16,22 +14,18 @@ from semidp.reproduction import STUDIES, Settings, Study, Tidy, study
 MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""
 
-Names = Annotated[
-    list[str] | None, typer.Argument(help=f"Any of {', '.join(STUDIES)}; all of them by default.", metavar="NAME")
-]
-Out = Annotated[Path, typer.Option("--out", help="The folder for NAME.csv and NAME.png.", metavar="DIR")]
-Replicates = Annotated[int, typer.Option("--replicates", help="Runs of each mechanism on each table.", metavar="N")]
-StudySeed = Annotated[int, typer.Option("--seed", help="The seed of every study.", metavar="N")]
+NAMES = argument(f"Any of {', '.join(STUDIES)}; all of them by default.", "NAME", None)
 
 
+@command
 def reproduce(
-    names: Names = None,
-    out: Out = Path("studies"),
-    replicates: Replicates = 30,
-    seed: StudySeed = 0,
-    force: Force = False,
-    format: FormatOption = Format.text,
-    quiet: Quiet = False,
+    *,
+    names: o.Texts = NAMES,
+    out: Path = option("The folder for NAME.csv and NAME.png.", "DIR", default=Path("studies")),
+    replicates: int = option("Runs of each mechanism on each table.", "N", default=30),
+    seed: int = option("The seed of every study.", "N", default=0),
+    force: bool = o.FORCE,
+    printing: o.Printing,
 ) -> None:
     """Reproduce the paper's figures and numbers: NAME.csv and NAME.png for each study, as published and correct.
 
@@ -40,7 +34,7 @@ def reproduce(
     chosen = list(dict.fromkeys(names or STUDIES))
     modules = {name: study(name) for name in chosen}
     files = []
-    with progress_bar(quiet) as progress, output_folder(out, force, study_files) as folder:
+    with progress_bar(printing.quiet) as progress, output_folder(out, force, study_files) as folder:
         settings = Settings(replicates, seed, progress)
         for done, (name, module) in enumerate(modules.items()):
             progress("studies", done, len(modules))
@@ -48,7 +42,7 @@ def reproduce(
             files += write_study(folder, name, module, table)
         progress("studies", len(modules), len(modules))
     with in_place(f"the folder {out}"):
-        if format is Format.json:
+        if printing.json:
             print_json({"out": str(out), "replicates": replicates, "seed": seed, "files": files})
         else:
             echo("\n".join(str(out / file) for file in files))

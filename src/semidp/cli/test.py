@@ -11,56 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from semidp.cli import _options as o
-from semidp.cli._output import Format, echo, print_json
+from semidp.cli._command import argument, command, option
+from semidp.cli._output import echo, print_json, print_rows
 from semidp.errors import InputError
 from semidp.exact import exact, plain
 from semidp.inference import Alternative, Interval, OddsRatioResult, Strata, TwoByTwo, odds_ratio_test
 from semidp.inference.umpu import check_level
-from semidp.noise import SeededRandomness, SystemRandomness
+from semidp.noise import SeededRandomness
 from semidp.release import Release
 from semidp.release.scope import survey
 from semidp.tradeoff import Budget
-
-Place = Annotated[
-    str,
-    typer.Argument(
-        help="The folder of a release; or data: a CSV or Parquet file, a glob, or a database address with --from.",
-        metavar="RELEASE|DATA",
-    ),
-]
-Rows = Annotated[
-    str, typer.Option("--rows", help="The feature of the rows; in data with two levels.", metavar="FEATURE")
-]
-Columns = Annotated[
-    str, typer.Option("--columns", help="The feature of the columns; in data with two levels.", metavar="FEATURE")
-]
-Draws = Annotated[
-    int | None, typer.Option("--draws", help="How many tables to simulate for a release: 9999.", metavar="N")
-]
-TableName = Annotated[
-    str | None, typer.Option("--name", help="Which table of a release, where several would do.", metavar="TABLE")
-]
-AlternativeOption = Annotated[
-    Alternative,
-    typer.Option("--alternative", help="Look for an odds ratio other than 1 (two-sided), above 1 or below 1."),
-]
-StrataOption = Annotated[
-    str | None,
-    typer.Option(
-        "--strata",
-        help="Features within whose combinations the association is tested; the odds ratio is common to all.",
-        metavar="A[,B]",
-    ),
-]
-Level = Annotated[str, typer.Option("--level", help="The confidence level of the interval.", metavar="NUMBER")]
-Further = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--invariant",
-        help="A further margin that is public; --rows and --columns always are (within --strata).",
-        metavar="A[,B]",
-    ),
-]
 
 _NO_LEDGER = "No ledger was given: other releases of the same data are not accounted for, and together protect less."
 _NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."
@@ -68,39 +28,35 @@ _SEEDED = "The noise was drawn from a seed: this result is not private."
 _EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
 
 
+@command
 def odds_ratio(
+    *,
     context: typer.Context,
-    data: Place,
-    rows: Rows,
-    columns: Columns,
-    epsilon: o.Epsilon = None,
-    rho: o.Rho = None,
-    mu: o.Mu = None,
-    delta: o.Delta = None,
-    report_delta: o.ReportDelta = None,
-    strata: StrataOption = None,
-    alternative: AlternativeOption = Alternative.TWO_SIDED,
-    level: Level = "0.95",
-    invariant: Further = None,
-    adjacency: o.AdjacencyOption = None,
-    a: o.AOption = None,
-    schema: o.SchemaFile = None,
-    levels: o.Levels = None,
-    bins: o.Bins = None,
-    null_level: o.NullLevels = None,
-    nest: o.Nests = None,
-    count: o.Count = None,
-    from_table: o.FromTable = None,
-    where: o.Where = None,
-    identity: o.Identity = None,
-    hive_partitions: o.HivePartitions = False,
-    allow_empty: o.AllowEmpty = False,
-    ledger: o.Ledger = None,
-    draws: Draws = None,
-    table_name: TableName = None,
-    seed: o.Seed = None,
-    format: o.FormatOption = Format.text,
-    quiet: o.Quiet = False,
+    data: str = argument(
+        "The folder of a release; or data: a CSV or Parquet file, a glob, or a database address with --from.",
+        "RELEASE|DATA",
+    ),
+    rows: str = option("The feature of the rows; in data with two levels.", "FEATURE", default=...),
+    columns: str = option("The feature of the columns; in data with two levels.", "FEATURE", default=...),
+    spending: o.Spending,
+    strata: o.Text = option(
+        "Features within whose combinations the association is tested; the odds ratio is common to all.", "A[,B]"
+    ),
+    alternative: Alternative = option(
+        "Look for an odds ratio other than 1 (two-sided), above 1 or below 1.", default=Alternative.TWO_SIDED
+    ),
+    level: str = option("The confidence level of the interval.", "NUMBER", default="0.95"),
+    invariant: o.Texts = option(
+        "A further margin that is public; --rows and --columns always are (within --strata).", "A[,B]"
+    ),
+    comparing: o.Comparing,
+    declaring: Annotated[o.Declaring, o.FEATURES],
+    opening: o.Opening,
+    ledger: Path | None = o.LEDGER,
+    draws: int | None = option("How many tables to simulate for a release: 9999.", "N"),
+    table_name: o.Text = option("Which table of a release, where several would do.", "TABLE", "--name"),
+    seed: int | None = o.SEED,
+    printing: o.Printing,
 ) -> None:
     """Test whether two features are associated, with both margins exact.
 
@@ -116,33 +72,28 @@ def odds_ratio(
         raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
     if (Path(data) / "release.json").is_file():
         o.only_these(context, ("data", "rows", "columns", "strata", "draws", "table_name", "seed", "format", "quiet"))
-        _test_release(data, (rows, columns, within), draws, table_name, seed, format)
+        _test_release(data, (rows, columns, within), draws, table_name, seed, printing)
         return
     if draws is not None or table_name is not None:
         raise InputError("--draws and --name are for the test of a release: leave them out for data")
-    if epsilon is None and rho is None and mu is None:
+    if spending.epsilon is None and spending.rho is None and spending.mu is None:
         raise InputError(
             "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release, whose release.json "
             "is not there"
         )
-    budget, target = o.budget_of(epsilon, rho, mu, delta, report_delta)
+    budget, target = spending.budget()
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")
-    book = o.ledger_of(ledger, quiet)
+    book = o.ledger_of(ledger, printing.quiet)
     plan = o.plan_of(
+        o.described(declaring, opening, comparing),
         [",".join((rows, columns, *within))],
-        [",".join((name, *within)) for name in (rows, columns)] + (invariant or []),
-        o.declared_features(schema, levels, bins, null_level, nest),
-        adjacency=o.adjacency_of(adjacency, a),
-        count=count,
-        where=where,
-        identity=identity,
-        levels_from_data=False,
+        [*(",".join((name, *within)) for name in (rows, columns)), *(invariant or ())],
         budget=budget,
         report_delta=target,
     )
-    o.all_used(plan, levels, bins, null_level, nest)
-    with o.source_of(plan, data, from_table, hive_partitions=hive_partitions, allow_empty=allow_empty) as source:
+    declaring.check_used(plan)
+    with opening.source(plan, data) as source:
         scope, reader = survey(plan, source)
         table = reader.table((rows, columns, *within))
     result = odds_ratio_test(
@@ -152,17 +103,17 @@ def odds_ratio(
         alternative=alternative,
         dataspace=scope.dataspace,
         adjacency=scope.adjacency,
-        randomness=SystemRandomness() if seed is None else SeededRandomness(seed),
+        randomness=o.randomness_of(seed),
         ledger=book,
     )
     interval = result.confidence_interval(confidence)
     warnings = [*scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]
-    notes = [*([] if book else [_NO_LEDGER]), *([] if identity else [_NO_ID])]
-    if format is Format.json:
+    notes = [*([] if book else [_NO_LEDGER]), *([] if opening.identity else [_NO_ID])]
+    if printing.json:
         print_json(_document(result, confidence, budget, plan.report_delta, [*warnings, *notes]))
     else:
         _print(result, interval, budget, [*warnings, *notes])  # the only record of it: --quiet must not hide these
-    o.warn_all(warnings, quiet)
+    printing.warn(warnings)
 
 
 def _test_release(
@@ -171,16 +122,16 @@ def _test_release(
     draws: int | None,
     table: str | None,
     seed: int | None,
-    format: Format,
+    printing: o.Printing,
 ) -> None:
     """Test independence in a release; nothing is spent."""
     randomness = None if seed is None else SeededRandomness(seed)
     found = Release.load(folder).test(*features, table=table, draws=draws, randomness=randomness)
-    if format is Format.json:
+    if printing.json:
         print_json({"release": folder, **found.to_json()})
         return
     given = f" given {', '.join(found.strata)}" if found.strata else ""
-    lines = [
+    rows = [
         ("question", f"are {found.rows} and {found.columns} independent{given}?"),
         ("table", f"{found.table}: unbiased counts with {found.noise} noise, all margins of the test exact"),
         ("statistic", f"{found.statistic:.6g}, where independence has {found.expected:,} on average"),
@@ -188,8 +139,7 @@ def _test_release(
         ("budget", "none: everything here was published already"),
         *(("note", note) for note in found.notes),
     ]
-    for name, text in lines:
-        echo(f"{name:<10} {text}")
+    print_rows(rows)
 
 
 def _document(
@@ -214,7 +164,7 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         best = ", unbiased"
     span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
     ratio = "common odds ratio" if result.strata else "odds ratio"
-    lines = [
+    rows = [
         ("counted", f"x11: {counted}{_summed(result)}"),
         ("exact", _exact(result.margins)),
         ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
@@ -223,8 +173,7 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         ("budget", f"{budget}, adjacency {_pairs(result)}"),
         *(("note", note) for note in notes),
     ]
-    for name, text in lines:
-        echo(f"{name:<10} {text}")
+    print_rows(rows)
     echo()
     echo(str(result.guarantee.explain()))
 

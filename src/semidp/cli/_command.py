@@ -1,0 +1,73 @@
+"""How a command declares its options: in its own signature, or in a group that several commands take."""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from attrs import Attribute, fields_dict, has
+
+
+def option(help: str, metavar: str | None = None, *names: str, default: Any = None, **limits: Any) -> Any:
+    """Declare an option: its name is that of the parameter or field unless given."""
+    return typer.Option(default, *names, help=help, metavar=metavar, **limits)
+
+
+def flag(name: str, help: str, *short: str) -> Any:
+    """Declare an option that takes no value."""
+    return typer.Option(False, name, *short, help=help)
+
+
+def argument(help: str, metavar: str, default: Any = ..., **settings: Any) -> Any:
+    """Declare a word that is no option."""
+    return typer.Argument(default, help=help, metavar=metavar, **settings)
+
+
+def plain_defaults(kind: type, fields: list["Attribute[Any]"]) -> list["Attribute[Any]"]:
+    """Let the fields of a group default to what its options default to, and keep what Typer is to see."""
+    options: list[Any] = [field.default for field in fields]
+    return [
+        field.evolve(default=option.default, metadata={"option": option})
+        for field, option in zip(fields, options, strict=True)
+    ]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Let Typer see the options of each group that a command takes, in place of the group.
+
+    A parameter that is annotated with ``Annotated[Group, ("a", "b")]`` takes these options of the group alone.
+
+    >>> from semidp.cli._options import Spending
+    >>> @command
+    ... def ledger(*, file: str, spending: Annotated[Spending, ("rho", "mu")]) -> None:
+    ...     print(file, spending.rho, spending.mu, spending.epsilon)
+    >>> list(inspect.signature(ledger).parameters)
+    ['file', 'rho', 'mu']
+    >>> ledger(file="privacy.json", rho="1")
+    privacy.json 1 None None
+    """
+    groups: dict[str, tuple[Any, Collection[str]]] = {}
+    shown: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = parameter.annotation
+        group, *chosen = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        if not has(group):
+            shown.append(parameter)
+            continue
+        known = fields_dict(group)
+        groups[parameter.name] = group, chosen[0] if chosen else tuple(known)
+        shown += [
+            parameter.replace(name=name, default=known[name].metadata["option"], annotation=known[name].type)
+            for name in groups[parameter.name][1]
+        ]
+    defaults = {each.name: each.default.default for each in shown if hasattr(each.default, "default")}
+
+    @functools.wraps(function)
+    def called(**given: Any) -> None:
+        values = {**defaults, **given}
+        taken = {name: group(**{each: values.pop(each) for each in names}) for name, (group, names) in groups.items()}
+        function(**values, **taken)
+
+    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return called
