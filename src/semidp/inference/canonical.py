@@ -46,9 +46,7 @@ class CanonicalNoise(ABC):
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Return ``P(noise <= x)``, accurate in the lower tail; the upper tail is ``cdf(-x)`` by symmetry."""
-        x = np.asarray(x, dtype=np.float64) / self.sensitivity
-        lower = self._lower(-np.abs(x))
-        return np.where(x <= 0, lower, 1 - lower)
+        return self._unit_cdf(np.asarray(x, dtype=np.float64) / self.sensitivity)
 
     def quantile(self, w: ArrayLike) -> Floats:
         """Return the x with ``cdf(x) = w``."""
@@ -125,10 +123,12 @@ class CanonicalNoise(ABC):
         step = (signed * (self.sensitivity << bits) + ball(Fraction(1, 2))).floor().unique_fmpz()
         return None if step is None else int(step)
 
-    def _unit_lattice(self, start: Floats, count: int) -> Floats:
-        x = start[:, None] + np.arange(count)
+    def _unit_cdf(self, x: Floats) -> Floats:
         lower = self._lower(-np.abs(x))
         return np.where(x <= 0, lower, 1 - lower)
+
+    def _unit_lattice(self, start: Floats, count: int) -> Floats:
+        return self._unit_cdf(start[:, None] + np.arange(count))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ far tails. `Strata` is one such table a stratum, with the sum of their counts. N
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -177,18 +178,13 @@ class TwoByTwo:
 
     def _mode(self, log_odds: float) -> int:
         """The x after which the probabilities fall: their ratio decreases in x, so bisection finds it."""
-        low, high = self.low, self.high
-        while low < high:
-            x = (low + high) // 2
-            if self._log_ratio(x) + log_odds > 0:
-                low = x + 1
-            else:
-                high = x
-        return low
-
-    def _log_ratio(self, x: int) -> float:
         rest = self.n - self.row - self.column
-        return math.log((self.row - x) * (self.column - x)) - math.log((x + 1) * (rest + x + 1))
+
+        def falls(x: int) -> bool:
+            ratio = math.log((self.row - x) * (self.column - x)) - math.log((x + 1) * (rest + x + 1))
+            return ratio + log_odds <= 0
+
+        return self.low + bisect_left(range(self.low, self.high), True, key=falls)
 
     def _window(self, mode: int) -> tuple[int, int]:
         """A range that holds every probability above e^-700 of the largest; the curvature at the mode sets it."""

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.guarantees import Guarantee
-from semidp.inference.canonical import CanonicalNoise
 from semidp.inference.hypergeometric import Strata, TwoByTwo
 from semidp.inference.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.inference.umpu import Alternative, Interval, UmpuTest, check_level
@@ -85,24 +84,20 @@ class OddsRatioResult:
             raise InputError(f"u must be a multiple of 2^-{self.grid_bits}, the grid that it was published on")
         _ = self.test  # refuses margins and guarantees that no test exists for
 
-    @cached_property
+    @property
     def margins(self) -> TwoByTwo | Strata:
         """The margins that the test conditions on."""
-        return _margins(self.guarantee.dataspace, self.rows, self.columns, self.strata)
+        return self.test.margins
 
     @cached_property
     def test(self) -> UmpuTest:
         """The test as a function of u, on the grid."""
-        noise = _noise(self.guarantee, self.margins, (self.rows, self.columns))
-        return UmpuTest(self.margins, noise, 2.0**-self.grid_bits)
+        return _test(self.guarantee, (self.rows, self.columns), self.strata, 2.0**-self.grid_bits)
 
     @property
     def x11(self) -> tuple[str, str]:
         """The row and the column level whose joint count is tested: the first declared of each feature."""
-        schema = self.guarantee.dataspace.schema
-        assert schema is not None
-        row, column = (schema.restrict([name]).features[0].levels[0] for name in (self.rows, self.columns))
-        return row, column
+        return self._levels(self.rows)[0], self._levels(self.columns)[0]
 
     @property
     def most_powerful(self) -> bool:
@@ -146,11 +141,14 @@ class OddsRatioResult:
             "private": self.private,
         }
 
-    def _margin(self, name: str) -> dict[str, Any]:
+    def _levels(self, name: str) -> list[str]:
         schema = self.guarantee.dataspace.schema
         assert schema is not None
+        return list(schema.restrict([name]).features[0].levels)
+
+    def _margin(self, name: str) -> dict[str, Any]:
         counts = _totals(self.guarantee.dataspace, name, self.strata)
-        return {"feature": name, "levels": list(schema.restrict([name]).features[0].levels), "counts": counts.tolist()}
+        return {"feature": name, "levels": self._levels(name), "counts": counts.tolist()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":
@@ -224,19 +222,14 @@ def odds_ratio_test(
         dataspace = Dataspace.of(table, [Margin(name, *strata) for name in features])
     _check_space(table, dataspace, features, strata)
     guarantee = _guarantee(dataspace, adjacency, privacy)
-    margins = _margins(dataspace, *features, strata)
-    noise = UmpuTest(margins, _noise(guarantee, margins, features)).noise
+    noise = _test(guarantee, features, strata).noise
     reach = table.n + math.ceil(64 * noise.standard_deviation)
     bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
     randomness = SystemRandomness() if randomness is None else randomness
     if ledger is not None:
         record = {
             "query": {"kind": "cell", "features": list(features), "cell": [0, 0]},
-            "noise": {
-                "law": "canonical",
-                "curve": guarantee.tradeoff.to_json(),
-                "moves": _moves(guarantee, margins, features),
-            },
+            "noise": {"law": "canonical", "curve": guarantee.tradeoff.to_json(), "moves": noise.sensitivity},
         }
         ledger.charge(guarantee, f"odds ratio of {features[0]} and {features[1]}", [record])
     x11 = int(table.margin(features).counts[0, 0])
@@ -270,10 +263,7 @@ def planned_test(
     1 0.639
     2 0.498
     """
-    strata = tuple(strata)
-    guarantee = _guarantee(dataspace, adjacency, privacy)
-    margins = _margins(dataspace, rows, columns, strata)
-    return UmpuTest(margins, _noise(guarantee, margins, (rows, columns)))
+    return _test(_guarantee(dataspace, adjacency, privacy), (rows, columns), tuple(strata))
 
 
 def _guarantee(dataspace: Dataspace, adjacency: Adjacency | None, privacy: Tradeoff | Budget) -> Guarantee:
@@ -326,24 +316,21 @@ def _totals(dataspace: Dataspace, name: str, strata: tuple[str, ...]) -> NDArray
     return _ordered(dataspace.value(Margin(name, *strata)), (name, *strata))
 
 
-def _margins(dataspace: Dataspace, rows: str, columns: str, strata: tuple[str, ...]) -> TwoByTwo | Strata:
-    row, column = (_totals(dataspace, name, strata).reshape(2, -1).tolist() for name in (rows, columns))
+def _test(guarantee: Guarantee, names: tuple[str, str], strata: tuple[str, ...], grid: float = 0.0) -> UmpuTest:
+    """The test of two features within strata, with the noise that a guarantee asks for.
+
+    x11 can move between adjacent datasets by half of any a records, or by what one exchange does.
+    """
+    row, column = (_totals(guarantee.dataspace, name, strata).reshape(2, -1).tolist() for name in names)
     tables = tuple(TwoByTwo(r, c, r + other) for r, other, c in zip(*row, column[0], strict=True))
-    return Strata(tables) if strata else tables[0]
-
-
-def _moves(guarantee: Guarantee, margins: TwoByTwo | Strata, names: tuple[str, str]) -> int:
-    """Return by how much x11 can change between adjacent datasets: half of any a records, or what one exchange does."""
+    margins = Strata(tables) if strata else tables[0]
     if guarantee.adjacency.is_exchange:
-        return sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
-    return min(guarantee.adjacency.a // 2, margins.high - margins.low)
-
-
-def _noise(guarantee: Guarantee, margins: TwoByTwo | Strata, names: tuple[str, str]) -> CanonicalNoise:
-    moves = _moves(guarantee, margins, names)
+        moves = sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
+    else:
+        moves = min(guarantee.adjacency.a // 2, margins.high - margins.low)
     if moves == 0 and not margins.degenerate:
         raise Refused(
             f"a = {guarantee.adjacency.a} protects nothing here, since no fewer than two records can change with both "
             "margins fixed: leave the adjacency out, or give a number of at least 2"
         )
-    return canonical_noise(guarantee.tradeoff, max(moves, 1))
+    return UmpuTest(margins, canonical_noise(guarantee.tradeoff, max(moves, 1)), grid)

@@ -217,31 +217,20 @@ def _naive_curves(
     replicates: int,
     source: np.random.Generator,
 ) -> dict[str, NDArray[np.float64]]:
-    null = _evidence(_statistics(margins, spread, 1.0, replicates, source), alternative)
+    """How often the classical test of noisy tables rejects: log odds ratio over its error, with 1/2 in each cell."""
+    signs = np.array([1.0, -1.0, -1.0, 1.0])
+
+    def evidence(odds_ratio: float) -> NDArray[np.float64]:
+        law = margins.law(odds_ratio)
+        x = source.choice(law.values, size=replicates, p=law.pmf)
+        cells = np.stack([x, margins.row - x, margins.column - x, margins.n - margins.row - margins.column + x])
+        noise = getattr(source, spread[0])(scale=spread[1], size=cells.shape)
+        noisy = np.maximum(cells + noise, 0.0) + 0.5
+        z = np.asarray(signs @ np.log(noisy) / np.sqrt((1 / noisy).sum(axis=0)))
+        return np.abs(z) if alternative is Alternative.TWO_SIDED else -z if alternative is Alternative.LESS else z
+
+    null = evidence(1.0)
     tail = alpha / 2 if alternative is Alternative.TWO_SIDED else alpha
     limits = {_NAIVE: -float(scipy.special.ndtri(tail)), _CORRECTED: float(np.quantile(null, 1 - alpha))}
-    found: dict[str, list[float]] = {name: [] for name in limits}
-    for odds_ratio in odds_ratios:
-        evidence = _evidence(_statistics(margins, spread, float(odds_ratio), replicates, source), alternative)
-        for name, limit in limits.items():
-            found[name].append(float(np.mean(evidence > limit)))
-    return {name: np.array(values) for name, values in found.items()}
-
-
-def _statistics(
-    margins: TwoByTwo, spread: tuple[str, float], odds_ratio: float, replicates: int, source: np.random.Generator
-) -> NDArray[np.float64]:
-    """Classical z statistics of noisy tables: log odds ratio over its standard error, with 1/2 in each cell."""
-    law = margins.law(odds_ratio)
-    x = source.choice(law.values, size=replicates, p=law.pmf)
-    cells = np.stack([x, margins.row - x, margins.column - x, margins.n - margins.row - margins.column + x])
-    noise = getattr(source, spread[0])(scale=spread[1], size=cells.shape)
-    noisy = np.maximum(cells + noise, 0.0) + 0.5
-    signs = np.array([1.0, -1.0, -1.0, 1.0])
-    return np.asarray(signs @ np.log(noisy) / np.sqrt((1 / noisy).sum(axis=0)))
-
-
-def _evidence(z: NDArray[np.float64], alternative: Alternative) -> NDArray[np.float64]:
-    if alternative is Alternative.TWO_SIDED:
-        return np.abs(z)
-    return z if alternative is Alternative.GREATER else -z
+    seen = [evidence(float(odds_ratio)) for odds_ratio in odds_ratios]
+    return {name: np.array([np.mean(each > limit) for each in seen]) for name, limit in limits.items()}

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -247,8 +247,7 @@ class UmpuTest:
         def excess(log_odds: float) -> float:
             return _log(float(self._p_value(np.asarray(u), side, self.margins.law_at(sign * log_odds)))) - _log(alpha)
 
-        ends = _bracket(excess)
-        return sign * (_root(excess, *ends) if ends else math.copysign(_FARTHEST, -excess(_FARTHEST)))
+        return sign * _log_odds(excess)
 
     def _only(self, x11: int, u: float, side: Alternative) -> float:
         """The p-value where x11 is certain: the limit for an odds ratio of 0 or infinity."""
@@ -261,6 +260,7 @@ class UmpuTest:
         """
         laws = _Laws(self.margins)
 
+        @cache
         def excess(log_odds: float) -> float:
             law = laws.at(log_odds)
             return _log(float(self._p_value(np.asarray(u), Alternative.TWO_SIDED, law))) - _log(alpha)
@@ -280,18 +280,15 @@ class UmpuTest:
         # where x11 is about normal, the ends lie two such steps away: d E[x11] / d log ω = Var(x11)
         variance = laws.at(inside).variance
         step = math.sqrt(variance + self.noise.standard_deviation**2) / max(variance, 0.01)
-        ends = (math.copysign(math.inf, s) if beyond(s) else _crossing(excess, inside, s, step) for s in (-1.0, 1.0))
+        ends = (
+            math.copysign(math.inf, way) if beyond(way) else _zero(excess, inside, way * step, _FARTHEST)
+            for way in (-1.0, 1.0)
+        )
         return next(ends), next(ends)
 
     def _centre(self, u: float, laws: "_Laws") -> float:
         """The log odds ratio under which x11 has the mean u."""
-
-        def excess(log_odds: float) -> float:
-            return laws.at(log_odds).mean - u
-
-        ends = _bracket(excess)
-        assert ends is not None, "a mean half a count inside of the range belongs to a finite odds ratio"
-        return _root(excess, *ends)
+        return _log_odds(lambda log_odds: laws.at(log_odds).mean - u)
 
 
 class _Laws:
@@ -395,10 +392,7 @@ class _Balance:
         def excess(u: float) -> float:
             return _log(float(self.p_value(np.asarray(u)))) - _log(alpha)
 
-        near, step = self.mode, self.noise.standard_deviation + math.sqrt(self.law.variance)
-        while excess(near + step) > 0:
-            near, step = near + step, 2 * step
-        high = _root(excess, near, near + step)
+        high = _zero(excess, self.mode, self.noise.standard_deviation + math.sqrt(self.law.variance))
         return float(self.partner(np.array([high]))[0]), high
 
 
@@ -432,19 +426,12 @@ class TwoSidedTest:
             def excess(m: float) -> float:
                 return _log(float(law.pmf @ noise.cdf(np.abs(values - k) - m))) - _log(alpha)
 
-            reach = noise.standard_deviation + math.sqrt(law.variance) + 1
-            low, high = -reach, reach
-            while excess(low) <= 0:
-                low *= 2
-            while excess(high) > 0:
-                high *= 2
-            return _root(excess, low, high)
+            return _zero(excess, 0.0, noise.standard_deviation + math.sqrt(law.variance) + 1)
 
         def slope(k: float) -> float:
             return float((law.pmf * centre) @ noise.cdf(np.abs(values - k) - edge(k)))
 
-        near, far = law.first - 0.5, law.last + 0.5
-        k = _root(slope, near, far)
+        k = _root(slope, law.first - 0.5, law.last + 0.5)
         return cls(margins, noise, k, edge(k))
 
     def rejection(self, x11: ArrayLike) -> NDArray[np.float64]:
@@ -514,34 +501,29 @@ def _threshold(law: IntegerLaw, noise: CanonicalNoise, alpha: float) -> float:
     def excess(m: float) -> float:
         return _log(float(_exceedance(law, noise, np.asarray(m)))) - _log(alpha)
 
-    centre, reach = law.mean, noise.standard_deviation + math.sqrt(len(law.pmf)) + 1
-    low, high = centre - reach, centre + reach
-    while excess(low) <= 0:
-        low -= (reach := 2 * reach)
-    while excess(high) > 0:
-        high += (reach := 2 * reach)
-    return _root(excess, low, high)
+    return _zero(excess, law.mean, noise.standard_deviation + math.sqrt(len(law.pmf)) + 1)
 
 
-def _bracket(excess: Callable[[float], float]) -> tuple[float, float] | None:
-    """Two points around the zero of an increasing function, or None where it lies too far out."""
-    sign = -1.0 if excess(0.0) > 0 else 1.0
-    near, far = 0.0, 1.0
-    while sign * excess(sign * far) <= 0:
+def _log_odds(rising: Callable[[float], float]) -> float:
+    """The log odds ratio at which a rising function is 0; ±`_FARTHEST` where that lies farther out."""
+    sign, near, far = -1.0 if rising(0.0) > 0 else 1.0, 0.0, 1.0
+    while sign * rising(sign * far) <= 0:
         if far >= _FARTHEST:
-            return None
-        near, far = far, 2 * far
-    return (sign * near, sign * far) if sign > 0 else (sign * far, sign * near)
-
-
-def _crossing(excess: Callable[[float], float], inside: float, sign: float, step: float) -> float:
-    """Where a function that is positive at `inside` becomes 0, going in one direction by growing steps."""
-    near = inside
-    while excess(near + sign * step) > 0:
-        near, step = near + sign * step, 2 * step
-        if abs(near) > _FARTHEST:
             return sign * _FARTHEST
-    return _root(excess, *sorted((near, near + sign * step)))
+        near, far = far, 2 * far
+    return _root(rising, *sorted((sign * near, sign * far)))
+
+
+def _zero(falling: Callable[[float], float], start: float, step: float, farthest: float = math.inf) -> float:
+    """The zero of a function that falls in the direction of `step`, by growing steps; ±`farthest` for one beyond."""
+    falling = cache(falling)
+    sign = 1.0 if falling(start) > 0 else -1.0
+    near, step = start, sign * step
+    while sign * falling(near + step) > 0:
+        near, step = near + step, 2 * step
+        if abs(near) > farthest:
+            return math.copysign(farthest, step)
+    return _root(falling, *sorted((near, near + step)))
 
 
 def _roots(
