@@ -201,7 +201,7 @@ def test_a_large_table_keeps_its_sums_and_its_variance() -> None:
 
 
 def test_one_row_of_many_columns_takes_few_steps() -> None:
-    plan = lattice._row_plan(100_000, Fraction(4))
+    plan = lattice._plan(None, 100_000, Fraction(4))
     assert len(plan.steps) < 100
     row = OneSidedLatticeGaussian(1, 100_000, Fraction(4)).sample(SeededRandomness(27))
     assert row.sum() == 0

@@ -6,10 +6,11 @@ and a column split. The one-dimensional draws are in `rejection`, the acceptance
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +122,55 @@ _STEP_COST, _DRAW_COST = 2.5e-4, 1.5e-7
 
 
 @dataclass(frozen=True)
-class LatticeGaussian:
+class _ZeroSums:
+    """What both lattices share: a shape, an exact σ², and tables by the sampler below."""
+
+    rows: int
+    columns: int
+    sigma2: Fraction
+
+    columns_free: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        """Check the shape and σ²; choose the order of the draws, or refuse."""
+        for size in (self.rows, self.columns):
+            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+                raise InputError(f"a table needs at least one row and one column, not {self.rows!r} x {self.columns!r}")
+        object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
+        if self.sigma2 < _SMALLEST_SIGMA2:
+            raise Refused("lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise")
+        _trees(*self._drawn)
+
+    @property
+    def _drawn(self) -> tuple[int | None, int, Fraction]:
+        """What is drawn at once: a table, or a row where rows are independent."""
+        return None if self.columns_free else self.rows, self.columns, self.sigma2
+
+    @property
+    def variance(self) -> float:
+        """An upper bound of every cell's variance, σ²(1 - 1/rows)(1 - 1/columns); σ²(1 - 1/columns) with free columns.
+
+        The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the projection on tables with
+        zero sums; so the same holds for every weighted sum of cells. From σ = 2 on the bound is met to about 10^-5.
+        """
+        across = 1 if self.columns_free else 1 - Fraction(1, self.rows)
+        return float(self.sigma2 * across * (1 - Fraction(1, self.columns)))
+
+    def sample(self, randomness: Randomness) -> Integers:
+        """Return one table, exactly distributed."""
+        table: Integers = self.sample_many(1, randomness)[0]
+        return table
+
+    def sample_many(self, count: int, randomness: Randomness) -> Integers:
+        """Return `count` independent tables as an array of shape (count, rows, columns)."""
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise InputError(f"the number of tables must be a whole number, 0 or more, not {count!r}")
+        drawn = _sample(_plan(*self._drawn), count * self.rows if self.columns_free else count, randomness)
+        return drawn.reshape(count, self.rows, self.columns)
+
+
+@dataclass(frozen=True)
+class LatticeGaussian(_ZeroSums):
     """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v whose rows and columns all sum to zero.
 
     Added to a table of counts it keeps both margins exactly; a shift by an element of the lattice of norm at most Δ2
@@ -162,36 +211,11 @@ class LatticeGaussian:
     semidp.errors.Refused: lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise
     """
 
-    rows: int
-    columns: int
-    sigma2: Fraction
-
-    def __post_init__(self) -> None:
-        """Check the shape and σ²."""
-        object.__setattr__(self, "sigma2", _checked(self.rows, self.columns, self.sigma2))
-        _trees(self.rows, self.columns, self.sigma2)
-
-    @property
-    def variance(self) -> float:
-        """An upper bound of every cell's variance, σ²(1 - 1/rows)(1 - 1/columns).
-
-        The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the projection on tables with
-        zero margins; so the same holds for every weighted sum of cells. From σ = 2 on the bound is met to about 10^-5.
-        """
-        return float(self.sigma2 * (1 - Fraction(1, self.rows)) * (1 - Fraction(1, self.columns)))
-
-    def sample(self, randomness: Randomness) -> Integers:
-        """Return one table, exactly distributed."""
-        table: Integers = self.sample_many(1, randomness)[0]
-        return table
-
-    def sample_many(self, count: int, randomness: Randomness) -> Integers:
-        """Return `count` independent tables as an array of shape (count, rows, columns)."""
-        return _sample(_plan(self.rows, self.columns, self.sigma2), count, randomness)
+    columns_free: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class OneSidedLatticeGaussian:
+class OneSidedLatticeGaussian(_ZeroSums):
     """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v of which each row sums to zero; columns are free.
 
     For totals published on one side only. Rows are independent, and each is a `LatticeGaussian` on one side: the same
@@ -212,33 +236,7 @@ class OneSidedLatticeGaussian:
     ((2, 5), [0, 0])
     """
 
-    rows: int
-    columns: int
-    sigma2: Fraction
-
-    def __post_init__(self) -> None:
-        """Check the shape and σ²."""
-        object.__setattr__(self, "sigma2", _checked(self.rows, self.columns, self.sigma2))
-        _row_trees(self.columns, self.sigma2)
-
-    @property
-    def variance(self) -> float:
-        """An upper bound of every cell's variance, σ²(1 - 1/columns), as for `LatticeGaussian`."""
-        return float(self.sigma2 * (1 - Fraction(1, self.columns)))
-
-    def sample(self, randomness: Randomness) -> Integers:
-        """Return one table, exactly distributed."""
-        return _sample(_row_plan(self.columns, self.sigma2), self.rows, randomness)[:, 0, :]
-
-
-def _checked(rows: int, columns: int, sigma2: Fraction) -> Fraction:
-    for size in (rows, columns):
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise InputError(f"a table needs at least one row and one column, not {rows!r} x {columns!r}")
-    sigma2 = variance_parameter(sigma2)
-    if sigma2 < _SMALLEST_SIGMA2:
-        raise Refused("lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise")
-    return sigma2
+    columns_free: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -271,40 +269,20 @@ class _DrawingOrder:
         return self.sigma2 * Fraction(int(top[0][i]), int(top[1][i])) * Fraction(int(bottom[0][j]), int(bottom[1][j]))
 
 
-@lru_cache(maxsize=4)
-def _plan(rows: int, columns: int, sigma2: Fraction) -> _DrawingOrder:
-    return _planned(*_trees(rows, columns, sigma2), sigma2)
-
-
-@lru_cache(maxsize=4)
-def _row_plan(columns: int, sigma2: Fraction) -> _DrawingOrder:
-    return _planned(*_row_trees(columns, sigma2), sigma2)
-
-
 @lru_cache(maxsize=16)
-def _trees(rows: int, columns: int, sigma2: Fraction) -> tuple[Splits, Splits]:
-    return _chosen([(zero_sum(rows, run), zero_sum(columns, run)) for run in _runs(max(rows, columns))], sigma2)
-
-
-@lru_cache(maxsize=16)
-def _row_trees(columns: int, sigma2: Fraction) -> tuple[Splits, Splits]:
-    return _chosen([(single(), zero_sum(columns, run)) for run in _runs(columns)], sigma2)
-
-
-def _runs(size: int) -> list[int]:
-    return [run for k, run in enumerate(_RUNS) if k == 0 or _RUNS[k - 1] < size]
-
-
-def _chosen(trees: list[tuple[Splits, Splits]], sigma2: Fraction) -> tuple[Splits, Splits]:
-    """Return the pair of trees with the least expected time, or refuse."""
+def _trees(rows: int | None, columns: int, sigma2: Fraction) -> tuple[Splits, Splits]:
+    """Return the trees of rows and columns with the least expected time, or refuse; no rows where columns are free."""
+    largest = max(rows or 1, columns)
+    runs = [run for k, run in enumerate(_RUNS) if k == 0 or _RUNS[k - 1] < largest]
+    trees = [(zero_sum(rows, run) if rows else single(), zero_sum(columns, run)) for run in runs]
     best, cost, draws = trees[0], math.inf, math.inf
-    for rows, columns in trees:
-        tries = math.exp(min(_log_loss(rows, columns, sigma2), 700))
-        steps = rows.depth.max(initial=0) + columns.depth.max(initial=0) + 1
-        needed = tries * rows.parent.size * columns.parent.size
-        time = _STEP_COST * steps * max(1, tries / _largest_batch(rows, columns)) + _DRAW_COST * needed
+    for down, across in trees:
+        tries = math.exp(min(_log_loss(down, across, sigma2), 700))
+        steps = down.depth.max(initial=0) + across.depth.max(initial=0) + 1
+        needed = tries * down.parent.size * across.parent.size
+        time = _STEP_COST * steps * max(1, tries / _largest_batch(down, across)) + _DRAW_COST * needed
         if time < cost:
-            best, cost, draws = (rows, columns), time, needed
+            best, cost, draws = (down, across), time, needed
     if draws > _MOST_DRAWS:
         raise Refused(
             f"lattice noise on {trees[0][0].size} x {trees[0][1].size} cells needs a larger sigma than "
@@ -324,6 +302,11 @@ def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
         q = np.exp(-2 * math.pi**2 * float(sigma2) * weight * weights)
         total += count * float(np.log1p(2 * (q + q**4 + q**9)) @ counts)
     return total
+
+
+@lru_cache(maxsize=4)
+def _plan(rows: int | None, columns: int, sigma2: Fraction) -> _DrawingOrder:
+    return _planned(*_trees(rows, columns, sigma2), sigma2)
 
 
 def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _DrawingOrder:
@@ -350,8 +333,6 @@ def _largest_batch(rows: Splits, columns: Splits) -> int:
 
 def _sample(plan: _DrawingOrder, count: int, randomness: Randomness) -> Integers:
     """Return `count` accepted tables, drawn in batches whose memory is bounded."""
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-        raise InputError(f"the number of tables must be a whole number, 0 or more, not {count!r}")
     shape = (plan.rows.size, plan.columns.size)
     tables = np.zeros((count, *shape), dtype=np.int64)
     if plan.order.size == 0:
@@ -374,14 +355,11 @@ def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
     """Draw all block sums of `count` tables, top down; row = pair of nodes, column = table."""
     sums = np.zeros((plan.rows.nodes * plan.columns.nodes, count), dtype=np.int64)
     for pairs in _together(plan, max(1, _LANES // count)):
-        blocks = _blocks(plan, *plan.pair(pairs))
-        top, side, whole = sums[blocks.top], sums[blocks.side], sums[blocks.whole]
-        numerator, denominator = blocks.centre(top, side, whole)
-        corner = _draw(plan, pairs, numerator, denominator, stream)
-        sums[blocks.corner] = corner
-        sums[blocks.right] = side - corner
-        sums[blocks.below] = top - corner
-        sums[blocks.opposite] = whole - top - side + corner
+        known, unknown = _blocks(plan, pairs)
+        top, side, whole = (sums[at] for at in known)
+        corner = _draw(plan, pairs, *_centres(plan, pairs, (top, side, whole)), stream)
+        for at, value in zip(unknown, (corner, side - corner, top - corner, whole - top - side + corner), strict=True):
+            sums[at] = value
     if max(int(sums.max()), -int(sums.min())) > _largest(plan.rows, plan.columns):
         raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
     return sums
@@ -396,42 +374,20 @@ def _together(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
         start = stop
 
 
-@dataclass(frozen=True)
-class _BlockSums:
-    """Where the block sums around a pair of splits are kept, and how they give the centre."""
-
-    top: Integers
-    side: Integers
-    whole: Integers
-    corner: Integers
-    right: Integers
-    below: Integers
-    opposite: Integers
-    factors: tuple[Integers, Integers, Integers]
-    denominator: Integers
-
-    def centre(self, top: Integers, side: Integers, whole: Integers) -> tuple[Integers, Integers]:
-        """Return numerator and denominator of c = λ v(P×A) + α v(L×Q) - λα v(P×Q)."""
-        a, b, c = self.factors
-        return a[:, None] * top + b[:, None] * side - c[:, None] * whole, self.denominator
+def _blocks(plan: _DrawingOrder, pairs: Integers) -> tuple[list[Integers], list[Integers]]:
+    """Return where the block sums around pairs of splits are kept: P×A, L×Q and P×Q; then L×A, L×B, R×A and R×B."""
+    i, j = plan.pair(pairs)
+    parent, left, right = (rows[i] * plan.columns.nodes for rows in (plan.rows.parent, plan.rows.left, plan.rows.right))
+    whole, here, there = plan.columns.parent[j], plan.columns.left[j], plan.columns.right[j]
+    return [parent + here, left + whole, parent + whole], [left + here, left + there, right + here, right + there]
 
 
-def _blocks(plan: _DrawingOrder, i: Integers, j: Integers) -> _BlockSums:
-    rows, columns, width = plan.rows, plan.columns, plan.columns.nodes
-    parent, left, right = rows.parent[i] * width, rows.left[i] * width, rows.right[i] * width
-    whole, here, there = columns.parent[j], columns.left[j], columns.right[j]
-    (top, bottom), (part, of) = ((side.share[0][k], side.share[1][k]) for side, k in ((rows, i), (columns, j)))
-    return _BlockSums(
-        top=parent + here,
-        side=left + whole,
-        whole=parent + whole,
-        corner=left + here,
-        right=left + there,
-        below=right + here,
-        opposite=right + there,
-        factors=(top * of, part * bottom, top * part),
-        denominator=bottom * of,
-    )
+def _centres(plan: _DrawingOrder, pairs: Integers, known: Sequence[Integers]) -> tuple[Integers, Integers]:
+    """Return numerator and denominator of c = λ v(P×A) + α v(L×Q) - λα v(P×Q), given these three sums."""
+    i, j = plan.pair(pairs)
+    (a, b), (c, d) = ((side.share[0][k], side.share[1][k]) for side, k in ((plan.rows, i), (plan.columns, j)))
+    top, side, whole = known
+    return (a * d)[:, None] * top + (c * b)[:, None] * side - (a * c)[:, None] * whole, b * d
 
 
 def _draw(plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream) -> Integers:
@@ -489,8 +445,8 @@ def _float_product(plan: _DrawingOrder, sums: Integers) -> Floats:
     result = np.ones(sums.shape[1])
     step = max(1, _LANES // sums.shape[1])
     for start in range(0, plan.heavy.size, step):
-        blocks = _blocks(plan, *plan.pair(plan.heavy[start : start + step]))
-        numerator, denominator = blocks.centre(sums[blocks.top], sums[blocks.side], sums[blocks.whole])
+        pairs = plan.heavy[start : start + step]
+        numerator, denominator = _centres(plan, pairs, [sums[at] for at in _blocks(plan, pairs)[0]])
         result *= np.prod(1 - theta.losses(numerator, denominator[:, None], plan.q[start : start + step, None]), axis=0)
     return result
 
@@ -501,8 +457,7 @@ def _ball_product(plan: _DrawingOrder, sums: Integers) -> RealBall:
 
     nats = 2 * math.pi**2 * float(plan.sigma2) * np.outer(plan.rows.weights, plan.columns.weights).ravel()
     counted = np.flatnonzero(nats <= ctx.prec)
-    blocks = _blocks(plan, *plan.pair(counted))
-    numerator, denominator = blocks.centre(*(sums[at][:, None] for at in (blocks.top, blocks.side, blocks.whole)))
+    numerator, denominator = _centres(plan, counted, [sums[at][:, None] for at in _blocks(plan, counted)[0]])
     i, j = plan.pair(counted)
     cells = (
         (Fraction(int(numerator[k, 0]), int(denominator[k])), plan.variance(int(i[k]), int(j[k])))
