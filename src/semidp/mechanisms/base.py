@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from semidp.errors import InputError, Refused
 from semidp.exact import plain, sqrt_up, up
 from semidp.guarantees import Guarantee
 from semidp.noise import Randomness, SystemRandomness
+from semidp.noise.distributions import CountNoise
 from semidp.progress import Progress
 from semidp.queries import QuerySpace
 from semidp.spaces import Adjacency
@@ -129,12 +130,12 @@ class Mechanism(ABC):
         """The tradeoff function that is proved, from the scale and the norms of the space."""
 
     @abstractmethod
-    def noise(self, randomness: Randomness) -> NDArray[Any]:
-        """Draw the noise that is added to the table, before projection."""
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
         """Draw the noise of `count` independent measurements, along a new first axis."""
-        return np.stack([self.noise(randomness) for _ in range(count)])
+
+    def noise(self, randomness: Randomness) -> NDArray[Any]:
+        """Draw the noise that is added to the table, before projection."""
+        return np.asarray(self.noises(1, randomness)[0])
 
     @property
     def statement(self) -> str:
@@ -231,26 +232,13 @@ class Mechanism(ABC):
         return np.asarray(values.astype(np.int64) + whole.astype(np.int64))
 
 
-class Sampler(Protocol):
-    """A distribution of whole numbers, as in `semidp.noise`."""
-
-    @property
-    def variance(self) -> float:
-        """The variance of one number."""
-        ...
-
-    def sample(self, size: int | tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
-        """Draw independent numbers."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class CellByCell(Mechanism):
     """A mechanism that adds an independent whole number to every cell, all from one distribution."""
 
     @property
     @abstractmethod
-    def sampler(self) -> Sampler:
+    def sampler(self) -> CountNoise:
         """The distribution of the noise in one cell."""
 
     @property
@@ -258,12 +246,8 @@ class CellByCell(Mechanism):
         """The variance of one cell's noise."""
         return self.sampler.variance
 
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw one number a cell."""
-        return self.sampler.sample(self.space.shape, randomness)
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw for many measurements at once, with the same sampler."""
+        """Draw one number a cell, for all measurements at once."""
         return self.sampler.sample((count, *self.space.shape), randomness)
 
 
@@ -309,9 +293,9 @@ class NoNoise(Mechanism):
         """Nothing is learnt beyond the public totals: the identity, G_0."""
         return Gaussian(Fraction(0))
 
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return zeros."""
-        return np.zeros(self.space.shape, dtype=np.int64)
+        return np.zeros((count, *self.space.shape), dtype=np.int64)
 
     def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
         """Return the public table; `values` and the randomness are not used."""

@@ -76,7 +76,7 @@ class ExponentialMechanism(Mechanism):
         """2/rate²: the squared error in ranks where each record has a value of its own and none lie between."""
         return 2 / float(self.rate) ** 2
 
-    def noise(self, randomness: Randomness) -> NDArray[Any]:
+    def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
         """Refuse: nothing is added to anything."""
         raise InputError("values are chosen here, and no noise is added: measure histograms")
 

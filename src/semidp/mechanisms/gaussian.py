@@ -154,9 +154,10 @@ class ContinuousGaussianMechanism(GaussianNoise):
         half = self.space.dimension / 2
         return math.sqrt(2 * self.variance) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
 
-    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
         """Draw independent normals."""
-        return self.scale * generator(randomness).standard_normal(self.space.shape)
+        drawn = [generator(randomness).standard_normal(self.space.shape) for _ in range(count)]
+        return self.scale * np.stack(drawn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,16 +244,8 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         """σ², an upper bound: the covariance is σ²P less a positive semidefinite matrix."""
         return float(self.sigma2)
 
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw a table of whole numbers with zero margins."""
-        noise = np.zeros(math.prod(self.space.shape), dtype=np.int64)
-        noise[self._form.cells] = self.sampler.sample(randomness)
-        return noise.reshape(self.space.shape)
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw many tables at once, with the same sampler."""
-        if not isinstance(self.sampler, LatticeGaussian):
-            return super().noises(count, randomness)
+        """Draw tables of whole numbers with zero margins."""
         noise = np.zeros((count, math.prod(self.space.shape)), dtype=np.int64)
         noise[:, self._form.cells] = self.sampler.sample_many(count, randomness)
         return noise.reshape(count, *self.space.shape)

@@ -273,24 +273,21 @@ class ResidualMechanism(Mechanism):
         return Fraction(spent, 2**40)
 
     @cached_property
-    def samplers(self) -> list[tuple[_Law, NDArray[np.intp]]]:
-        """The distributions of the noise, each with the entries of the vector that it serves."""
-        places: dict[Fraction, list[NDArray[np.intp]]] = {}
+    def samplers(self) -> tuple[list[_Law], NDArray[np.intp]]:
+        """The distributions of the noise, and for each entry of the vector the number of its own."""
+        numbers: dict[Fraction, int] = {}
+        which = np.zeros(self.space.shape, dtype=np.intp)
         for view, part in self.space.parts.items():
-            scales = self.space.scales[part]
-            for scale in np.unique(scales).tolist():
-                where = part.start + np.flatnonzero(scales == scale)
-                places.setdefault(self.sigma2[view] * scale**2, []).append(where)
-        law = _LAWS[self.law]
-        return [(law(square), np.concatenate(where)) for square, where in places.items()]
+            scales, at = _different(self.space.scales[part])
+            squares = [self.sigma2[view] * scale**2 for scale in scales]
+            which[part] = np.array([numbers.setdefault(square, len(numbers)) for square in squares])[at]
+        return [_LAWS[self.law](square) for square in numbers], which
 
     @cached_property
     def variances(self) -> NDArray[np.float64]:
         """The variance of the noise in each entry of the vector, rounding included."""
-        result = np.zeros(self.space.shape)
-        for sampler, where in self.samplers:
-            result[where] = sampler.variance
-        return result
+        laws, which = self.samplers
+        return np.array([law.variance for law in laws])[which]
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
         """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
@@ -351,17 +348,14 @@ class ResidualMechanism(Mechanism):
         pulled[np.abs(pulled) * self.space.scales < 1e-12] = 0.0
         return math.sqrt(float((pulled**2 * self.variances).sum()))
 
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw one number an entry, entries of equal scale together."""
-        return self.noises(1, randomness).reshape(self.space.shape)
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw for many measurements at once."""
-        return self.drawn(np.arange(math.prod(self.space.shape)), count, randomness)
+        """Draw one number an entry, entries of equal scale together."""
+        return _draws(*self.samplers, count, randomness)
 
     def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
-        return _draws([sampler for sampler, _ in self.samplers], self._law[entries], count, randomness)
+        laws, which = self.samplers
+        return _draws(laws, which[entries], count, randomness)
 
     def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
         """Draw one number an entry, those of each residual from the part of the source that is named after it."""
@@ -370,14 +364,6 @@ class ResidualMechanism(Mechanism):
             source = randomness.part(*self.space.schema.named(view))
             found.append(residual_noise(self.law, self.sigma2[view], self.space.scales[part], source))
         return np.concatenate(found)
-
-    @cached_property
-    def _law(self) -> NDArray[np.intp]:
-        """For each entry of the vector the number of its sampler."""
-        found = np.zeros(self.space.shape, dtype=np.intp)
-        for number, (_, where) in enumerate(self.samplers):
-            found[where] = number
-        return found
 
 
 def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int64]:

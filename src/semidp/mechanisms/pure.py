@@ -148,12 +148,8 @@ class L2Mechanism(PureMechanism):
         """Pure ε with ``ε = Δ2/b``, rounded up where it is not rational; in ideal arithmetic."""
         return approximate(sqrt_up(Fraction(self.space.l2_squared) / self.b2))
 
-    def noise(self, randomness: Randomness) -> NDArray[np.float64]:
-        """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of exponentials."""
-        return np.asarray(self.noises(1, randomness)[0])
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
-        """Draw for many measurements at once."""
+        """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of exponentials."""
         normals = scipy.special.ndtri(uniforms(count * math.prod(self.space.shape), randomness))
         directions = self._project(normals.reshape(count, *self.space.shape)).reshape(count, -1)
         exponentials = np.log(uniforms(count * self.space.dimension, randomness)).reshape(count, -1)
@@ -275,12 +271,8 @@ class KNormMechanism(PureMechanism):
         rounding = (self.placed.rounding_coefficients(inner) ** 2).sum()
         return math.sqrt(self._gain * self.placed.ball.spread(inner) + _ROUNDING * float(rounding))
 
-    def noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw whole noise with zero margins."""
-        return np.asarray(self.noises(1, randomness)[0])
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw whole noise with zero margins, `count` times."""
+        """Draw whole noise with zero margins."""
         drawn = knorm_noise(self.placed.ball, self.rate, count, generator(randomness), self.progress)
         return self.placed.place(self.placed.rounded(drawn)).astype(np.int64)
 

@@ -51,8 +51,13 @@ def _table(law: CertifiedLaw) -> Inversion:
     return Inversion(law)
 
 
-class _Counts(ABC):
-    """What the distributions share: draws of any shape, made in chunks."""
+class CountNoise(ABC):
+    """A distribution of whole numbers: its variance, and draws of any shape, made in chunks."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance of one number."""
 
     def sample(self, size: Size, randomness: Randomness) -> Integers:
         """Return independent draws as 64-bit integers of the given size or shape."""
@@ -72,7 +77,7 @@ class _Counts(ABC):
 
 
 @dataclass(frozen=True)
-class _VarianceNoise(_Counts):
+class _VarianceNoise(CountNoise):
     """What the two Gaussians share: an exact σ², and draws by look-up or, for a large σ², by attempts."""
 
     sigma2: Fraction
@@ -216,7 +221,7 @@ class RoundedGaussian(_VarianceNoise):
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(_Counts):
+class DiscreteLaplace(CountNoise):
     """P(k) ∝ exp(-|k|/s) on the integers, given by the scale s (ghosh2012universally).
 
     Adding it to integers that differ by at most Δ1 in l1 norm satisfies pure Δ1/s-DP. Up to s = 256 by one table;

@@ -93,6 +93,10 @@ class NaiveMechanism(Mechanism):
         """Return the standard error of a weighted sum of cells of the noisy table, ``τ‖w‖``."""
         return math.sqrt(self.variance) * float(np.linalg.norm(cell_weights(weights, self.space)))
 
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw the noise of one measurement after the other."""
+        return np.stack([self.noise(randomness) for _ in range(count)])
+
 
 class NaiveL1(NaiveMechanism):
     """The l1 mechanism: independent Laplace noise of scale ``2a/ε``."""
