@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
-from semidp.knorm import Ball, ExchangeBall, ExplicitBall, PairBall, RaggedRowsBall, RowsBall, TableBall, place_ball
+from semidp.knorm import Ball, ExchangeBall, ExplicitBall, PairBall, RowsBall, TableBall, place_ball
 from semidp.knorm.linear_programs import LinearProgram, Optimum
 from semidp.knorm.polar import TablePolar
 from semidp.knorm.table import KINDS, facets
@@ -26,9 +26,10 @@ SIZES = [(3, 3, 2), (3, 3, 3), (3, 5, 2), (3, 5, 3), (4, 4, 2), (4, 4, 3), (4, 5
 
 def tables(ball: Ball, count: int, seed: int) -> Floats:
     """Random points of the span."""
-    values = np.random.default_rng(seed).standard_normal((count, *ball.shape))
+    rows = len(ball.limits) if isinstance(ball, RowsBall) else ball.shape[0]
+    values = np.random.default_rng(seed).standard_normal((count, *ball.shape)).reshape(count, rows, -1)
     values -= values.mean(axis=2, keepdims=True)
-    return values if isinstance(ball, RowsBall) else values - values.mean(axis=1, keepdims=True)
+    return values.reshape(count, -1) if isinstance(ball, RowsBall) else values - values.mean(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize(("rows", "columns", "a"), SIZES)
@@ -76,7 +77,7 @@ def test_the_longest_row_or_column_is_the_norm_of_three_rows_only() -> None:
 
 @pytest.mark.parametrize("limits", [(9, 9), (1, 5), (1, 1), (2, 1, 7)])
 def test_one_published_side_is_the_hull_of_its_integer_moves(limits: tuple[int, ...]) -> None:
-    ball = RowsBall(limits, columns=3, a=2)
+    ball = RowsBall(limits, (3,) * len(limits), a=2)
     rows = [row for row in itertools.product(range(-2, 3), repeat=3) if sum(row) == 0]
     vectors = [
         table
@@ -99,7 +100,13 @@ def test_two_rows_are_the_hull_of_their_integer_moves(columns: int, reach: int) 
     np.testing.assert_allclose(ball.norm(points), ExplicitBall(np.array(vectors)).norm(points), rtol=1e-9)
 
 
-BALLS: list[Ball] = [PairBall(5), RowsBall((1, 6), 4, 2), TableBall(3, 4, 2), TableBall(4, 4, 3), TableBall(4, 5, 2)]
+BALLS: list[Ball] = [
+    PairBall(5),
+    RowsBall((1, 6), (4, 4), 2),
+    TableBall(3, 4, 2),
+    TableBall(4, 4, 3),
+    TableBall(4, 5, 2),
+]
 
 
 @settings(max_examples=25, deadline=None)
@@ -247,7 +254,7 @@ def test_a_table_ball_says_what_it_needs(build: Callable[[], Ball]) -> None:
 
 def test_other_balls_say_what_they_need() -> None:
     with pytest.raises(InputError, match="positive row totals"):
-        RowsBall((0, 2), 3, 2)
+        RowsBall((0, 2), (3, 3), 2)
     for vectors in (np.zeros((3, 2)), np.array([1.0]), np.array([[np.nan, 1.0]])):
         with pytest.raises(InputError, match="finite and not all zero"):
             ExplicitBall(vectors)
@@ -309,9 +316,9 @@ def test_the_ball_of_exchanges_is_their_hull(rows: int, columns: int) -> None:
 def test_exchanges_of_larger_rows_are_listed_or_lie_in_a_ball_over_rows() -> None:
     assert isinstance(place_ball(exchanges(3, 3)).ball, ExplicitBall)
     large = exchanges(4, 4)
-    ball = place_ball(large).ball
-    assert isinstance(ball, RowsBall)
-    assert ball.norm(np.array(list(large.moves()), dtype=float)).max() == 1
+    placed = place_ball(large)
+    assert isinstance(placed.ball, RowsBall)
+    assert placed.ball.norm(np.array([placed.take(move) for move in large.moves()], dtype=float)).max() == 1
 
 
 def test_counties_of_exact_states_move_by_one_record_under_exchange() -> None:
@@ -324,5 +331,5 @@ def test_counties_of_exact_states_move_by_one_record_under_exchange() -> None:
     points = np.random.default_rng(5).normal(size=(8, 5))
     points[:, :3] -= points[:, :3].mean(axis=1, keepdims=True)
     points[:, 3:] -= points[:, 3:].mean(axis=1, keepdims=True)
-    assert isinstance(placed.ball, RaggedRowsBall)
+    assert isinstance(placed.ball, RowsBall)
     assert placed.ball.norm(points) == pytest.approx(ExplicitBall(moves).norm(points))

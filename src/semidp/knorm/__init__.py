@@ -6,7 +6,7 @@ sides), `explicit` (any list of vectors); `placed_balls` finds the ball of a sen
 """
 
 from semidp.knorm.base import Ball, knorm_noise, noise_moment, second_moment
-from semidp.knorm.closed import PairBall, RaggedRowsBall, RowsBall
+from semidp.knorm.closed import PairBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.placed_balls import PlacedBall, place_ball
 from semidp.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
@@ -18,7 +18,6 @@ __all__ = [
     "ExplicitBall",
     "PairBall",
     "PlacedBall",
-    "RaggedRowsBall",
     "RowsBall",
     "TableBall",
     "knorm_noise",

@@ -9,13 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.knorm.base import Ball, Floats
-from semidp.knorm.closed import PairBall, RaggedRowsBall, RowsBall
+from semidp.knorm.closed import PairBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
 from semidp.queries import MatrixForm, QuerySpace
@@ -54,73 +55,59 @@ class PlacedBall(ABC):
         Many points, along the first axis, are rounded each for itself.
         """
 
+    @property
     @abstractmethod
+    def lattice(self) -> Any:
+        """A basis of the whole points, a row for each of the coordinates that are rounded; sparse where it is large."""
+
     def rounding_coefficients(self, weights: Floats) -> Floats:
         """Return how much each rounding error counts in a weighted sum of the rounded point."""
+        return np.asarray(self.lattice @ weights.ravel())
 
-    @abstractmethod
+    @cached_property
     def rounding_counts(self) -> Floats:
-        """Return for each coordinate the sum of squares of the coefficients of its rounding errors."""
+        """For each coordinate the sum of squares of the coefficients of its rounding errors."""
+        return np.asarray((self.lattice**2).sum(axis=0), dtype=np.float64).reshape(self.cells.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedMatrix(PlacedBall):
-    """A ball of matrices: whole iff the sums over leading rows and columns are.
+    """A ball of matrices with both sides published: whole iff the sums over leading rows and columns are.
 
     Rounding single free cells and rebuilding the others would pile up all errors in the last cell; rounded leading sums
-    give each cell the errors of its four corners (two where only the rows are published).
+    give each cell the errors of its four corners.
     """
-
-    both_sides: bool
 
     def rounded(self, point: Floats) -> Whole:
         """Round the leading sums and take differences."""
-        sums = np.cumsum(point, axis=-1)
-        if self.both_sides:
-            sums = np.cumsum(sums, axis=-2)
-            sums[..., -1, :] = 0.0
-        sums[..., -1] = 0.0
-        whole = _whole(sums)
-        whole[..., 1:] -= whole[..., :-1].copy()
-        if self.both_sides:
-            whole[..., 1:, :] -= whole[..., :-1, :].copy()
-        return whole
+        sums = np.cumsum(np.cumsum(point, axis=-1), axis=-2)
+        sums[..., -1, :] = sums[..., -1] = 0.0
+        return np.diff(np.diff(_whole(sums), axis=-1, prepend=0), axis=-2, prepend=0)
 
-    def rounding_coefficients(self, weights: Floats) -> Floats:
-        """Return the differences of neighbouring weights."""
-        steps = -np.diff(weights, axis=1)
-        return -np.diff(steps, axis=0) if self.both_sides else steps
+    @cached_property
+    def lattice(self) -> Any:
+        """The four-cell moves of neighbouring rows and columns."""
+        from scipy.sparse import kron
 
-    def rounding_counts(self) -> Floats:
-        """Return the number of rounded corners of each cell: four, but at the edges."""
-        rows, columns = (np.where((np.arange(n) == 0) | (np.arange(n) == n - 1), 1.0, 2.0) for n in self.cells.shape)
-        return np.outer(rows, columns) if self.both_sides else np.tile(columns, (len(rows), 1))
+        return kron(*(_steps(np.arange(size - 1), size) for size in self.cells.shape), format="csr")
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedRows(PlacedBall):
-    """A ball of rows of different lengths: whole iff the sums over leading cells of each row are."""
+    """A ball of rows with published totals: whole iff the sums over leading cells of each row are."""
+
+    lengths: tuple[int, ...]
 
     def rounded(self, point: Floats) -> Whole:
         """Round the leading sums, which are zero at the end of a row, and take differences."""
-        sums = np.cumsum(point, axis=-1)
-        sums[..., self._ends] = 0.0
-        return np.diff(_whole(sums), prepend=0)
-
-    def rounding_coefficients(self, weights: Floats) -> Floats:
-        """Return the differences of neighbouring weights within a row."""
-        return np.asarray(np.delete(weights - np.roll(weights, -1), self._ends))
-
-    def rounding_counts(self) -> Floats:
-        """Return the number of rounded sums of each cell: two, but one at either end of a row."""
-        counts = np.full(self.ball.shape, 2.0)
-        counts[self._ends] = counts[(self._ends + 1) % len(counts)] = 1.0
-        return counts
+        sums = np.cumsum(point.reshape(-1, self.cells.size), axis=-1)
+        sums[:, np.cumsum(self.lengths) - 1] = 0.0
+        return np.diff(_whole(sums), prepend=0).reshape(point.shape)
 
     @cached_property
-    def _ends(self) -> NDArray[np.intp]:
-        assert isinstance(self.ball, RaggedRowsBall)
-        return np.cumsum(self.ball.lengths, dtype=np.intp) - 1
+    def lattice(self) -> Any:
+        """A cell against the next one of its row."""
+        return _steps(np.delete(np.arange(self.cells.size), np.cumsum(self.lengths) - 1), self.cells.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +118,6 @@ class PlacedList(PlacedBall):
         """Round the coordinates in the lattice basis."""
         coordinates = np.stack([self._inverse @ flat for flat in point.reshape(-1, self.cells.size)])
         return (_whole(coordinates) @ self.lattice).reshape(point.shape)
-
-    def rounding_coefficients(self, weights: Floats) -> Floats:
-        """Return the products with the lattice basis."""
-        return np.asarray(self.lattice @ weights.ravel())
-
-    def rounding_counts(self) -> Floats:
-        """Return the squared columns of the lattice basis."""
-        return np.asarray((self.lattice**2).sum(axis=0), dtype=np.float64)
 
     @cached_property
     def lattice(self) -> Whole:
@@ -151,13 +130,23 @@ class PlacedList(PlacedBall):
         return np.linalg.pinv(self.lattice.T.astype(float))
 
 
+def _steps(starts: NDArray[np.intp], size: int) -> Any:
+    """Return the sparse matrix whose rows have 1 at a place and -1 at the next."""
+    from scipy.sparse import csr_array
+
+    places = np.stack([starts, starts + 1], axis=1).ravel()
+    return csr_array(
+        (np.tile([1.0, -1.0], len(starts)), places, 2 * np.arange(len(starts) + 1)), shape=(len(starts), size)
+    )
+
+
 def place_ball(space: QuerySpace) -> PlacedBall:
     """Return the ball K of a space, hull(S) or the smallest known ball that contains it.
 
-    One published side (or none): `RowsBall`, or `RaggedRowsBall` where its rows have different lengths. Two:
-    `PairBall` for two levels on a side, else `TableBall` for a = 2, 3, and for more records that of three, stretched:
-    moves split into cycles, and a cycle of L records is a sum of ⌊L/2⌋ elements of hull(S_3), so that
-    ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels without records take no part.
+    One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else `TableBall` for a = 2, 3,
+    and for more records that of three, stretched: moves split into cycles, and a cycle of L records is a sum of ⌊L/2⌋
+    elements of hull(S_3), so that ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels
+    without records take no part.
 
     Exchanges with one published side: `ExchangeBall` for two levels on a side, else a list where that is small, else
     the ball over rows of all moves that are no longer, which contains them. Both sides: the space of three records.
@@ -179,7 +168,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
             a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
             if a > 1 and space.dimension <= MOST_DIMENSIONS:
                 return _listed(space)
-        return PlacedRows(RaggedRowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape)
+        return PlacedRows(RowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape, rows.lengths)
     if form is None:
         return _listed(space)
     return _matrix(space, form, a)
@@ -188,21 +177,21 @@ def place_ball(space: QuerySpace) -> PlacedBall:
 def _matrix(space: QuerySpace, form: MatrixForm, a: int) -> PlacedBall:
     cells = form.cells
     if not form.columns_published:
+        lengths = (cells.shape[1],) * len(cells)
         if space.adjacency.is_exchange and len(cells) > 1:
             if min(cells.shape) == 2 and (cells.shape[1] == 2 or space.dimension <= MOST_FREE_CELLS):
-                return PlacedMatrix(ExchangeBall(*cells.shape), cells, space.shape, both_sides=False)
+                return PlacedRows(ExchangeBall(*cells.shape), cells, space.shape, lengths)
             if space.dimension <= MOST_DIMENSIONS:
                 return _listed(space)
         totals = np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).astype(np.int64)
-        rows = RowsBall(tuple(totals.tolist()), cells.shape[1], a)
-        return PlacedMatrix(rows, cells, space.shape, both_sides=False)
+        return PlacedRows(RowsBall(tuple(totals.tolist()), lengths, a), cells.ravel(), space.shape, lengths)
     if cells.shape[0] > cells.shape[1]:
         cells = cells.T
     if len(cells) == 2:
         smallest = int(np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).min())
-        return PlacedMatrix(PairBall(cells.shape[1], min(a // 2, smallest)), cells, space.shape, both_sides=True)
+        return PlacedMatrix(PairBall(cells.shape[1], min(a // 2, smallest)), cells, space.shape)
     table = TableBall(len(cells), cells.shape[1], min(a, 3))
-    return PlacedMatrix(table, cells, space.shape, both_sides=True, stretch=a // 2 if a > 3 else 1)
+    return PlacedMatrix(table, cells, space.shape, stretch=a // 2 if a > 3 else 1)
 
 
 def _listed(space: QuerySpace) -> PlacedBall:

@@ -243,7 +243,7 @@ class KNormMechanism(PureMechanism):
     @property
     def variance(self) -> float:
         """The expected squared loss for each free direction of the table."""
-        total = noise_moment(self.placed.ball, self.rate) + _ROUNDING * float(self.placed.rounding_counts().sum())
+        total = noise_moment(self.placed.ball, self.rate) + _ROUNDING * float(self.placed.rounding_counts.sum())
         return total / self.space.dimension
 
     @property
@@ -263,7 +263,7 @@ class KNormMechanism(PureMechanism):
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell."""
         noise = self._gain * self.placed.ball.variances()
-        return np.sqrt(self.placed.place(noise + _ROUNDING * self.placed.rounding_counts()).astype(np.float64))
+        return np.sqrt(self.placed.place(noise + _ROUNDING * self.placed.rounding_counts).astype(np.float64))
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells."""
