@@ -109,7 +109,8 @@ class RowsBall:
     def norm(self, points: Floats) -> Floats:
         """Return ``max(Σ N(V_i) / a, max_i N(V_i) / limit_i)``."""
         lengths = self._row_sums(np.abs(points)) / 2
-        return np.maximum(lengths.sum(axis=-1) / self._reach, (lengths / np.array(self.limits)).max(axis=-1))
+        longest = (lengths / np.array(self.limits)).max(axis=-1)
+        return np.asarray(np.maximum(lengths.sum(axis=-1) / self._reach, longest))
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return uniform points: radii within their limits times root directions, rows of one length at a time."""

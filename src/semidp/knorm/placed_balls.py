@@ -89,7 +89,8 @@ class PlacedMatrix(PlacedBall):
         """The four-cell moves of neighbouring rows and columns."""
         from scipy.sparse import kron
 
-        return kron(*(_steps(np.arange(size - 1), size) for size in self.cells.shape), format="csr")
+        rows, columns = (_steps(np.arange(size - 1), size) for size in self.cells.shape)
+        return kron(rows, columns, format="csr")
 
 
 @dataclass(frozen=True, eq=False)
