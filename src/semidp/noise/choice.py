@@ -7,6 +7,8 @@ between two whole numbers; where that does not decide, more bits are drawn and t
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 
 import numpy as np
 from attrs import field, frozen
@@ -86,7 +88,7 @@ class ExponentialChoice(Choice):
         u = LazyUniform(stream.word() >> (64 - min(self.bits, 64)), min(self.bits, 64), stream)
         while True:
             ends = [_weight(self.rate, step, u.bits) for step in steps]
-            low, high = (_cumulated([end[side] for end in ends], counts) for side in (0, 1))
+            low, high = (list(accumulate(map(mul, side, counts))) for side in zip(*ends, strict=True))
             scale = 1 << u.bits
             for position, step in enumerate(steps):
                 # C_k/T lies between low_k/high_total and high_k/low_total, whatever the weights are
@@ -131,12 +133,10 @@ class FlippedChoice(Choice):
         words = stream.words(len(places)) >> np.uint64(64 - self.bits)
         stays = words < low
         for place in np.flatnonzero((words >= low) & ((words < high) | (words == most))).tolist():
-            stays[place] = self._stays(int(steps[places[place]]), LazyUniform(int(words[place]), self.bits, stream))
+            step, u = int(steps[places[place]]), LazyUniform(int(words[place]), self.bits, stream)
+            stays[place] = step == 0 or u.is_below(lambda d=step: (-ball(self.rate * d)).exp())
         left = np.flatnonzero(stays)
         return int(left[_below(len(left), stream)])
-
-    def _stays(self, step: int, u: LazyUniform) -> bool:
-        return step == 0 or u.is_below(lambda: (-ball(self.rate * step)).exp())
 
 
 @lru_cache(maxsize=1 << 16)
@@ -147,14 +147,6 @@ def _weight(rate: Fraction, step: int, bits: int) -> tuple[int, int]:
     with precision(bits + 64):
         value = (-ball(rate * step)).exp() * (1 << bits)
         return int(value.lower().floor().unique_fmpz()), int(value.upper().ceil().unique_fmpz())
-
-
-def _cumulated(weights: list[int], counts: list[int]) -> list[int]:
-    total, found = 0, []
-    for weight, count in zip(weights, counts, strict=True):
-        total += weight * count
-        found.append(total)
-    return found
 
 
 def _below(count: int, stream: Stream) -> int:

@@ -17,13 +17,12 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.ball_arithmetic import RealBall, ball, precision
+from semidp.ball_arithmetic import ball, precision
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
 from semidp.noise.inversion import (
     LARGEST,
     CertifiedLaw,
-    DigitLaw,
     GaussianLaw,
     GeometricLaw,
     Inversion,
@@ -33,7 +32,7 @@ from semidp.noise.inversion import (
     gaussian_tails,
 )
 from semidp.noise.randomness import Randomness, Stream
-from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Proposal, attempt, exact_probability, widths
+from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Target, attempt, widths
 
 Size = int | tuple[int, ...]
 
@@ -152,11 +151,10 @@ class DiscreteGaussian(_VarianceNoise):
     @staticmethod
     def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
         """Return a proposal for each σ², and which are accepted: those have this law."""
-
-        def exact(lane: int, proposal: Proposal) -> Callable[[], RealBall]:
-            return exact_probability(proposal, Fraction(0), sigma2[lane])
-
-        return attempt(np.zeros(variance.size), widths(variance), stream, exact)
+        zero = Fraction(0)
+        return attempt(
+            np.zeros(variance.size), widths(variance), stream, lambda lane: (lambda: ball(zero), sigma2[lane], zero)
+        )
 
 
 @dataclass(frozen=True)
@@ -212,9 +210,9 @@ class RoundedGaussian(_VarianceNoise):
         half = Fraction(1, 2)
         words = stream.words(variance.size)
 
-        def exact(lane: int, proposal: Proposal) -> Callable[[], RealBall]:
+        def exact(lane: int) -> Target:
             taken = LazyUniform(int(words[lane]), 64, stream)
-            return lambda: (-proposal.exponent(_revealed(taken) - ball(half), sigma2[lane], ball(half))).exp()
+            return lambda: taken.to_precision() - ball(half), sigma2[lane], half
 
         centre = words.astype(np.float64) * 2.0**-64 - 0.5
         return attempt(centre, widths(variance), stream, exact, reach=0.5)
@@ -317,21 +315,12 @@ def sample_each(
     return values
 
 
-def _revealed(u: LazyUniform) -> RealBall:
-    """Return a uniform number to the precision in force."""
-    from flint import ctx
-
-    while u.bits < ctx.prec:
-        u.extend()
-    return u.between()
-
-
 def _digits(scale: Fraction, count: int, stream: Stream) -> Integers:
     """Return geometric variables, P(k) ∝ exp(-k/s) on 0, 1, 2, …, digit by digit."""
     value = np.zeros(count, dtype=np.int64)
     unit = 1
     while scale / unit > _SMALL_SCALE:
-        value += _table(DigitLaw(scale / unit, _DIGIT)).draw(count, stream) * unit
+        value += _table(GeometricLaw(scale / unit, _DIGIT)).draw(count, stream) * unit
         unit *= _DIGIT
     leading = _table(GeometricLaw(scale / unit)).draw(count, stream)
     if leading.size and leading.max() >= LARGEST // unit:

@@ -50,8 +50,12 @@ class LazyUniform:
         """The bound it lies strictly below."""
         return ball(Fraction(self.top + 1, 1 << self.bits))
 
-    def between(self) -> RealBall:
-        """Return the ball of all values it can still have."""
+    def to_precision(self) -> RealBall:
+        """Return the ball of all values it can have once as many bits are revealed as the precision in force."""
+        from flint import ctx
+
+        while self.bits < ctx.prec:
+            self.extend()
         return self.low.union(self.high)
 
     def is_below(self, probability: Callable[[], RealBall]) -> bool:
@@ -180,50 +184,33 @@ class LaplaceLaw:
 
 @dataclass(frozen=True)
 class GeometricLaw:
-    """P(k) ∝ exp(-k/s) on 0, 1, 2, …: F(k) = 1 - exp(-(k+1)/s).
+    """P(k) ∝ exp(-k/s) on 0, 1, 2, …, or below `size`: a geometric variable, or a digit of one in base `size`.
+
+    F(k) = expm1(-(k+1)/s)/expm1(-size/s), whose denominator is -1 without a size.
 
     >>> with precision(64):
     ...     print(round(float(next(GeometricLaw(Fraction(1)).cdf(0, 0))), 6))
+    ...     [round(float(x), 6) for x in GeometricLaw(Fraction(1), 2).cdf(-1, 1)]
     0.632121
-    """
-
-    scale: Fraction
-
-    def boundaries(self, bits: int) -> tuple[int, int]:
-        """Return 0 and the end beyond which the tail is below 2^-bits."""
-        return 0, _exponential_reach(self.scale, bits)
-
-    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
-        """Return F(first), …, F(last); 0 below 0."""
-        rate = 1 / ball(self.scale)
-        for k in range(first, last + 1):
-            yield -(-max(k + 1, 0) * rate).expm1()
-
-
-@dataclass(frozen=True)
-class DigitLaw:
-    """P(k) ∝ exp(-k/s) on 0, 1, …, size - 1: one digit, in base `size`, of a geometric variable.
-
-    >>> with precision(64):
-    ...     [round(float(x), 6) for x in DigitLaw(Fraction(1), 2).cdf(-1, 1)]
     [0.0, 0.731059, 1.0]
     """
 
     scale: Fraction
-    size: int
+    size: int | None = None
 
     def boundaries(self, bits: int) -> tuple[int, int]:
-        """Return the boundaries between digits, whatever the bits."""
-        return 0, self.size - 2
+        """Return 0 and the end beyond which the tail is below 2^-bits; of digits the last but one."""
+        return 0, _exponential_reach(self.scale, bits) if self.size is None else self.size - 2
 
     def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last); 0 below 0 and 1 from the last digit on."""
         from flint import arb
 
         rate = 1 / ball(self.scale)
-        norm = (-self.size * rate).expm1()
+        norm = arb(-1) if self.size is None else (-self.size * rate).expm1()
         for k in range(first, last + 1):
-            yield arb(1) if k >= self.size - 1 else (-max(k + 1, 0) * rate).expm1() / norm
+            beyond = self.size is not None and k >= self.size - 1
+            yield arb(1) if beyond else (-max(k + 1, 0) * rate).expm1() / norm
 
 
 def _exponential_reach(scale: Fraction, bits: int) -> int:

@@ -6,7 +6,7 @@ and a column split. The one-dimensional draws are in `rejection`, the acceptance
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -15,13 +15,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.ball_arithmetic import RealBall
+from semidp.ball_arithmetic import RealBall, ball
 from semidp.errors import InputError, Refused
 from semidp.noise import theta
 from semidp.noise.distributions import variance_parameter
 from semidp.noise.inversion import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
-from semidp.noise.rejection import Floats, Integers, Proposal, attempt, exact_probability, widths
+from semidp.noise.rejection import Floats, Integers, Target, attempt, widths
 
 
 @dataclass(frozen=True)
@@ -403,10 +403,10 @@ def _draw(plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator
     these = these.select(lane // count) if count > 1 else these
     result = np.empty(rest.size, dtype=np.int64)
 
-    def exact(position: int, proposal: Proposal) -> Callable[[], RealBall]:
+    def exact(position: int) -> Target:
         at = int(lane[position])
-        exact_centre = Fraction(int(rest[at]), int(denominators[at]))
-        return exact_probability(proposal, exact_centre, plan.variance(int(i[at // count]), int(j[at // count])))
+        f = Fraction(int(rest[at]), int(denominators[at]))
+        return lambda: ball(f), plan.variance(int(i[at // count]), int(j[at // count])), abs(f)
 
     while lane.size:
         x, accepted = attempt(centre, these, stream, exact)

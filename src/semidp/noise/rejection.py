@@ -15,7 +15,7 @@ proposal accepted with it has exactly the law wanted (von Neumann). M does not d
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,27 +127,12 @@ def widths(variance: Floats) -> Widths:
     return Widths(index, 0.5 / variance, 0.5 / (family.variances[index] - variance))
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """One proposal whose acceptance a float could not decide: x = y + ρ under a proposal class."""
-
-    x: int
-    y: int
-    index: int
-
-    def exponent(self, centre: RealBall, variance: Fraction, reach: RealBall) -> RealBall:
-        """Return E of the module docstring at the precision in force."""
-        tau2 = proposal_variance(self.index)
-        lift = (reach + proposal_spread(self.index) // 2) ** 2 / ball(2 * (tau2 - variance))
-        return (self.x - centre) ** 2 / ball(2 * variance) - ball(Fraction(self.y * self.y) / (2 * tau2)) + lift
-
-
-Exact = Callable[[int, Proposal], Callable[[], RealBall]]
-"""For a lane number and a proposal, the function that computes exp(-E) at the precision in force."""
+Target = tuple[Callable[[], RealBall], Fraction, Fraction]
+"""The law that an attempt is for, exactly: f at the precision in force, s², and the |f| that enters M."""
 
 
 def attempt(
-    centre: Floats, these: Widths, stream: Stream, exact: Exact, reach: float | None = None
+    centre: Floats, these: Widths, stream: Stream, exact: Callable[[int], Target], reach: float | None = None
 ) -> tuple[Integers, NDArray[np.bool_]]:
     """Propose one value for each centre f and decide on it, exactly; return the proposals and which are accepted.
 
@@ -158,7 +143,7 @@ def attempt(
     these
         The variance parameters.
     exact
-        What to ask where a float does not decide.
+        What to ask for a lane where a float does not decide.
     reach
         The |f| that enters M: the centre's own, or 1/2 where the centre is drawn afresh at every attempt.
 
@@ -191,10 +176,20 @@ def attempt(
     accepted = margin > TOLERANCE
     unsure = (np.abs(margin) <= TOLERANCE) | (first_term > _LARGEST_EXPONENT)
     for lane in np.flatnonzero(unsure):
-        proposal = Proposal(int(x[lane]), int(y[lane]), int(these.index[lane]))
         u = LazyUniform(int(words[lane]) & ((1 << _COIN_BITS) - 1), _COIN_BITS, stream)
-        accepted[lane] = u.is_below(exact(int(lane), proposal))
+        proposal = int(x[lane]), int(y[lane]), int(these.index[lane])
+        accepted[lane] = u.is_below(partial(_probability, *proposal, *exact(int(lane))))
     return x, accepted
+
+
+def _probability(
+    x: int, y: int, index: int, centre: Callable[[], RealBall], variance: Fraction, reach: Fraction
+) -> RealBall:
+    """Return exp(-E) of the module docstring, for a proposal x = y + ρ of a class, at the precision in force."""
+    tau2 = proposal_variance(index)
+    lift = ball((reach + proposal_spread(index) // 2) ** 2 / (2 * (tau2 - variance)))
+    exponent = (x - centre()) ** 2 / ball(2 * variance) - ball(Fraction(y * y) / (2 * tau2)) + lift
+    return (-exponent).exp()
 
 
 def _resolved(table: Inversion, leading: NDArray[np.uint64], stream: Stream) -> Integers:
@@ -237,15 +232,3 @@ def exp_minus(x: Floats) -> Floats:
     r = x - whole * (1 / _PER_UNIT)
     result: Floats = _exponentials().take(whole) * (1 - r * (1 - r * (0.5 - r * (1 / 6))))
     return result
-
-
-def exact_probability(proposal: Proposal, centre: Fraction, variance: Fraction) -> Callable[[], RealBall]:
-    """Return the function that computes exp(-E) for a rational centre.
-
-    >>> from fractions import Fraction
-    >>> p = exact_probability(Proposal(0, 0, 12), Fraction(0), Fraction(1))
-    >>> with precision(64):
-    ...     float(p())
-    1.0
-    """
-    return lambda: (-proposal.exponent(ball(centre), variance, ball(abs(centre)))).exp()
