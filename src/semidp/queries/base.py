@@ -266,8 +266,7 @@ class ExplicitSpace(QuerySpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the listed vectors, in whole numbers without a limit."""
-        flat = np.abs(self._flat.astype(object))  # squares of 64-bit integers would wrap and look small
-        return Norms(int(flat.sum(axis=1).max()), int((flat**2).sum(axis=1).max()), int(flat.max()))
+        return Norms.of(self.vectors.astype(object))  # squares of 64-bit integers would wrap and look small
 
     @property
     def naive(self) -> Norms:

@@ -9,6 +9,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 LARGEST_SEARCH = 2000  # beyond this a the plain bound a² is used for Δ2²
 
 
@@ -23,6 +26,17 @@ class Norms:
     l1: int
     l2_squared: int
     linf: int
+
+    @classmethod
+    def of(cls, vectors: NDArray[Any]) -> "Norms":
+        """Return the largest norms of some vectors of whole numbers, one after the other along the first axis.
+
+        >>> Norms.of(np.array([[1, -1, 0], [0, 0, 0]]))
+        Norms(l1=2, l2_squared=2, linf=1)
+        """
+        size = np.abs(vectors).reshape(len(vectors), -1)
+        largest = (size.sum(axis=1), (size * size).sum(axis=1), size)
+        return cls(*(int(values.max(initial=0)) for values in largest))
 
     def scaled(self, factor: int) -> "Norms":
         """Return the norms of the space with every element multiplied by `factor`."""
@@ -99,7 +113,6 @@ def edge_cover(features: frozenset[Any], margins: Sequence[frozenset[Any]]) -> f
     distinct = list(dict.fromkeys(useful))
     if sum(len(margin) for margin in distinct) == len(features):
         return float(len(distinct))  # disjoint: each one is needed in full
-    import numpy as np
     from scipy.optimize import linprog
 
     needs = -np.array([[feature in margin for margin in distinct] for feature in sorted(features)], dtype=float)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from semidp.errors import Refused
 from semidp.geometry import View, join, meet, named, variables
 from semidp.queries.bounds import certified_norms
 from semidp.queries.residuals import Floats, Residuals
+from semidp.spaces.exchange import servings
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
 _MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
@@ -29,12 +29,27 @@ _MOST_OPTIONS = 20_000
 _EXACT_DENOMINATOR = 10**8  # kernels are multiples of one over this, if not more: then floats are rounded to them
 
 
-Places = list[tuple[int, int]]
-"""For each record its parent and its node below it, numbered as they are met."""
-
-
 Path = tuple[int, ...]
 """The nodes of a record along one feature, from the root down, numbered below each node as they are met."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One feature as far as moves are looked at.
+
+    Parameters
+    ----------
+    counts
+        For each depth the distinct numbers of children of a node above, in order.
+    published
+        Down to which depth moves keep the count of every node.
+    above
+        Whether something coarser than the first depth is published, of which x and y of an exchange differ.
+    """
+
+    counts: tuple[tuple[int, ...], ...]
+    published: int
+    above: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,30 +73,22 @@ class Slot:
     held: int
     published: bool = False
 
+    def tree(self, served: bool = True) -> Tree:
+        """Return parents and nodes as a tree, where x and y of an exchange differ in what is published, or do not."""
+        held = self.held if served or self.held == 2 else 0
+        return Tree(((self.parents,), self.counts), held, served and self.published and not held)
+
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which records of a move are siblings and which are the same node along one feature, as a kernel.
+    """Which records of a move are siblings and which are the same node along one feature, as kernels, one a depth.
 
-    The kernel has ``1[same parent] (1[same node] - 1/c)`` for records x and y with c siblings; patterns that differ by
-    an exchange of records with the same sign have the same `kind`.
+    A kernel has ``1[same parent] (1[same node] - 1/c)`` for records x and y with c siblings; patterns that differ by an
+    exchange of records with the same sign have the same `kind`.
     """
 
-    kind: tuple[object, ...]
-    kernel: Floats = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class JointPattern:
-    """Kernels of one feature at each of its depths; `kind` as for a pattern."""
-
-    kind: tuple[object, ...]
+    kind: object
     kernels: Floats = field(repr=False, compare=False)
-
-
-AnyPattern = TypeVar("AnyPattern", Pattern, JointPattern)
-JointFamily = tuple[NDArray[np.int64], tuple[tuple[JointPattern, ...], ...]]
-"""The signs of the records of a move, and for each feature the patterns that it may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,168 +101,53 @@ class Family:
     signs: NDArray[np.int64] = field(repr=False)
     patterns: tuple[tuple[Pattern, ...], ...] = field(repr=False)
 
+    @property
+    def work(self) -> int:
+        """How many entries of products of kernels there are."""
+        return math.prod(map(len, self.patterns)) * len(self.signs) ** 2
+
+    @property
+    def _outer(self) -> NDArray[np.int64]:
+        return np.outer(self.signs, self.signs).ravel()
+
+    def _kernels(self) -> list[Floats]:
+        """For each feature an array: pattern, depth, and the entries of the kernel."""
+        parts = ((len(options), len(options[0].kernels), -1, options) for options in self.patterns)
+        return [np.stack([pattern.kernels for pattern in options]).reshape(*shape) for *shape, options in parts]
+
     def largest(self) -> float | None:
-        """Return the largest value over all combinations of patterns, or None where they are too many."""
-        if any(not options for options in self.patterns):
+        """Return the largest value at the last depth over all combinations; None where these are too many."""
+        if not self.work:
             return 0.0
-        ordered = sorted(self.patterns, key=lambda options: len(_kinds(options)) / len(options))
-        first, *others = [_kinds(ordered[0]), *ordered[1:]]
-        if math.prod(map(len, (first, *others))) * len(self.signs) ** 2 > _MOST_WORK:
+        if self.work > _MOST_WORK:
             return None
-        current = np.stack([pattern.kernel for pattern in first]).reshape(len(first), -1)
-        current = current * np.outer(self.signs, self.signs).ravel()
-        for options in others:
-            kernels = np.stack([pattern.kernel for pattern in options]).reshape(len(options), -1)
-            if options is others[-1]:
-                return float(max((chunk @ kernels.T).max() for chunk in _chunks(current, len(options))))
+        *others, last = sorted((kernels[:, -1] for kernels in self._kernels()), key=len)
+        current = self._outer[None].astype(np.float64)
+        for kernels in others:
             current = (current[:, None] * kernels[None]).reshape(-1, current.shape[1])
-        return float(current.sum(axis=1).max())
+        step = max(1, 2**22 // len(last))
+        return max(float((current[start : start + step] @ last.T).max()) for start in range(0, len(current), step))
 
-
-def _kinds(options: Sequence[AnyPattern]) -> tuple[AnyPattern, ...]:
-    return tuple({pattern.kind: pattern for pattern in options}.values())
-
-
-def _chunks(rows: Floats, width: int) -> Iterator[Floats]:
-    step = max(1, 2**22 // width)
-    for start in range(0, len(rows), step):
-        yield rows[start : start + step]
-
-
-@cache
-def ball_patterns(slot: Slot, a: int) -> tuple[Pattern, ...] | None:
-    """Return the patterns of a records that become a others along one feature; None where they are too many.
-
-    The value is affine in each 1/c, so that of all numbers of siblings only the smallest that fits and the largest
-    matter.
-
-    >>> len(ball_patterns(Slot((5,), 1, 0), 1)), len(ball_patterns(Slot((5,), 1, 2), 2))
-    (2, 3)
-    """
-    records = 2 * a
-    if records > _MOST_RECORDS:
-        return None
-    signs, largest = [1] * a + [-1] * a, slot.counts[-1]
-    found: dict[bytes, Pattern] = {}
-
-    def grow(places: list[tuple[int, int]], nodes: list[int]) -> bool:
-        if len(places) == records:
-            return finish(places, nodes)
-        for parent in range(min(len(nodes) + 1, slot.parents)):
-            there = nodes[parent] if parent < len(nodes) else 0
-            for node in range(min(there + 1, largest)):
-                grown = [*nodes, 0] if parent == len(nodes) else list(nodes)
-                grown[parent] = max(there, node + 1)
-                if not grow([*places, (parent, node)], grown):
-                    return False
-        return True
-
-    def finish(places: list[tuple[int, int]], nodes: list[int]) -> bool:
-        balance: dict[object, int] = {}
-        for place, sign in zip(places, signs, strict=True):
-            group: object = place if slot.held == 2 else place[0]
-            balance[group] = balance.get(group, 0) + sign
-        if slot.held and any(balance.values()):
-            return True
-        for counts, kernel in _kernels(slot, places, nodes):
-            found.setdefault(kernel.tobytes(), Pattern(_kind(places, signs, counts), kernel))
-        return len(found) <= MOST_PATTERNS
-
-    return tuple(found.values()) if grow([], []) else None
-
-
-def _kernels(slot: Slot, places: Places, nodes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Floats]]:
-    """Iterate over the kernels of records at (parent, node): parents have as few or as many children as there are."""
-    choices = []
-    for used in nodes:
-        fitting = [count for count in slot.counts if count >= used]
-        choices.append(sorted({fitting[0], fitting[-1]}))
-    parents = np.array([parent for parent, _ in places])
-    same_parent = parents[:, None] == parents[None, :]
-    labels = np.array([parent * len(places) + node for parent, node in places])
-    same = labels[:, None] == labels[None, :]
-    for counts in itertools.product(*choices):
-        share = np.array([1 / counts[parent] for parent in parents])
-        yield counts, np.where(same_parent, same - share[:, None], 0.0)
-
-
-@cache
-def exchange_patterns(slot: Slot, carriers: int, server: int | None) -> tuple[Pattern, ...]:
-    """Return the patterns of one exchange along one feature: y, x, then each carrier after and before.
-
-    The carrier that serves the feature (None where x and y have the same published node) has y's published node and
-    takes x's node; every other one keeps its own.
-
-    >>> len(exchange_patterns(Slot((5,), 1, 0), 0, None)), len(exchange_patterns(Slot((5,), 1, 2, True), 1, 0))
-    (2, 1)
-    """
-    found: dict[bytes, Pattern] = {}
-    largest = slot.counts[-1]
-
-    def grow(places: Places, nodes: list[int]) -> None:
-        """Place x, y and then each carrier before: all that can be chosen."""
-        if len(places) == carriers + 2:
-            finish(places, nodes)
-            return
-        who = len(places) - 2  # -2 is x, -1 is y, then the carriers
-        for parent in range(min(len(nodes) + 1, slot.parents)):
-            there = nodes[parent] if parent < len(nodes) else 0
-            for node in range(min(there + 1, largest)):
-                if not allowed(who, (parent, node), places):
-                    continue
-                grown = [*nodes, 0] if parent == len(nodes) else list(nodes)
-                grown[parent] = max(there, node + 1)
-                grow([*places, (parent, node)], grown)
-
-    def allowed(who: int, place: tuple[int, int], places: Places) -> bool:
-        if who == -1 and slot.published:
-            if server is None:  # x and y have the same published node
-                return slot.held != 2 or place == places[0]
-            return place != places[0] if slot.held == 2 else place[0] != places[0][0]
-        if who >= 0 and who == server:  # it has y's published node
-            if slot.held == 2:
-                return place == places[1]
-            return place[0] == places[1][0] if slot.held == 1 else place[0] != places[0][0]
-        return True
-
-    def finish(places: Places, nodes: list[int]) -> None:
-        x, y, *before = places
-        every = [y, x]
-        for number, place in enumerate(before):
-            every += [x if number == server else place, place]
-        for _, kernel in _kernels(slot, every, nodes):
-            found.setdefault(kernel.tobytes(), Pattern((kernel.tobytes(),), kernel))
-
-    grow([], [])
-    return tuple(found.values())
-
-
-def _partitions(items: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
-    """Iterate over the ways to split items into groups: which blocks share a carrier."""
-    if not items:
-        yield []
-        return
-    first, rest = items[0], items[1:]
-    for groups in _partitions(rest):
-        for number, group in enumerate(groups):
-            yield [*groups[:number], (first, *group), *groups[number + 1 :]]
-        yield [(first,), *groups]
-
-
-def _servings(public: tuple[int, ...]) -> Iterator[tuple[list[tuple[int, ...]], dict[int, int]]]:
-    """Iterate over which published features differ, which of them share a carrier, and who serves each."""
-    for size in range(len(public) + 1):
-        for differ in itertools.combinations(public, size):
-            for parts in _partitions(differ):
-                yield parts, {place: number for number, part in enumerate(parts) for place in part}
-
-
-@dataclass(frozen=True)
-class Tree:
-    """One feature: for each depth the distinct numbers of children of a node above, and how deep it is published."""
-
-    counts: tuple[tuple[int, ...], ...]
-    published: int
+    def largest_sum(self, axes: Sequence[int], sigma2: Mapping[View, Fraction]) -> float:
+        """Return ``max Σ_d s' (∘ K) s / σ_d²``, the kernels those of the depths that d names."""
+        if not self.work:
+            return 0.0
+        kernels, outer = self._kernels(), self._outer
+        last = max(range(len(axes)), key=lambda place: len(kernels[place]))
+        others = [place for place in range(len(axes)) if place != last]
+        deepest = kernels[last].shape[1]
+        best = 0.0
+        for chosen in itertools.product(*(range(len(kernels[place])) for place in others)):
+            by_depth = np.zeros((deepest + 1, outer.size))  # what stands beside each depth of the last feature
+            for view, square in sigma2.items():
+                product = outer / float(square)
+                for place, pattern in zip(others, chosen, strict=True):
+                    if view[axes[place]]:
+                        product = product * kernels[place][pattern, view[axes[place]] - 1]
+                by_depth[view[axes[last]]] += product
+            found = kernels[last].reshape(len(kernels[last]), -1) @ by_depth[1:].ravel()
+            best = max(best, float(found.max()) + float(by_depth[0].sum()))
+        return best
 
 
 @dataclass(frozen=True)
@@ -269,17 +161,19 @@ class BallMove:
         """How many places are chosen."""
         return 2 * self.a
 
-    def leads_on(self, paths: list[Path], published: int) -> bool:
+    def leads_on(self, paths: list[Path], tree: Tree) -> bool:
         """Whether the places chosen so far may be those of a move: none loses more of a published node than it has."""
-        own = [place < self.a for place, path in enumerate(paths) if path[:published] == paths[-1][:published]]
-        return not published or 2 * sum(own) >= len(own)
+        known = tree.published
+        own = [place < self.a for place, path in enumerate(paths) if path[:known] == paths[-1][:known]]
+        return not known or 2 * sum(own) >= len(own)
 
-    def every(self, paths: list[Path], published: int) -> list[Path] | None:
+    def every(self, paths: list[Path], tree: Tree) -> list[Path] | None:
         """Return the places of all records of a move, those that appear first; None where it is none."""
         balance: dict[Path, int] = {}
         for place, path in enumerate(paths):
-            balance[path[:published]] = balance.get(path[:published], 0) + (1 if place < self.a else -1)
-        return None if published and any(balance.values()) else paths
+            node = path[: tree.published]
+            balance[node] = balance.get(node, 0) + (1 if place < self.a else -1)
+        return None if any(balance.values()) else paths
 
 
 @dataclass(frozen=True)
@@ -297,17 +191,20 @@ class ExchangeMove:
         """How many places are chosen."""
         return self.carriers + 2
 
-    def leads_on(self, paths: list[Path], published: int) -> bool:
+    def leads_on(self, paths: list[Path], tree: Tree) -> bool:
         """Whether the places chosen so far may be those of a move: `every` sees the rest."""
         return True
 
-    def every(self, paths: list[Path], published: int) -> list[Path] | None:
+    def every(self, paths: list[Path], tree: Tree) -> list[Path] | None:
         """Return y, x, then each carrier after and before; None where the feature cannot be served so."""
         x, y, *before = paths
-        if published and (x[:published] == y[:published]) != (self.server is None):
+        known = tree.published
+        if known and (x[:known] == y[:known]) != (self.server is None):
             return None
-        if published and self.server is not None and before[self.server][:published] != y[:published]:
-            return None
+        if self.server is not None:
+            carrier = before[self.server]
+            if carrier[:known] != y[:known] or (tree.above and x[0] in (y[0], carrier[0])):
+                return None
         found = [y, x]
         for number, path in enumerate(before):
             found += [x if number == self.server else path, path]
@@ -315,26 +212,32 @@ class ExchangeMove:
 
 
 @cache
-def _tree_patterns(tree: Tree, move: BallMove | ExchangeMove) -> tuple[JointPattern, ...] | None:
-    """Return the kernels of a feature at all its depths for every way in which the records of a move may agree.
+def patterns(tree: Tree, move: BallMove | ExchangeMove, first: int = 0) -> tuple[Pattern, ...] | None:
+    """Return the kernels of a feature from a depth on, for every way in which the records of a move may agree.
 
     Of all numbers of children only the smallest that fits and the largest matter: a sum of products of kernels is
     affine in each 1/c. None where there are too many.
+
+    >>> free, held = Slot((5,), 1, 0).tree(), Slot((5,), 1, 2, True).tree()
+    >>> len(patterns(free, BallMove(1), 1)), len(patterns(held, BallMove(2), 1))
+    (2, 3)
+    >>> len(patterns(free, ExchangeMove(0, None), 1)), len(patterns(held, ExchangeMove(1, 0), 1))
+    (2, 1)
     """
     if move.records > _MOST_RECORDS:
         return None
-    found: dict[bytes, JointPattern] = {}
+    found: dict[bytes, Pattern] = {}
     for paths in _paths(tree, move):
-        every = move.every(paths, tree.published)
+        every = move.every(paths, tree)
         if every is None:
             continue
-        depths = [
-            list(_kernels(Slot(counts, 1, 0), *_numbered(every, depth))) for depth, counts in enumerate(tree.counts)
-        ]
+        depths = [list(_kernels(tree.counts[depth], every, depth)) for depth in range(first, len(tree.counts))]
         for chosen in itertools.product(*depths):
             kernels = np.stack([kernel for _, kernel in chosen])
-            kind = _occupied(every, tuple(counts for counts, _ in chosen)) if isinstance(move, BallMove) else None
-            found.setdefault(kernels.tobytes(), JointPattern((kind or kernels.tobytes(),), kernels))
+            key = kernels.tobytes()
+            if key not in found:
+                counts = {node: count for part, _ in chosen for node, count in part.items()}
+                found[key] = Pattern(_occupied(every, counts) if isinstance(move, BallMove) else key, kernels)
         if len(found) > MOST_PATTERNS:
             return None
     return tuple(found.values())
@@ -357,73 +260,42 @@ def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
             return
         for path in below(known, ()):
             longer = [*known, path]
-            if move.leads_on(longer, tree.published):
+            if move.leads_on(longer, tree):
                 yield from grow(longer)
 
     return grow([])
 
 
-def _numbered(paths: Sequence[Path], depth: int) -> tuple[Places, list[int]]:
-    """Return the parent and the node of each record at a depth, and how many nodes each parent has in use."""
-    parents = list(dict.fromkeys(path[:depth] for path in paths))
-    nodes = [list(dict.fromkeys(path[depth] for path in paths if path[:depth] == parent)) for parent in parents]
-    places = [(number := parents.index(path[:depth]), nodes[number].index(path[depth])) for path in paths]
-    return places, [len(each) for each in nodes]
+def _kernels(counts: tuple[int, ...], paths: Sequence[Path], depth: int) -> Iterator[tuple[dict[Path, int], Floats]]:
+    """Iterate over the kernels of records at a depth: parents have as few or as many children as there are."""
+    parents: dict[Path, set[int]] = {}
+    for path in paths:
+        parents.setdefault(path[:depth], set()).add(path[depth])
+    choices = []
+    for used in parents.values():
+        fitting = [count for count in counts if count >= len(used)]
+        choices.append(sorted({fitting[0], fitting[-1]}))
+    numbers = dict(zip(parents, range(len(parents)), strict=True))
+    places = np.array([(numbers[path[:depth]], path[depth]) for path in paths])
+    siblings = places[:, None, 0] == places[None, :, 0]
+    same = siblings & (places[:, None, 1] == places[None, :, 1])
+    for chosen in itertools.product(*choices):
+        share = 1 / np.array(chosen)[places[:, 0]]
+        yield dict(zip(parents, chosen, strict=True)), np.where(siblings, same - share[:, None], 0.0)
 
 
-def _occupied(paths: Sequence[Path], counts: tuple[tuple[int, ...], ...]) -> object:
+def _occupied(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
     """What does not change when records of the same sign change places: occupied nodes, from the root down."""
     half = len(paths) // 2
-    parents = [list(dict.fromkeys(path[:depth] for path in paths)) for depth in range(len(counts))]
 
     def node(prefix: Path) -> object:
         signs = [place < half for place, path in enumerate(paths) if path[: len(prefix)] == prefix]
-        if len(prefix) == len(counts):
+        if len(prefix) == len(paths[0]):
             return sum(signs), len(signs)
-        own = counts[len(prefix)][parents[len(prefix)].index(prefix)]
         children = {path[: len(prefix) + 1] for path in paths if path[: len(prefix)] == prefix}
-        return own, tuple(sorted(map(repr, map(node, children))))
+        return counts.get(prefix), tuple(sorted(map(repr, map(node, children))))
 
     return node(())
-
-
-def _largest_sum(
-    signs: NDArray[np.int64],
-    patterns: Sequence[Sequence[JointPattern]],
-    axes: Sequence[int],
-    sigma2: Mapping[View, Fraction],
-) -> float:
-    """Return ``max Σ_d s' (∘ K) s / σ_d²`` over one pattern a feature, the kernels those of the depths that d names."""
-    outer = np.outer(signs, signs).ravel()
-    if any(not options for options in patterns):
-        return 0.0
-    kernels = [np.stack([pattern.kernels.reshape(len(pattern.kernels), -1) for pattern in part]) for part in patterns]
-    last = max(range(len(axes)), key=lambda place: len(patterns[place]))
-    others = [place for place in range(len(axes)) if place != last]
-    deepest = kernels[last].shape[1]
-    best = 0.0
-    for chosen in itertools.product(*(range(len(kernels[place])) for place in others)):
-        by_depth = np.zeros((deepest + 1, outer.size))  # what stands beside each depth of the last feature
-        for view, square in sigma2.items():
-            product = outer / float(square)
-            for place, pattern in zip(others, chosen, strict=True):
-                if view[axes[place]]:
-                    product = product * kernels[place][pattern, view[axes[place]] - 1]
-            by_depth[view[axes[last]]] += product
-        found = kernels[last].reshape(len(kernels[last]), -1) @ by_depth[1:].ravel()
-        best = max(best, float(found.max()) + float(by_depth[0].sum()))
-    return best
-
-
-def _kind(places: Places, signs: list[int], counts: Sequence[int]) -> tuple[object, ...]:
-    """What does not change when records of the same sign change places: the occupation of nodes, parent by parent."""
-    nodes: dict[tuple[int, int], list[int]] = {}
-    for place, sign in zip(places, signs, strict=True):
-        nodes.setdefault(place, [0, 0])[sign < 0] += 1
-    families: dict[int, list[tuple[int, int]]] = {}
-    for (parent, _), (plus, minus) in nodes.items():
-        families.setdefault(parent, []).append((plus, minus))
-    return tuple(sorted((counts[parent], *sorted(members)) for parent, members in families.items()))
 
 
 @cache
@@ -587,18 +459,21 @@ class BallCosts:
 
     def _cost(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...], view: View) -> Fraction:
         bounds = [self._closed(slots, held)]
-        families = self._families(slots)
-        values = None if families is None else [family.largest() for family in families]
-        if values is not None and None not in values:
+        values = [family.largest() for family in self._families(slots) or ()]
+        if values and None not in values:
             bounds.append(self._upwards(max(value for value in values if value is not None), view))
         return min(bounds)
 
-    def _families(self, slots: tuple[Slot, ...]) -> list[Family] | None:
-        """All moves as patterns, or None where they are too many."""
-        patterns = [ball_patterns(slot, self.a) for slot in slots]
-        if any(pattern is None for pattern in patterns):
+    def _families(self, features: "Sequence[Slot | Tree]") -> list[Family] | None:
+        """All moves as patterns: of nodes and parents, or of trees down to their deepest; None where too many."""
+        found = [_of_feature(feature, BallMove(self.a)) for feature in features]
+        options = [option for option in found if option is not None]
+        if len(options) < len(found):
             return None
-        return [Family(_signs(self.a), tuple(pattern for pattern in patterns if pattern is not None))]
+        fewer = [tuple({pattern.kind: pattern for pattern in option}.values()) for option in options]
+        widest = max(range(len(options)), key=lambda place: len(options[place]) / max(1, len(fewer[place])))
+        options[widest] = fewer[widest]  # records of the same sign change places: one feature may be taken in order
+        return [Family(np.array([1] * self.a + [-1] * self.a), tuple(options))]
 
     def _closed(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...]) -> Fraction:
         """Return a² times what one record can do.
@@ -633,24 +508,11 @@ class BallCosts:
     def _joint_patterns(self, sigma2: Mapping[View, Fraction]) -> float | None:
         """The largest sum over the patterns of all features at once; None where they are too many."""
         axes = sorted({axis for view in sigma2 for axis in named(view)})
-        families = self._joint_families(axes, join(*sigma2)) if axes else None
-        if families is None:
+        deepest = join(*sigma2)
+        families = self._families([self._tree(deepest, axis) for axis in axes]) if axes else None
+        if families is None or sum(family.work for family in families) * (len(sigma2) + 1) > _MOST_WORK:
             return None
-        work = sum(math.prod(map(len, patterns)) * len(signs) ** 2 * (len(sigma2) + 1) for signs, patterns in families)
-        if work > _MOST_WORK:
-            return None
-        return max(_largest_sum(signs, patterns, axes, sigma2) for signs, patterns in families) * (1 + 1e-9)
-
-    def _joint_families(self, axes: Sequence[int], deepest: View) -> "list[JointFamily] | None":
-        """All moves as patterns of every feature down to its deepest depth."""
-        patterns = [_tree_patterns(self._tree(deepest, axis), BallMove(self.a)) for axis in axes]
-        if any(option is None for option in patterns):
-            return None
-        options = [option for option in patterns if option is not None]
-        fewer = [_kinds(option) for option in options]
-        widest = max(range(len(axes)), key=lambda place: len(options[place]) / max(1, len(fewer[place])))
-        options[widest] = fewer[widest]  # records of the same sign change places: one feature may be taken in order
-        return [(_signs(self.a), tuple(options))]
+        return max(family.largest_sum(axes, sigma2) for family in families) * (1 + 1e-9)
 
     def _tree(self, deepest: View, axis: int) -> "Tree":
         """One feature at all its depths down to the deepest in use, and how deep it is published."""
@@ -672,37 +534,29 @@ class ExchangeCosts(BallCosts):
     (Fraction(2, 1), Fraction(4, 1), Fraction(12, 7))
     """
 
-    def _families(self, slots: tuple[Slot, ...]) -> list[Family] | None:
-        public = tuple(place for place, slot in enumerate(slots) if slot.published)
+    def _families(self, features: "Sequence[Slot | Tree]") -> list[Family] | None:
+        public = [feature for feature in features if feature.published]
         if len(public) > _MOST_CARRIERS:
             return None
-        found = []
-        for parts, servers in _servings(public):
-            patterns = [exchange_patterns(slot, len(parts), servers.get(place)) for place, slot in enumerate(slots)]
-            found.append(Family(np.array([1, -1] * (len(parts) + 1)), tuple(patterns)))
-        return found
+        families = []
+        for servers, carriers in servings(len(public)):
+            served = iter(servers)
+            moves = [ExchangeMove(carriers, next(served) if feature.published else None) for feature in features]
+            found = [_of_feature(feature, move) for feature, move in zip(features, moves, strict=True)]
+            options = [option for option in found if option is not None]
+            if len(options) < len(found):
+                return None
+            families.append(Family(np.array([1, -1] * (carriers + 1)), tuple(options)))
+        return families
 
     def _certified(self, view: View) -> Fraction:
         """Return q² + q + 2 for a table that touches q blocks."""
         q = sum(any(meet(margin, view)) for margin in self.margins)
         return Fraction(q * q + q + 2)
 
-    def _joint_families(self, axes: Sequence[int], deepest: View) -> "list[JointFamily] | None":
-        trees = [self._tree(deepest, axis) for axis in axes]
-        public = tuple(place for place, tree in enumerate(trees) if tree.published)
-        if len(public) > _MOST_CARRIERS:
-            return None
-        found: list[JointFamily] = []
-        for parts, servers in _servings(public):
-            patterns = [
-                _tree_patterns(tree, ExchangeMove(len(parts), servers.get(place))) for place, tree in enumerate(trees)
-            ]
-            if any(option is None for option in patterns):
-                return None
-            signs = np.array([1, -1] * (len(parts) + 1))
-            found.append((signs, tuple(option for option in patterns if option is not None)))
-        return found
 
-
-def _signs(a: int) -> NDArray[np.int64]:
-    return np.array([1] * a + [-1] * a)
+def _of_feature(feature: Slot | Tree, move: BallMove | ExchangeMove) -> tuple[Pattern, ...] | None:
+    """Return the patterns of a tree at all its depths, or of a slot at its own."""
+    if isinstance(feature, Tree):
+        return patterns(feature, move)
+    return patterns(feature.tree(isinstance(move, BallMove) or move.server is not None), move, 1)

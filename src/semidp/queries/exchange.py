@@ -6,20 +6,21 @@ cell of the table where all of them say so. So the search runs over agreements, 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import islice, product
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Counts, named, variables
+from semidp.geometry import Counts, meet, named, variables
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import LARGEST_A
-from semidp.spaces.exchange import Blocks
+from semidp.spaces.exchange import Blocks, servings
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
 _MOST_MOVES = 20_000_000  # combinations of records that are listed, times cells: a few seconds
@@ -29,15 +30,16 @@ _MOST_CELLS = 40  # of a joint block that is seen below what is published of it
 
 Value = tuple[int, ...]  # the nodes of a record that the table sees of a block
 Values = tuple[Value, ...]  # of x, y and then each carrier before and after
-Server = int | None  # the carrier of a block, None where x and y agree there
 
 
 @dataclass(frozen=True, eq=False)
 class SeenBlock:
-    """One published block as a released table sees it.
+    """One published block as a released table sees it; all that lies in no block is one with a single cell.
 
     Parameters
     ----------
+    axes
+        The features of the table that it is about; none for what lies in no block.
     counts
         The published counts of its cells; only cells with records are listed.
     nodes
@@ -48,12 +50,13 @@ class SeenBlock:
         Whether the cells may be permuted: a block with one feature, or one that the table sees no finer.
     """
 
+    axes: tuple[int, ...]
     counts: tuple[int, ...]
     nodes: tuple[Value, ...] = field(repr=False)
     seen: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
     alike: bool
 
-    def assignments(self, carriers: int, server: Server, *, every: bool) -> Iterator[Values]:
+    def assignments(self, carriers: int, server: int | None, *, every: bool) -> Iterator[Values]:
         """Iterate over what x, y and the carriers can have here, up to renaming unless `every` is asked for.
 
         t must hold x and all carriers together. The carrier that serves the block has y's cell and takes x's nodes on
@@ -72,7 +75,7 @@ class SeenBlock:
                     values += [own, after]
                 yield tuple(values)
 
-    def _cells(self, size: int, server: Server, every: bool) -> Iterator[tuple[int, ...]]:
+    def _cells(self, size: int, server: int | None, every: bool) -> Iterator[tuple[int, ...]]:
         """The cells of x and the carriers: within t, and x elsewhere than the carrier that serves."""
         kinds = [
             (min(count, size), tuple(min(len(nodes), size + 1) for nodes in seen))
@@ -108,8 +111,9 @@ class SeenBlock:
             options = self.seen[cells[record]][axis]
             new = False
             for child in options:
-                known = any(child == other and axis == place[1] for other, place in zip(chosen, places, strict=False))
-                if not known and not every:
+                if not every and not any(
+                    child == other and axis == place[1] for other, place in zip(chosen, places, strict=False)
+                ):
                     if new:
                         continue
                     new = True
@@ -118,28 +122,6 @@ class SeenBlock:
         width = len(self.seen[0])
         for flat in grow(()):
             yield tuple(flat[start : start + width] for start in range(0, len(flat), width))
-
-
-@dataclass(frozen=True, eq=False)
-class Unpublished:
-    """All features of a table that lie in no block, together: what can occur there."""
-
-    levels: tuple[Value, ...] = field(repr=False)
-
-    def assignments(self, carriers: int, *, every: bool) -> Iterator[Values]:
-        """Iterate over what x, y and the carriers can have; a carrier keeps what it has."""
-
-        def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-            if len(chosen) == carriers + 2:
-                yield chosen
-                return
-            most = len(self.levels) if every else min(max(chosen, default=-1) + 2, len(self.levels))
-            for level in range(most):
-                yield from grow((*chosen, level))
-
-        for chosen in grow(()):
-            values = [self.levels[level] for level in chosen]
-            yield (values[0], values[1], *(value for value in values[2:] for _ in range(2)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,70 +141,61 @@ class ExchangeTable:
     question: Question
 
     @cached_property
-    def seen(self) -> tuple[SeenBlock, ...]:
-        """The blocks in which the table sees two levels or more."""
-        return tuple(block for _, block in self._seen)
+    def _strides(self) -> dict[int, int]:
+        """For each feature of the table, how far apart two neighbouring nodes are in the flat table."""
+        axes, shape = named(self.question.released), self.question.grid.shape
+        return {axis: math.prod(shape[place + 1 :]) for place, axis in enumerate(axes)}
 
     @cached_property
-    def _seen(self) -> list[tuple[tuple[int, ...], SeenBlock]]:
-        """Each with the features of the table that its values are about."""
+    def seen(self) -> tuple[SeenBlock, ...]:
+        """The blocks in which the table sees two levels or more."""
         structure, grid, released = self.blocks.structure, self.blocks.structure.grid, self.question.released
         found = []
         for margin in self.blocks.margins:
-            axes = tuple(axis for axis, depth in enumerate(margin.view) if depth and released[axis])
+            axes = tuple(axis for axis in named(margin.view) if released[axis])
             if not axes:
                 continue
             finer = [axis for axis in axes if released[axis] > margin.view[axis]]
             view = margin.view
             if all((structure.branches(axis, released[axis], margin.view[axis]) <= 1).all() for axis in finer):
-                view = tuple(map(min, margin.view, released))  # what the table does not see of a block is summed away
+                view = meet(margin.view, released)  # what the table does not see of a block is summed away
             counts = grid.sum(margin.counts, view, margin.view)
             cells = [dict(zip(named(view), map(int, cell), strict=True)) for cell in np.argwhere(counts)]
             nodes = tuple(tuple(cell[axis] for axis in axes) for cell in cells)
             seen = tuple(tuple(self._below(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
             if len(cells) > 1:
                 alike = len(named(view)) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
-                found.append((axes, SeenBlock(tuple(counts[counts > 0].tolist()), nodes, seen, alike)))
-        return found
+                found.append(SeenBlock(axes, tuple(counts[counts > 0].tolist()), nodes, seen, alike))
+        return tuple(found)
 
     def _below(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
         """The nodes at the table's depth that can occur below a node (or the one above it)."""
         chain, wanted = self.blocks.structure.grid.chains[axis], self.question.released[axis]
-        start = int(chain.first(depth, wanted)[node])
-        there = self.blocks.structure.inhabited_nodes(axis, wanted)
-        below = range(start, start + int(chain.children(depth, wanted)[node]))
-        return tuple(child for child in below if there[child])
+        below, there = chain.below(depth, node, wanted), self.blocks.structure.inhabited_nodes(axis, wanted)
+        return tuple(child for child in range(below.start, below.stop) if there[child])
 
-    @cached_property
-    def _free_axes(self) -> tuple[int, ...]:
-        return tuple(
-            axis for axis, depth in enumerate(self.question.released) if depth and axis not in self.blocks.axes
-        )
-
-    def unpublished(self, most: int | None = None) -> Unpublished:
-        """Return what can occur outside the blocks, the first `most` levels of it."""
+    def _levels(self, most: int) -> tuple[int, ...]:
+        """What can occur outside the blocks, the first `most` levels of it: where each lies in the flat table."""
         structure, released = self.blocks.structure, self.question.released
-        view = tuple(depth if axis in self._free_axes else 0 for axis, depth in enumerate(released))
-        touched = any(
-            any(structure.schema.view(name for name, _ in zero.levels)[axis] for axis in self._hidden_free)
-            for zero in structure.schema.structural_zeros
-        )
-        if touched:
+        outside = [axis for axis in range(len(released)) if axis not in self.blocks.axes]
+        axes = [axis for axis in outside if released[axis]]
+        zeros = [structure.schema.view(name for name, _ in zero.levels) for zero in structure.schema.structural_zeros]
+        cells: Iterable[Sequence[int]]
+        if any(view[axis] for view in zeros for axis in outside):
             there = structure.grid.inhabited(structure.schema.possible, structure.margins)
             assert there is not None
-            cells: Iterator[Value] = (
-                tuple(map(int, cell)) for cell in np.argwhere(structure.grid.sum(there.astype(np.int64), view))
-            )
+            view = tuple(depth if axis in axes else 0 for axis, depth in enumerate(released))
+            cells = np.argwhere(structure.grid.sum(there, view)).tolist()
         else:
-            cells = product(
-                *(np.flatnonzero(structure.inhabited_nodes(axis, released[axis])).tolist() for axis in self._free_axes)
-            )
-        return Unpublished(tuple(islice(cells, most)))
+            inhabited = (structure.inhabited_nodes(axis, released[axis]) for axis in axes)
+            cells = product(*(np.flatnonzero(nodes).tolist() for nodes in inhabited))
+        strides = [self._strides[axis] for axis in axes]
+        return tuple(sum(map(mul, cell, strides)) for cell in islice(cells, most))
 
-    @property
-    def _hidden_free(self) -> list[int]:
-        """The features outside the blocks, released or not."""
-        return [axis for axis in range(len(self.question.released)) if axis not in self.blocks.axes]
+    def _parts(self, most: int) -> tuple[SeenBlock, ...]:
+        """The blocks in sight, and after them what lies outside."""
+        outside = SeenBlock((), (self.blocks.structure.n,), ((0,),), ((self._levels(most),),), True)
+        return (*self.seen, outside)
 
     @property
     def reach(self) -> int:
@@ -264,13 +237,13 @@ class ExchangeTable:
     def _blocks_alone(self) -> bool:
         """Whether the table sees nothing but blocks, none of them below what is published of it."""
         no_finer = all(len(nodes) == 1 for block in self.seen for cell in block.seen for nodes in cell)
-        return no_finer and len(self.unpublished(2).levels) < 2
+        return no_finer and len(self._levels(2)) < 2
 
     @cached_property
     def found(self) -> Found:
         """The norms, exact where `exact` says so, and a move that attains Δ2."""
         structure = self.blocks.structure
-        if structure.n == 0 or (not self.seen and len(self.unpublished(2).levels) < 2):
+        if structure.n == 0 or (not self.seen and len(self._levels(2)) < 2):
             return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
         closed = self._closed_form()
         if closed is not None:
@@ -286,12 +259,12 @@ class ExchangeTable:
         the carrier of the last block afterwards is what the first of them is.
         """
         move = self._blocks_move() if self._blocks_alone else self._free_move()
-        if move is None or _norms(move) != self._plain:
+        if move is None or Norms.of(move[None]) != self._plain:
             return None
         return Found(self._plain, True, "closed form for exchanges", move)
 
     def _free_move(self) -> Counts | None:
-        q, free = len(self.seen), self.unpublished(2).levels
+        q, free = len(self.seen), self._levels(2)
         rich = [_rich(block, q, 1) for block in self.seen]
         if len(free) < 2 or not all(rich):
             return None
@@ -302,8 +275,7 @@ class ExchangeTable:
             differ = [a != b for a, b in zip(block.nodes[other], block.nodes[cell], strict=True)]
             taken = tuple(a if d else b for a, b, d in zip(x, y, differ, strict=True))
             parts.append((x, y, *(value for j in range(q) for value in (y, taken if j == number else y))))
-        last = (free[0], free[0], *(free[1] for _ in range(2 * q)))
-        return self._table([*parts, last])
+        return self._table([*parts, ((free[0],),) * 2 + ((free[1],),) * (2 * q)])
 
     def _blocks_move(self) -> Counts | None:
         q = len(self.seen)
@@ -318,24 +290,20 @@ class ExchangeTable:
             before = [common] * (q - 1) + [rare if number in (0, q - 1) else common]
             after = [x if j == number else value for j, value in enumerate(before)]
             parts.append((x, y, *(value for both in zip(before, after, strict=True) for value in both)))
-        nothing = self.unpublished(1).levels[0]
-        return self._table([*parts, (nothing,) * (2 * q + 2)])
+        return self._table([*parts, (self._levels(1),) * (2 * q + 2)])
 
     def _by_patterns(self) -> Found | None:
         """The largest norms over all agreements of the records of an exchange; None where there are too many."""
         if any(not block.alike and len(block.counts) > _MOST_CELLS for block in self.seen) or len(self.seen) > 6:
             return None
         best, widest, work = Norms(0, 0, 0), None, 0
-        for servers in _servings(len(self.seen)):
-            carriers = len({server for server in servers if server is not None})
+        for servers, carriers in servings(len(self.seen)):
             if carriers + 1 > self.blocks.structure.n:
                 continue
             options = []
-            for block, server in zip(self.seen, servers, strict=True):
-                some = islice(block.assignments(carriers, server, every=False), _MOST_PATTERNS)
+            for part, server in zip(self._parts(carriers + 2), (*servers, None), strict=True):
+                some = islice(part.assignments(carriers, server, every=False), _MOST_PATTERNS)
                 options.append({_agreement(values): values for values in some})
-            free = self.unpublished(carriers + 2)
-            options.append({_agreement(values): values for values in free.assignments(carriers, every=False)})
             reached: dict[int, tuple[Values, ...]] = {-1: ()}
             for option in options:
                 work += len(reached) * len(option)
@@ -370,77 +338,63 @@ class ExchangeTable:
 
     def _choices(self) -> list[list[list[Values]]] | None:
         """For each choice of carriers, what the records can have in each block and outside; None where too many."""
-        free, work, found = self.unpublished(_MOST_LEVELS + 1), 0, []
-        if len(free.levels) > _MOST_LEVELS:
+        parts, work, found = self._parts(_MOST_LEVELS + 1), 0, []
+        if len(parts[-1].seen[0][0]) > _MOST_LEVELS:
             return None
 
         @cache
-        def options(number: int, carriers: int, server: Server) -> list[Values]:
-            outside = number == len(self.seen)
-            every = (
-                free.assignments(carriers, every=True)
-                if outside
-                else self.seen[number].assignments(carriers, server, every=True)
-            )
-            return list(islice(every, _MOST_PATTERNS))
+        def options(number: int, carriers: int, server: int | None) -> list[Values]:
+            return list(islice(parts[number].assignments(carriers, server, every=True), _MOST_PATTERNS))
 
-        for servers in _servings(len(self.seen)):
-            carriers = len({server for server in servers if server is not None})
+        for servers, carriers in servings(len(self.seen)):
             if carriers + 1 <= self.blocks.structure.n:
-                parts = [options(number, carriers, server) for number, server in enumerate((*servers, None))]
-                work += math.prod(map(len, parts)) * math.prod(self.question.grid.shape)
-                if work > _MOST_MOVES or max(map(len, parts)) == _MOST_PATTERNS:
+                chosen = [options(number, carriers, server) for number, server in enumerate((*servers, None))]
+                work += math.prod(map(len, chosen)) * math.prod(self.question.grid.shape)
+                if work > _MOST_MOVES or max(map(len, chosen)) == _MOST_PATTERNS:
                     return None
-                found.append(parts)
+                found.append(chosen)
         return found
+
+    def _positions(self, parts: Sequence[Sequence[Values]]) -> list[NDArray[np.intp]]:
+        """For each part, a row for each choice of values in it: how far each record lies from the first cell."""
+        strides = [*([self._strides[axis] for axis in block.axes] for block in self.seen), [1]]
+        return [
+            np.array([[sum(map(mul, value, steps)) for value in values] for values in part], dtype=np.intp)
+            for steps, part in zip(strides, parts, strict=True)
+        ]
+
+    @cached_property
+    def _start(self) -> int:
+        """The first cell with the only node that can occur of each block of which the table sees one level."""
+        structure, released = self.blocks.structure, self.question.released
+        alone = {*named(released)} & self.blocks.axes - {axis for block in self.seen for axis in block.axes}
+        return sum(
+            int(structure.inhabited_nodes(axis, released[axis]).argmax()) * self._strides[axis] for axis in alone
+        )
 
     def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
         """The differences of tables that some choice of values in every part gives, flat, without zero."""
-        shape = self.question.grid.shape
-        axes = [axis for axis, depth in enumerate(self.question.released) if depth]
-        strides = {axis: math.prod(shape[place + 1 :]) for place, axis in enumerate(axes)}
-        places = [*(named for named, _ in self._seen), self._free_axes]
-        start = sum(self._only(axis) * strides[axis] for axis in axes if not any(axis in named for named in places))
-        positions = [
-            np.array(
-                [
-                    [sum(code * strides[axis] for axis, code in zip(named, value, strict=True)) for value in values]
-                    for values in part
-                ],
-                dtype=np.intp,
-            )
-            for named, part in zip(places, parts, strict=True)
-            if part
-        ]
-        if len(positions) < len(parts):
+        if not all(parts):
             return
-        first, *others = sorted(positions, key=len, reverse=True)
-        rest = np.full((1, first.shape[1]), start, dtype=np.intp)
+        size = math.prod(self.question.grid.shape)
+        first, *others = sorted(self._positions(parts), key=len, reverse=True)
+        rest = np.full((1, first.shape[1]), self._start, dtype=np.intp)
         for position in others:
             rest = (rest[:, None] + position[None]).reshape(-1, first.shape[1])
-        step = max(1, _CHUNK // (len(rest) * math.prod(shape)))
+        step = max(1, _CHUNK // (len(rest) * size))
         for begin in range(0, len(first), step):
             cells = (first[begin : begin + step, None] + rest[None]).reshape(-1, first.shape[1])
-            tables = np.zeros((len(cells), math.prod(shape)), dtype=np.int8)
+            tables = np.zeros((len(cells), size), dtype=np.int8)
             for record in range(cells.shape[1]):
                 tables[np.arange(len(cells)), cells[:, record]] += 1 if record % 2 else -1
             yield from np.unique(tables[tables.any(axis=1)], axis=0)
 
     def _table(self, parts: Sequence[Values]) -> Counts:
         """Write records, given part by part, as a difference of tables."""
-        places = [*(axes for axes, _ in self._seen), self._free_axes]
-        result = np.zeros(self.question.grid.shape, dtype=np.int64)
-        fixed = {axis: self._only(axis) for axis in named(self.question.released)}
-        for record in range(len(parts[0])):
-            cell = dict(fixed)
-            for axes, values in zip(places, parts, strict=True):
-                cell.update(zip(axes, values[record], strict=True))
-            result[tuple(cell[axis] for axis in fixed)] += 1 if record % 2 else -1
-        return result
-
-    def _only(self, axis: int) -> int:
-        """A node that can occur: the only one, for a block of which the table sees one level."""
-        return int(np.flatnonzero(self.blocks.structure.inhabited_nodes(axis, self.question.released[axis]))[0])
+        cells = self._start + sum(position[0] for position in self._positions([[part] for part in parts]))
+        result = np.zeros(math.prod(self.question.grid.shape), dtype=np.int64)
+        np.add.at(result, cells, np.resize([-1, 1], len(parts[0])))
+        return result.reshape(self.question.grid.shape)
 
 
 def _rich(block: SeenBlock, most: int, next_most: int) -> tuple[int, int] | None:
@@ -448,23 +402,6 @@ def _rich(block: SeenBlock, most: int, next_most: int) -> tuple[int, int] | None
     order = sorted(range(len(block.counts)), key=block.counts.__getitem__, reverse=True)
     there = block.counts[order[0]] >= most and block.counts[order[1]] >= next_most
     return (order[0], order[1]) if there else None
-
-
-def _servings(q: int) -> Iterator[tuple[Server, ...]]:
-    """For each block its carrier, or None where x and y agree: carriers are numbered as they first occur.
-
-    >>> list(_servings(2))
-    [(None, None), (None, 0), (0, None), (0, 0), (0, 1)]
-    """
-
-    def grow(so_far: tuple[Server, ...], used: int) -> Iterator[tuple[Server, ...]]:
-        if len(so_far) == q:
-            yield so_far
-            return
-        for server in (None, *range(used + 1)):
-            yield from grow((*so_far, server), max(used, -1 if server is None else server + 1))
-
-    return grow((), 0)
 
 
 def _agreement(values: Values) -> int:
@@ -479,24 +416,8 @@ def _agreement(values: Values) -> int:
 
 def _pattern_norms(agreement: int, records: int) -> Norms:
     """The norms of a move from the pairs of its records that agree everywhere; even places vanish, odd ones appear."""
-    cells: list[int] = []
-    homes: list[int] = []
-    place = 0
+    cells = [0] * records
     for i in range(records):
-        home = None
-        for j in range(i):
-            if agreement >> place & 1 and home is None:
-                home = homes[j]
-            place += 1
-        if home is None:
-            home = len(cells)
-            cells.append(0)
-        homes.append(home)
-        cells[home] += 1 if i % 2 else -1
-    size = [abs(cell) for cell in cells]
-    return Norms(sum(size), sum(cell * cell for cell in size), max(size))
-
-
-def _norms(move: Counts) -> Norms:
-    size = np.abs(move)
-    return Norms(int(size.sum()), int((size**2).sum()), int(size.max()))
+        first = next((j for j in range(i) if agreement >> (i * (i - 1) // 2 + j) & 1), i)
+        cells[first] += 1 if i % 2 else -1
+    return Norms.of(np.array([cells]))

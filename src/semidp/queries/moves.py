@@ -67,11 +67,9 @@ class Listing:
         """Return the exact norms of S_a and a move that attains Δ2."""
         best, worst = Norms(0, 0, 0), None
         for near, table in self._near(a):
-            size = np.abs(near - table)
-            squares = (size**2).sum(axis=1)
-            found = Norms(int(size.sum(axis=1).max()), int(squares.max()), int(size.max()))
+            found = Norms.of(near - table)
             if found.l2_squared > best.l2_squared:
-                worst = (near - table)[squares.argmax()].reshape(self.shape)
+                worst = (near - table)[((near - table) ** 2).sum(axis=1).argmax()].reshape(self.shape)
             best = best.most(found)
         return best, worst
 

@@ -177,8 +177,7 @@ def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
     for move in _known_moves(whole, a):
         if whole.realisable(move):
             seen = whole.grid.sum(move, shown).reshape(question.grid.shape)
-            size = np.abs(seen)
-            found = Norms(int(size.sum()), int((size**2).sum()), int(size.max()))
+            found = Norms.of(seen[None])
             if found.l2_squared > best.l2_squared:
                 widest = seen
             best = best.most(found)

@@ -300,23 +300,20 @@ class MomentSpace(OutcomeSpace):
     @property
     def naive(self) -> Norms:
         """The norms for one record where no count is public: its row and its outcome change at once."""
-        rows, steps = self._rows, self.outcome.steps
-        l1, l2, linf = (int(np.max(norm, initial=0)) for norm in _row_norms(rows))
-        apart = [rows - row for row in rows] if len(rows) <= _MOST_ROWS else []
-        if apart:
-            pairs = [tuple(int(np.max(norm)) for norm in _row_norms(part)) for part in apart]
-            l1, l2, linf = (max(one, *(pair[i] for pair in pairs)) for i, one in enumerate((l1, l2, linf)))
+        rows, found = self._rows, Norms.of(self._rows)
+        if len(rows) > _MOST_ROWS:
+            found = found.scaled(2)
         else:
-            l1, l2, linf = 2 * l1, 4 * l2, 2 * linf
-        return Norms(steps * l1, steps**2 * l2, steps * linf)
+            for row in rows:
+                found = found.most(Norms.of(rows - row))
+        return found.scaled(self.outcome.steps)
 
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
         if self.adjacency.is_exchange:
             return self.naive
-        l1, l2, linf = (int(np.max(norm, initial=0)) for norm in _row_norms(self._rows))
-        return Norms(l1, l2, linf).scaled(self.movable * self.outcome.steps)
+        return Norms.of(self._rows).scaled(self.movable * self.outcome.steps)
 
     @property
     def exact(self) -> bool:
@@ -345,7 +342,7 @@ class MomentSpace(OutcomeSpace):
             if records is None:
                 return None
             moves = rows * records[:, None]
-        longest = moves[int(_row_norms(moves)[1].argmax())]
+        longest = moves[int((moves * moves).sum(axis=1).argmax())]
         return np.array([int(value) * steps for value in longest], dtype=np.int64)
 
     @property
@@ -537,9 +534,3 @@ def _largest_first(counts: Counts, records: int) -> list[int]:
         filled.append(min(count, records))
         records -= filled[-1]
     return [k for k in filled if k]
-
-
-def _row_norms(rows: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_], NDArray[np.object_]]:
-    """Return ‖z‖1, ‖z‖2² and ‖z‖∞ of each row, in whole numbers."""
-    size = np.abs(rows)
-    return size.sum(axis=1), (size * size).sum(axis=1), size.max(axis=1, initial=0)

@@ -249,3 +249,22 @@ class Blocks:
             tuple(label for feature, leaf in zip(features, record, strict=True) for label in feature.path(leaf))
             for record in records
         )
+
+
+def servings(blocks: int) -> Iterator[tuple[tuple[int | None, ...], int]]:
+    """Iterate over who carries each block, None where x and y agree there, and how many carriers there are.
+
+    Carriers are numbered as they first occur.
+
+    >>> [servers for servers, carriers in servings(2)]
+    [(None, None), (None, 0), (0, None), (0, 0), (0, 1)]
+    """
+
+    def grow(servers: tuple[int | None, ...], carriers: int) -> Iterator[tuple[tuple[int | None, ...], int]]:
+        if len(servers) == blocks:
+            yield servers, carriers
+            return
+        for server in (None, *range(carriers + 1)):
+            yield from grow((*servers, server), max(carriers, 0 if server is None else server + 1))
+
+    return grow((), 0)
