@@ -171,6 +171,22 @@ def test_exchange_costs_of_large_counts_are_attained(sizes):
             assert float(costs.cost(view)) == pytest.approx(best[view], abs=1e-9), view
 
 
+@pytest.mark.parametrize("size", [9, 20])
+def test_the_cost_of_features_that_are_alike_counts_each_of_them(size):
+    """Three published features of one size: two records in one cell, one more, and three that gave their levels."""
+    residuals, margins = Residuals(Grid.flat((size,) * 3)), ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+    move = np.zeros((size,) * 3, dtype=np.int64)
+    move[0, 0, 0], move[1, 1, 1] = 2, 1
+    move[1, 0, 0] = move[0, 1, 0] = move[0, 0, 1] = -1
+    for view in margins:
+        assert not residuals.grid.sum(move, view).any()
+    attained = float((residuals.centred((1, 1, 1), move) ** 2).sum())
+    assert attained <= float(BallCosts(residuals, margins, 3).cost((1, 1, 1))) + 1e-9
+    # one record alone, where nothing is published: the best it can do is to change one feature
+    free = BallCosts(residuals, (), 1)
+    assert free.cost((1, 1, 1)) == 2 * Fraction(size - 1, size) ** 2
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_costs_without_a_listing_bound_the_listed_ones(name):
     space = built(name)
