@@ -221,6 +221,14 @@ class Chain:
         start = int(self.first(depth, fine)[node])
         return slice(start, start + int(self.children(depth, fine)[node]))
 
+    def above(self, depth: int) -> NDArray[np.intp]:
+        """Return for each leaf the node at a depth that it lies below, or is.
+
+        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).above(1).tolist()
+        [0, 0, 0, 1, 1]
+        """
+        return np.repeat(np.arange(self.size(depth)), self.children(depth, self.depth))
+
     def branch(self, depth: int, node: int) -> "Chain":
         """Return the chain of the leaves below one node; the depths down to it stay, with one node each.
 
@@ -338,22 +346,18 @@ class Grid:
         numbers = np.arange(self.size_of(view), dtype=np.intp)
         return np.broadcast_to(self.spread(numbers, view, source), self.shape_of(source)).ravel()
 
-    def box(self, chosen: Iterable[tuple[View, int]]) -> list[range]:
+    def box(self, chosen: Iterable[tuple[View, int]]) -> list[slice]:
         """Return the leaves of each feature that lie in all of the chosen margin cells (their flat positions).
 
         >>> Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2))).box([((1, 0), 1)])
-        [range(2, 3), range(0, 2)]
+        [slice(2, 3, None), slice(0, 2, None)]
         """
         nodes = [(0, 0)] * len(self.chains)  # for each feature the finest depth that is chosen, and the node there
         for view, flat in chosen:
             for axis, code in zip(named(view), np.unravel_index(flat, self.shape_of(view)), strict=True):
                 if view[axis] > nodes[axis][0]:
                     nodes[axis] = (view[axis], int(code))
-        found = []
-        for chain, (depth, node) in zip(self.chains, nodes, strict=True):
-            start = int(chain.first(depth, chain.depth)[node])
-            found.append(range(start, start + int(chain.children(depth, chain.depth)[node])))
-        return found
+        return [chain.below(*node, chain.depth) for chain, node in zip(self.chains, nodes, strict=True)]
 
     def coarsened(self, view: View) -> "Grid":
         """Return the grid of a margin as a table of its own, of the features that it names."""

@@ -141,16 +141,9 @@ class BranchSpace(ProductSpace):
         """The residuals that need noise: those of the whole product that can differ from zero here."""
         return tuple(view for view in self.needed if view in self.lower)
 
-    @cached_property
-    def known(self) -> Mapping[View, Floats]:
-        """The residuals below the cut that are published exactly."""
-        found = {}
-        for view in self.needed:
-            if self.cut.reaches(view) and view not in self.lower:
-                margin = next(margin for margin in self.dataspace.published if within(view, margin.view))
-                counts = self.residuals.table(self.trim(margin.counts, margin.view), margin.view, view)
-                found[view] = self.residuals.centred(view, counts)
-        return found
+    @property
+    def _fixed(self) -> list[View]:
+        return [view for view in super()._fixed if self.cut.reaches(view)]
 
     def shared_out(self, row: Floats, number: int, power: int = 1) -> Floats:
         """Divide what a table has at the cut evenly among the cells below (variances: to the power 2)."""

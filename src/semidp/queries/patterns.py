@@ -46,17 +46,10 @@ class SliceCounts:
     size: int
     free: bool
 
-    def widest(self, s: int) -> RecordPattern | None:
-        """Return the pattern of s records with the largest sum of squares, or None if s records cannot move."""
-        return _widest(self, s)
-
-    def tallest(self, s: int) -> int:
-        """Return the largest cell of a pattern of s records, 0 if there is none."""
-        return _tallest(self, s)
-
 
 @cache
 def _widest(part: SliceCounts, s: int) -> RecordPattern | None:
+    """Return the pattern of s records with the largest sum of squares, or None if s records cannot move."""
     for appear, vanish in _candidates(part, s):
         if found := _realise(part, appear, vanish):
             return found
@@ -65,6 +58,7 @@ def _widest(part: SliceCounts, s: int) -> RecordPattern | None:
 
 @cache
 def _tallest(part: SliceCounts, s: int) -> int:
+    """Return the largest cell of a pattern of s records, 0 if there is none."""
     for appear, vanish in sorted(_candidates(part, s), key=lambda pair: -pair[0][0]):
         if _realise(part, appear, vanish):
             return appear[0]
@@ -270,11 +264,11 @@ class BlockTable:
         best: dict[int, tuple[int, list[tuple[RecordPattern, int]]]] = {0: (0, [])}
         tallest = 0
         for part, places in self.kinds(a):
-            tallest = max([tallest, *(part.tallest(s) for s in range(1, a + 1))])
+            tallest = max([tallest, *(_tallest(part, s) for s in range(1, a + 1))])
             for place in places:
                 for done in sorted(best, reverse=True):
                     for s in range(1, a - done + 1):
-                        pattern = part.widest(s)
+                        pattern = _widest(part, s)
                         if pattern is not None:
                             squares = best[done][0] + pattern.squares
                             if squares > best.get(done + s, (0, []))[0]:
@@ -301,14 +295,14 @@ class BlockTable:
                     result[self._complete(self.grid.box(cells), side)] += sign * count
         return result
 
-    def _complete(self, box: list[range], side: int) -> tuple[int, ...]:
+    def _complete(self, box: list[slice], side: int) -> tuple[int, ...]:
         """Choose a cell: records that appear and those that vanish on different levels of the unpublished features."""
         if self.possible is None:
             cell = [leaves.start for leaves in box]
-            wide = next((axis for axis in self.free if len(box[axis]) > 1), None)
+            wide = next((axis for axis in self.free if box[axis].stop - box[axis].start > 1), None)
             if wide is not None:
                 cell[wide] += side
             return tuple(cell)
-        choices = np.argwhere(self.possible[tuple(slice(leaves.start, leaves.stop) for leaves in box)])
+        choices = np.argwhere(self.possible[tuple(box)])
         offset = choices[-side] if len(choices) else [0] * len(box)
         return tuple(leaves.start + int(k) for leaves, k in zip(box, offset, strict=True))

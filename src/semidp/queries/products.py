@@ -171,16 +171,18 @@ class ProductSpace(QuerySpace):
 
     def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
         """Cut a table at a view down to the nodes that can hold a record."""
-        grid = self.schema.grid
-        where = [kept_nodes(grid.chains[axis], self._kept[axis], view[axis]) for axis in named(view)]
-        return values[np.ix_(*where)] if where else values
+        return values[self._where(view)]
 
     def whole(self, values: Floats, view: View) -> Floats:
         """Put a table of the nodes that can hold a record back among the others, which are zero."""
-        grid = self.schema.grid
-        result = np.zeros(grid.shape_of(view))
-        result[np.ix_(*(kept_nodes(grid.chains[a], self._kept[a], view[a]) for a in named(view)))] = values
+        result = np.zeros(self.schema.grid.shape_of(view))
+        result[self._where(view)] = values
         return result
+
+    def _where(self, view: View) -> tuple[NDArray[np.intp], ...]:
+        """Return where in a table the nodes lie that can hold a record."""
+        chains = self.schema.grid.chains
+        return np.ix_(*(kept_nodes(chains[axis], self._kept[axis], view[axis]) for axis in named(view)))
 
     def measure(self, tables: Sequence[Table]) -> NDArray[np.int64]:
         """Return the vector of the confidential tables; refuse those that contradict what is published."""
@@ -198,13 +200,16 @@ class ProductSpace(QuerySpace):
             found.append(self.residuals.scaled(view, part).ravel())
         return np.concatenate(found)
 
+    @property
+    def _fixed(self) -> list[View]:
+        """The residuals that what is published fixes."""
+        return [view for view in self.needed if view not in self.parts]
+
     @cached_property
     def known(self) -> Mapping[View, Floats]:
         """The residuals that are published exactly, from the published totals alone."""
         found = {}
-        for view in self.needed:
-            if view in self.parts:
-                continue
+        for view in self._fixed:
             if not any(view):
                 found[view] = np.array(float(self.dataspace.n or 0))
                 continue
@@ -354,15 +359,14 @@ class ProductSpace(QuerySpace):
         """Every move of a small dataspace, as tables at the finest view, or None."""
         if not self.schema.grid.holds(_LARGEST_LISTED):
             return None
-        if self.adjacency.is_exchange:
-            moves = _exchanges(self.dataspace, self.adjacency, released)
-        else:
-            listing = Listing.of(self.dataspace, released)
-            moves = None if listing is None else listing.moves(a)
-        if moves is None:
-            return None
         found = []
         try:
+            if self.adjacency.is_exchange:
+                moves = sensitivity_space(self.dataspace, self.adjacency, self.schema.named(released)).moves()
+            elif (listing := Listing.of(self.dataspace, released)) is not None:
+                moves = listing.moves(a)
+            else:
+                return None
             for move in moves:
                 found.append(self.trim(move, released).astype(np.int64))
                 if len(found) > _MOST_LISTED:
@@ -386,11 +390,8 @@ class ProductSpace(QuerySpace):
             before, after = draw(two, blocks, generator)
             move = np.zeros(shape, dtype=np.int64)
             for sign, records in ((1, after), (-1, before)):
-                nodes = [
-                    np.searchsorted(chains[axis].starts[released[axis] - 1], records[:, axis], side="right") - 1
-                    for axis in axes
-                ]
-                np.add.at(move, tuple(nodes), sign)
+                nodes = tuple(chains[axis].above(released[axis])[records[:, axis]] for axis in axes)
+                np.add.at(move, nodes, sign)
             if move.any():
                 yield move
 
@@ -413,11 +414,8 @@ class ProductSpace(QuerySpace):
         x, y = two
         chains, before, after = self.residuals.grid.chains, [x], [y]
         for margin in self.dataspace.published:
-            differ = []
-            for axis in named(margin.view):
-                starts = chains[axis].starts[margin.view[axis] - 1]
-                if np.ptp(np.searchsorted(starts, two[:, axis], side="right")):
-                    differ.append(axis)
+            depths = margin.view
+            differ = [axis for axis in named(depths) if np.ptp(chains[axis].above(depths[axis])[two[:, axis]])]
             if not differ:
                 continue
             if len(before) == 1 or generator.integers(2):
@@ -429,12 +427,3 @@ class ProductSpace(QuerySpace):
                 before[-1][axis] = y[axis]
                 after[-1][axis] = x[axis] if axis in differ else y[axis]
         return np.array(before), np.array(after)
-
-
-def _exchanges(dataspace: Dataspace, adjacency: Adjacency, released: View) -> Iterator[Counts] | None:
-    """Every difference of a table at one view between datasets that are exchanges of each other, where listed."""
-    assert dataspace.schema is not None
-    try:
-        return sensitivity_space(dataspace, adjacency, dataspace.schema.named(released)).moves()
-    except Refused:
-        return None

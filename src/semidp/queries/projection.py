@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,25 +21,8 @@ Floats = NDArray[np.float64]
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
 
 
-class Projector(Protocol):
-    """P: orthogonal projection onto the tables that live on the domain and have zero margins."""
-
-    @property
-    def dimension(self) -> int:
-        """The rank of P."""
-
-    def project(self, values: NDArray[Any]) -> Floats:
-        """Return P v."""
-
-    def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
-        """Return (I - P) φ for every table φ on the domain that has these margins."""
-
-    def variances(self) -> Floats:
-        """Return the diagonal of P."""
-
-
-def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> Projector:
-    """Return the projection onto tables on `grid` that vanish outside `domain` and have zero `margins`.
+def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> "Projector":
+    """Return P, the orthogonal projection onto tables on `grid` that vanish outside `domain` and have zero `margins`.
 
     On a product domain the averages E_M over margins commute, E_M E_M' = E_{M∧M'}, hence
     ``I - P = I - Π_M (I - E_M)``: inclusion and exclusion over what margins share, which for decomposable margins is
@@ -257,6 +240,9 @@ class FixedTable:
     def variances(self) -> Floats:
         """Return zeros."""
         return np.zeros(self.table.shape)
+
+
+Projector = AveragingProjection | LeastSquaresProjection | FixedTable
 
 
 def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:

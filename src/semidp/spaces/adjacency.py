@@ -97,7 +97,11 @@ class Adjacency:
     ) -> bool:
         """Whether two small datasets, as lists of labelled records, are adjacent; exchange needs their dataspace."""
         if self.is_exchange:
-            blocks = Blocks.of(_needed(dataspace))
+            if dataspace is None:
+                raise InputError(
+                    "whether two datasets are exchanges depends on what is published: give their dataspace"
+                )
+            blocks = Blocks.of(dataspace)
             return blocks.adjacent(blocks.coded(one), blocks.coded(other))
         try:
             return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
@@ -138,12 +142,6 @@ class Adjacency:
         (Adjacency(a=3), Adjacency(a=3, kind='exchange'))
         """
         return cls(value["a"], value.get("kind", AdjacencyKind.ball))
-
-
-def _needed(dataspace: Dataspace | None) -> Dataspace:
-    if dataspace is None:
-        raise InputError("whether two datasets are exchanges depends on what is published: give their dataspace")
-    return dataspace
 
 
 @dataclass(frozen=True)
@@ -224,11 +222,9 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
     listed = by_listing(dataspace)
     if listed is not None:
         return listed
-    if not structure.zeros_matter and structure.decomposable:
-        return SemiAdjacency(None, None, len(structure.essential) + 1, "bound by the junction tree")
-    degree = graver_degree(structure)
-    if degree is not None:
-        return SemiAdjacency(None, None, max(2, 1 + degree), "bound by Graver elements")
+    bound, method = _bound(structure)
+    if bound is not None:
+        return SemiAdjacency(None, None, bound, method)
     reason = "structural zeros tie its features" if structure.zeros_matter else "they are not decomposable"
     raise AdjacencyUnknown(
         f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many to list: give the "
@@ -263,16 +259,22 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
         for view in views
     )
     everything = Structure(schema, 1, tuple(occurs))
-    degree = graver_degree(everything) if everything.zeros_matter or not everything.decomposable else None
-    if degree is not None:
-        return SemiAdjacency(None, None, max(2, 1 + degree), "bound over all totals")
-    if everything.zeros_matter or not everything.decomposable:
+    bound, _ = _bound(everything)
+    if bound is None:
         raise AdjacencyUnknown(
             f"no number of records is known that suffices for all totals of {', '.join(map(str, wanted))}: give the "
             "totals themselves, or the number a of records that must be able to move together",
             needs="adjacency",
         )
-    return SemiAdjacency(None, None, len(everything.essential) + 1, "bound over all totals")
+    return SemiAdjacency(None, None, bound, "bound over all totals")
+
+
+def _bound(structure: Structure) -> tuple[int | None, str]:
+    """Return a proven upper bound of a(t), None where there is none, and how it was found."""
+    if not structure.zeros_matter and structure.decomposable:
+        return len(structure.essential) + 1, "bound by the junction tree"
+    degree = graver_degree(structure)
+    return None if degree is None else max(2, 1 + degree), "bound by Graver elements"
 
 
 def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Adjacency:
@@ -363,8 +365,7 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     assert structure.common is not None
     slices = Slices(structure.grid, structure.common, structure.essential)
     least, most, best = 1, 1, None
-    for z, others, away in slices.candidates():
-        rarest = slices.rarest(z)
+    for z, rarest, others, away in slices.candidates():
         if 1 + max(len(rarest), int(away)) <= least:
             break  # the slices that follow leave no more choices
         cover = worst_cover(rarest, others)

@@ -126,13 +126,10 @@ class Blocks:
     @cached_property
     def _nodes(self) -> list[list[list[int]]]:
         """For each feature, depth and leaf the node; -1 at depth 0."""
-        found = []
-        for chain in self.structure.grid.chains:
-            depths = [[-1] * chain.leaves]
-            for depth in range(1, chain.depth + 1):
-                depths.append(np.repeat(np.arange(chain.size(depth)), chain.children(depth, chain.depth)).tolist())
-            found.append(depths)
-        return found
+        return [
+            [[-1] * chain.leaves, *(chain.above(depth).tolist() for depth in range(1, chain.depth + 1))]
+            for chain in self.structure.grid.chains
+        ]
 
     def _differ(self, x: Record, y: Record) -> list[tuple[View, list[int]]]:
         """The blocks whose published tuples differ, each with its features whose nodes differ."""

@@ -169,8 +169,8 @@ class Slices:
     Examples
     --------
     >>> rows, columns = Totals((1, 0), np.array([[2], [1]])), Totals((0, 1), np.array([[2, 1]]))
-    >>> Slices(Grid.flat((2, 2)), (0, 0), (rows, columns)).rarest(0)
-    (1, 1)
+    >>> list(Slices(Grid.flat((2, 2)), (0, 0), (rows, columns)).candidates())
+    [(0, (1, 1), 2, False)]
     """
 
     grid: Grid
@@ -221,14 +221,11 @@ class Slices:
             found.append((cells, margin.counts.ravel()[cells]))
         return found
 
-    def rarest(self, z: int) -> tuple[int, ...]:
-        """Return the smallest positive count of each block that leaves a choice at one level of Z, sorted."""
-        return tuple(sorted(int(row[row > 0].min()) for _, row in self.rows(z) if (row > 0).sum() > 1))
+    def candidates(self) -> Iterator[tuple[int, tuple[int, ...], int, bool]]:
+        """Yield levels of Z where y may lie, with what decides how many records must move; most choices first.
 
-    def candidates(self) -> Iterator[tuple[int, int, bool]]:
-        """Yield levels of Z where y may lie, how many other records are there, whether x lies elsewhere; best first.
-
-        Levels that are alike in their rarest counts and their size are tried once.
+        That is the smallest positive count of each block that leaves a choice there, sorted, how many other records are
+        there, and whether x lies elsewhere. Levels that are alike in all this are tried once.
         """
         inhabited = np.flatnonzero(self.sizes)
         several = len(inhabited) > 1
@@ -238,7 +235,7 @@ class Slices:
         _, first = np.unique(alike, axis=0, return_index=True)
         for place in sorted(first.tolist(), key=lambda place: (-self.choices[inhabited[place]], place)):
             z = int(inhabited[place])
-            yield z, int(self.sizes[z]) - int(not several), several
+            yield z, tuple(keys[place][keys[place] > 0].tolist()), int(self.sizes[z]) - int(not several), several
 
     def _rarest_of_all(self, number: int) -> Counts:
         """The smallest positive count of a block at each level of Z; 0 where the block leaves no choice there."""

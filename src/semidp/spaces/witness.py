@@ -111,7 +111,7 @@ def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> R
     """
     record = []
     for axis, leaves in enumerate(structure.grid.box(chosen)):
-        there = structure.inhabited_nodes(axis, structure.grid.full[axis])[leaves.start : leaves.stop]
+        there = structure.inhabited_nodes(axis, structure.grid.full[axis])[leaves]
         record.append(leaves.start + int(there.argmax()))
     return next(completions(structure, record))
 
@@ -125,11 +125,8 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
     >>> list(completions(Structure.of(Dataspace.of(table, [Margin("sex")])), (1, 0)))
     [(1, 0), (1, 1), (1, 2)]
     """
-    ranges = []
-    for chain, depth, code in zip(structure.grid.chains, structure.published, record, strict=True):
-        starts = chain.first(depth, chain.depth)
-        node = int(np.searchsorted(starts, code, side="right")) - 1
-        ranges.append(slice(int(starts[node]), int(starts[node] + chain.children(depth, chain.depth)[node])))
+    places = zip(structure.grid.chains, structure.published, record, strict=True)
+    ranges = [chain.below(depth, int(chain.above(depth)[leaf]), chain.depth) for chain, depth, leaf in places]
     possible = structure.schema.possible
     if possible is None:
         offsets: Iterable[Sequence[int]] = product(*(range(part.stop - part.start) for part in ranges))
