@@ -278,6 +278,15 @@ class Grid:
         """The view of the total."""
         return tuple(0 for _ in self.chains)
 
+    @property
+    def nested(self) -> bool:
+        """Whether some feature has more than one depth."""
+        return any(chain.depth > 1 for chain in self.chains)
+
+    def alone(self, axis: int, depth: int = 1) -> View:
+        """Return the view of one feature."""
+        return tuple(depth if other == axis else 0 for other in range(len(self.chains)))
+
     @cached_property
     def shape(self) -> Shape:
         """The shape of the table."""

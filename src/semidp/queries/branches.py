@@ -4,7 +4,6 @@ A residual that is finer than the cut compares children of one parent below it, 
 those of the node's records alone. What they cost is a matter of the whole product, never of one branch.
 """
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,7 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.geometry import Chain, Grid, View, named, within
+from semidp.geometry import Chain, Grid, View, named
 from semidp.queries.base import Floats
 from semidp.queries.products import ProductSpace
 from semidp.spaces import Dataspace, Margin

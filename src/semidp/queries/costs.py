@@ -358,6 +358,8 @@ class BallCosts:
     a: int
     moves: NDArray[np.int64] | None = field(default=None, repr=False)
     released: View | None = None
+    _costs: dict[object, Fraction] = field(default_factory=dict, init=False, repr=False)
+    _seen: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
 
     def cost(self, view: View) -> Fraction:
         """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets differ in."""
@@ -390,13 +392,12 @@ class BallCosts:
         axes = range(len(self.residuals.grid.chains))
         return [sorted(margin[axis] for margin in self.margins if margin[axis]) for axis in axes]
 
-    @cached_property
-    def _costs(self) -> dict[object, Fraction]:
-        return {}
-
     def _found(self, view: View) -> Fraction:
         slots = tuple(self.slot(view, axis) for axis in named(view))
-        found = min(self._cost(slots, self._held(view), view), self._certified(view))
+        found = min(self._closed(slots, self._held(view)), self._certified(view))
+        values = [family.largest() for family in self._families(slots) or ()]
+        if values and None not in values:
+            found = min(found, self._upwards(max(value for value in values if value is not None), view))
         if found == 0:
             raise Refused(
                 f"with a = {self.a} the adjacent datasets agree on something that the published statistics do not fix, "
@@ -409,8 +410,12 @@ class BallCosts:
         depth = view[axis]
         known = max((other[axis] for other in (self.margins if margin is None else (margin,))), default=0)
         held = 2 if known >= depth else 1 if known == depth - 1 > 0 else 0
-        chain = self.residuals.grid.chains[axis]
-        return Slot(tuple(np.unique(chain.children(depth - 1, depth)).tolist()), chain.size(depth - 1), held, known > 0)
+        parents = self.residuals.grid.chains[axis].size(depth - 1)
+        return Slot(self._children(axis, depth), parents, held, known > 0)
+
+    def _children(self, axis: int, depth: int) -> tuple[int, ...]:
+        """The distinct numbers of nodes of a depth below one node above, in order."""
+        return tuple(np.unique(self.residuals.grid.chains[axis].children(depth - 1, depth)).tolist())
 
     def joint(self, sigma2: Mapping[View, Fraction]) -> float | None:
         """Return ``sup_m Σ_d |H_d M_d m|² / σ_d²``, or an upper bound of it, where the moves can be enumerated."""
@@ -419,7 +424,11 @@ class BallCosts:
             for view, square in sigma2.items():
                 total += self._squares(view) / float(square)
             return float(total.max(initial=0.0)) * (1 + 1e-9)
-        return self._joint_patterns(sigma2)
+        axes, deepest = sorted({axis for view in sigma2 for axis in named(view)}), join(*sigma2)
+        families = self._families([self._tree(deepest, axis) for axis in axes]) if axes else None
+        if families is None or sum(family.work for family in families) * (len(sigma2) + 1) > _MOST_WORK:
+            return None
+        return max(family.largest_sum(axes, sigma2) for family in families) * (1 + 1e-9)
 
     def _squares(self, view: View) -> Floats:
         """|H_d M_d m|² of every listed move."""
@@ -429,7 +438,9 @@ class BallCosts:
             cells = math.prod(self.residuals.shape(self.released))
             if cells <= len(self.moves):  # the residual of each cell alone, and moves as sums of them
                 units = self._residuals_of(np.eye(cells, dtype=np.int64), view)
-                found = np.concatenate([(rows @ units) ** 2 @ np.ones(units.shape[1]) for rows in self._flat()])
+                flat = self.moves.reshape(len(self.moves), -1)
+                some = (flat[start : start + 1024] for start in range(0, len(flat), 1024))
+                found = np.concatenate([(rows @ units) ** 2 @ np.ones(units.shape[1]) for rows in some])
             else:
                 found = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
             self._seen[view] = found
@@ -442,27 +453,10 @@ class BallCosts:
         summed = (self.residuals.table(table.reshape(shape), self.released, view) for table in tables)
         return np.stack([self.residuals.centred(view, table).ravel() for table in summed])
 
-    def _flat(self) -> Iterator[NDArray[np.int64]]:
-        """The listed moves as rows, some at a time."""
-        assert self.moves is not None
-        for start in range(0, len(self.moves), 1024):
-            yield self.moves[start : start + 1024].reshape(-1, math.prod(self.moves.shape[1:]))
-
-    @cached_property
-    def _seen(self) -> dict[View, Floats]:
-        return {}
-
     def _held(self, view: View) -> tuple[tuple[Slot, ...], ...]:
         """For each margin that constrains the residual, its slots where that margin alone is kept."""
         shared = [margin for margin in self.margins if any(meet(margin, view))]
         return tuple(tuple(self.slot(view, axis, margin) for axis in named(view)) for margin in shared)
-
-    def _cost(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...], view: View) -> Fraction:
-        bounds = [self._closed(slots, held)]
-        values = [family.largest() for family in self._families(slots) or ()]
-        if values and None not in values:
-            bounds.append(self._upwards(max(value for value in values if value is not None), view))
-        return min(bounds)
 
     def _families(self, features: "Sequence[Slot | Tree]") -> list[Family] | None:
         """All moves as patterns: of nodes and parents, or of trees down to their deepest; None where too many."""
@@ -486,40 +480,21 @@ class BallCosts:
 
     def _certified(self, view: View) -> Fraction:
         """Return Δ2² of the table itself: H_d only shortens."""
-        vary = {
-            (axis, depth)
-            for axis in named(view)
-            for depth in range(1, view[axis] + 1)
-            if int(self.residuals.siblings(axis, depth).max()) > 1
-        }
+        vary = {(axis, depth) for axis, depth in variables(view) if self._children(axis, depth)[-1] > 1}
         margins = [frozenset(variables(meet(margin, view)) & vary) for margin in self.margins]
         return Fraction(certified_norms(self.a, vary, margins).l2_squared)
 
     def _upwards(self, value: float, view: View) -> Fraction:
         """Return the exact number that a float stands for, or one that is certainly no smaller."""
-        chains = self.residuals.grid.chains
-        denominator = math.prod(
-            math.lcm(*np.unique(chains[axis].children(view[axis] - 1, view[axis])).tolist()) for axis in named(view)
-        )
+        denominator = math.prod(math.lcm(*self._children(axis, view[axis])) for axis in named(view))
         if denominator <= _EXACT_DENOMINATOR:
             return Fraction(round(value * denominator), denominator)
         return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)
 
-    def _joint_patterns(self, sigma2: Mapping[View, Fraction]) -> float | None:
-        """The largest sum over the patterns of all features at once; None where they are too many."""
-        axes = sorted({axis for view in sigma2 for axis in named(view)})
-        deepest = join(*sigma2)
-        families = self._families([self._tree(deepest, axis) for axis in axes]) if axes else None
-        if families is None or sum(family.work for family in families) * (len(sigma2) + 1) > _MOST_WORK:
-            return None
-        return max(family.largest_sum(axes, sigma2) for family in families) * (1 + 1e-9)
-
     def _tree(self, deepest: View, axis: int) -> "Tree":
         """One feature at all its depths down to the deepest in use, and how deep it is published."""
-        views = [
-            tuple(depth * (other == axis) for other in range(len(deepest))) for depth in range(1, deepest[axis] + 1)
-        ]
-        return Tree(tuple(self.slot(view, axis).counts for view in views), max(self._depths[axis], default=0))
+        counts = (self._children(axis, depth) for depth in range(1, deepest[axis] + 1))
+        return Tree(tuple(counts), max(self._depths[axis], default=0))
 
 
 class ExchangeCosts(BallCosts):

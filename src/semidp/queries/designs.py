@@ -240,16 +240,16 @@ class Design:
 
     def check_rank(self, gram: NDArray[np.object_]) -> None:
         """Refuse columns that are combinations of earlier ones on the records that exist: exact elimination."""
-        work = [[Fraction(value) for value in row] for row in gram.tolist()]
+        from flint import fmpq_mat, fmpz_mat
+
+        reduced, rank = fmpq_mat(fmpz_mat(gram.tolist())).rref()
+        leading = {next(k for k, value in enumerate(row) if value) for row in reduced.tolist()[:rank]}
         for k, name in enumerate(self.names):
-            if work[k][k] == 0:
+            if k not in leading:
                 raise Refused(
                     f"the design is collinear: on the published counts column {name!r} is a combination of the columns "
                     "before it (a level without records, say): leave it out"
                 )
-            for i in range(k + 1, len(work)):
-                factor = work[i][k] / work[k][k]
-                work[i] = [x - factor * y for x, y in zip(work[i], work[k], strict=True)]
 
     def _over(self, column: Column, names: Sequence[str]) -> NDArray[np.object_]:
         """Return `multiplier` times a column over the cells of the margin of `names`, flattened."""

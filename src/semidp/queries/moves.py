@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order, named
+from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order, meet, named
 from semidp.queries.bounds import Norms
 from semidp.spaces import Dataspace
 from semidp.spaces.listing import cells, fiber
@@ -242,21 +242,19 @@ def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
     >>> int(abs(move).sum()), int(abs(move.sum(axis=2)).max()), int(abs(move.sum(axis=0)).max())
     (4, 0, 0)
     """
-    flat, shape = _flattened(grid, margins), grid.shape
-    if flat is None:
+    if grid.nested:
         return None
-    by_axes = {margin.axes: margin for margin in flat}
+    by_view = {margin.view: margin for margin in margins}
     for root in margins:
-        order = junction_order([root.view, *(other.view for other in margins if other is not root)])
-        if order is None or len(order) < 2:
+        tree = junction_order([root.view, *(other.view for other in margins if other is not root)])
+        if tree is None or len(tree) < 2:
             return None
-        tree = [tuple(axis for axis, depth in enumerate(view) if depth) for view in order]
         beyond = _beyond(tree)
-        for near, far in _starts(by_axes[tree[0]], by_axes[tree[1]]):
-            one, other = (_completed(shape, [by_axes[axes] for axes in tree[2:]], start) for start in (near, far))
-            move = np.zeros(shape, dtype=np.int64)
+        for near, far in _starts(grid, by_view[tree[0]], by_view[tree[1]]):
+            one, other = (_completed(grid.shape, [by_view[view] for view in tree[2:]], start) for start in (near, far))
+            move = np.zeros(grid.shape, dtype=np.int64)
             for sign, left, right in ((-1, one, one), (-1, other, other), (1, one, other), (1, other, one)):
-                move[tuple((right if axis in beyond else left)[axis] for axis in range(len(shape)))] += sign
+                move[tuple((right if axis in beyond else left)[axis] for axis in range(move.ndim))] += sign
             if np.abs(move).sum() == 4:
                 return move
     return None
@@ -272,19 +270,18 @@ def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
     >>> int(abs(cube_move(Grid.flat((2, 2, 2)), pairs)).sum())
     8
     """
-    flat, shape = _flattened(grid, margins), grid.shape
-    if flat is None:
+    if grid.nested:
         return None
-    levels = [np.arange(size) for size in shape]
-    for margin in flat:
-        for axis in margin.axes:
-            counts = margin.over((axis,))
+    levels = [np.arange(size) for size in grid.shape]
+    for margin in margins:
+        for axis in named(margin.view):
+            counts = margin.down(grid, grid.alone(axis)).counts
             levels[axis] = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
     varying = [axis for axis, choice in enumerate(levels) if len(choice) > 1]
     for size in range(1, len(varying) + 1):
         for chosen in combinations(varying, size):
-            if not any({*chosen} <= {*margin.axes} for margin in flat):
-                move = np.zeros(shape, dtype=np.int64)
+            if not any({*chosen} <= {*named(margin.view)} for margin in margins):
+                move = np.zeros(grid.shape, dtype=np.int64)
                 for corner in product((0, 1), repeat=size):
                     side = dict(zip(chosen, corner, strict=True))
                     move[tuple(int(choice[side.get(axis, 0)]) for axis, choice in enumerate(levels))] = (-1) ** sum(
@@ -294,57 +291,38 @@ def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
     return None
 
 
-@dataclass(frozen=True, eq=False)
-class _FlatMargin:
-    """A margin over ordinary features: its axes in the table, and its counts over these alone."""
-
-    axes: Shape
-    counts: Counts
-
-    def over(self, axes: Shape) -> Counts:
-        dropped = tuple(place for place, axis in enumerate(self.axes) if axis not in axes)
-        return np.asarray(self.counts.sum(axis=dropped))
-
-
-def _flattened(grid: Grid, margins: Sequence[Totals]) -> list[_FlatMargin] | None:
-    """Return margins over ordinary features; None where a feature is nested."""
-    if any(chain.depth > 1 for chain in grid.chains):
-        return None
-    return [_FlatMargin(named(margin.view), margin.counts) for margin in margins]
-
-
-def _starts(parent: _FlatMargin, child: _FlatMargin) -> Iterator[tuple[Levels, Levels]]:
+def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels, Levels]]:
     """At each level of the separator, the two commonest cells of either margin: one pair for each record."""
-    shared = tuple(axis for axis in parent.axes if axis in child.axes)
-    sizes = parent.over(shared)
+    shared = meet(parent.view, child.view)
+    sizes = parent.down(grid, shared).counts
     for flat in np.argsort(-sizes, axis=None, kind="stable")[:_MOST_LEVELS]:
-        level = np.unravel_index(flat, sizes.shape) if shared else ()
-        fixed = {axis: int(code) for axis, code in zip(shared, level, strict=True)}
+        fixed = dict(zip(named(shared), map(int, np.unravel_index(flat, sizes.shape)), strict=True))
         left, right = _commonest(parent, fixed), _commonest(child, fixed)
         if len(left) == len(right) == 2:
             yield {**left[0], **right[0]}, {**left[1], **right[1]}
 
 
-def _commonest(margin: _FlatMargin, fixed: Levels) -> list[Levels]:
+def _commonest(margin: Totals, fixed: Levels) -> list[Levels]:
     """The two cells of a margin with the largest counts among those with the fixed levels."""
-    counts = np.asarray(margin.counts[tuple(fixed.get(axis, slice(None)) for axis in margin.axes)])
-    rest = [axis for axis in margin.axes if axis not in fixed]
+    axes = named(margin.view)
+    counts = np.asarray(margin.counts[tuple(fixed.get(axis, slice(None)) for axis in axes)])
+    rest = [axis for axis in axes if axis not in fixed]
     order = np.argsort(-counts, axis=None, kind="stable")[:2]
     found = [np.unravel_index(flat, counts.shape) for flat in order if counts.ravel()[flat] > 0]
     return [{**fixed, **{axis: int(code) for axis, code in zip(rest, cell, strict=True)}} for cell in found]
 
 
-def _completed(shape: Shape, margins: Sequence[_FlatMargin], start: Levels) -> Levels:
+def _completed(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels:
     """Complete a record along the junction tree, at the commonest cell of each margin (else at level 0)."""
     record = dict(start)
     for margin in margins:
-        record.update(_commonest(margin, {axis: record[axis] for axis in margin.axes if axis in record})[0])
+        record.update(_commonest(margin, {axis: record[axis] for axis in named(margin.view) if axis in record})[0])
     return {axis: record.get(axis, 0) for axis in range(len(shape))}
 
 
-def _beyond(tree: Sequence[Shape]) -> set[int]:
+def _beyond(tree: Sequence[View]) -> set[int]:
     """The features on the second margin's side of the edge between the first two margins of a junction tree."""
     side = {tree[0]: False, tree[1]: True}
-    for axes in tree[2:]:
-        side[axes] = side[max(side, key=lambda other: len({*axes} & {*other}))]
-    return {axis for axes, far in side.items() if far for axis in axes} - {*tree[0]}
+    for view in tree[2:]:
+        side[view] = side[max(side, key=lambda other: sum(meet(view, other)))]
+    return {axis for view, far in side.items() if far for axis in named(view)} - {*named(tree[0])}

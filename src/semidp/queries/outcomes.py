@@ -138,7 +138,13 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def counts(self) -> tuple[Counts, ...]:
         """The published counts of each block."""
-        return tuple(self._counts_of(block) for block in self.blocks)
+        total = np.array([self.dataspace.n], dtype=np.int64)
+        return tuple(self.dataspace.value(block).counts if block.names else total for block in self.blocks)
+
+    @cached_property
+    def inhabited(self) -> list[int]:
+        """For each block the number of its cells with records."""
+        return [int((counts > 0).sum()) for counts in self.counts]
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
@@ -168,9 +174,8 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def _exchanged(self) -> int:
         """How many sums one exchange changes at most, each by the width of the outcome."""
-        several = sum(int((counts > 0).sum()) > 1 for counts in self.counts)
-        alone = sum(int((counts > 0).sum()) == 1 for counts in self.counts)
-        return max(2 * several, several + alone)
+        several = sum(cells > 1 for cells in self.inhabited)
+        return max(2 * several, several + self.inhabited.count(1))
 
     @property
     def exact(self) -> bool:
@@ -193,18 +198,16 @@ class SumSpace(OutcomeSpace):
     @property
     def dimension(self) -> int:
         """The number of cells with records, less one for each block after the first: all blocks add up to one total."""
-        cells = [int((counts > 0).sum()) for counts in self.counts]
-        return sum(cells) - len(cells) + 1 if self.dataspace.n else 0
+        return sum(self.inhabited) - len(self.blocks) + 1 if self.dataspace.n else 0
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the nearest sums that vanish where no record is and have the same total in every block."""
         result = np.where(self._inhabited, self.checked(values).astype(np.float64), 0.0)
         if len(self.blocks) > 1 and self.dataspace.n:
-            sizes = [int((counts > 0).sum()) for counts in self.counts]
             totals = [float(result[part].sum()) for part in self.slices]
-            weights = [1 / size for size in sizes]
+            weights = [1 / size for size in self.inhabited]
             common = sum(w * total for w, total in zip(weights, totals, strict=True)) / sum(weights)
-            for part, size, total in zip(self.slices, sizes, totals, strict=True):
+            for part, size, total in zip(self.slices, self.inhabited, totals, strict=True):
                 result[part] += np.where(self._inhabited[part], (common - total) / size, 0.0)
         return result
 
@@ -221,7 +224,7 @@ class SumSpace(OutcomeSpace):
         """
         if not self.dataspace.n:
             return 0.0
-        weights = [1 / int((counts > 0).sum()) for counts in self.counts]
+        weights = [1 / size for size in self.inhabited]
         return weights[number] * (1 - weights[number] / sum(weights))
 
     def worst_move(self) -> Counts | None:
@@ -230,7 +233,7 @@ class SumSpace(OutcomeSpace):
             return None
         move = np.zeros(self.shape, dtype=np.int64)
         if self.adjacency.is_exchange:
-            swaps = 2 * sum(int((counts > 0).sum()) > 1 for counts in self.counts) == self._exchanged
+            swaps = 2 * sum(cells > 1 for cells in self.inhabited) == self._exchanged
             for part, counts in zip(self.slices, self.counts, strict=True):
                 cells = np.flatnonzero(counts)[:2]
                 if len(cells) == 2 or not swaps:  # carriers bring the upper bound along, or one outcome changes alone
@@ -245,9 +248,6 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def _inhabited(self) -> NDArray[np.bool_]:
         return np.concatenate([counts.ravel() > 0 for counts in self.counts])
-
-    def _counts_of(self, block: Margin) -> Counts:
-        return self.dataspace.value(block).counts if block.names else np.array([self.dataspace.n], dtype=np.int64)
 
 
 @frozen(slots=False)

@@ -230,10 +230,9 @@ class BlockTable:
         found = []
         for axis, (chain, depth) in enumerate(zip(self.grid.chains, self.published, strict=True)):
             there = np.ones(chain.size(depth), dtype=bool)
-            alone = tuple(depth if i == axis else 0 for i in range(len(self.published)))
             for margin in self.slices.margins:
                 if depth and margin.view[axis] == depth:
-                    there &= self.grid.sum(margin.counts, alone, margin.view).ravel() > 0
+                    there &= margin.down(self.grid, self.grid.alone(axis, depth)).counts > 0
             found.append(chain.children(depth, chain.depth)[there])
         return found
 

@@ -6,7 +6,7 @@ are not measured. How much noise each gets is decided in `mechanisms.products`.
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any

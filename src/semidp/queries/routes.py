@@ -193,15 +193,7 @@ def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
     (array([[1, 0],
            [-1, 2]], dtype=object), 2)
     """
-    size = len(matrix)
-    work = [[Fraction(x) for x in row] + [Fraction(i == j) for j in range(size)] for i, row in enumerate(matrix)]
-    for k in range(size):
-        pivot = next(i for i in range(k, size) if work[i][k])
-        work[k], work[pivot] = work[pivot], work[k]
-        work[k] = [x / work[k][k] for x in work[k]]
-        for i in range(size):
-            if i != k and work[i][k]:
-                factor = work[i][k]
-                work[i] = [x - factor * y for x, y in zip(work[i], work[k], strict=True)]
-    shared = math.lcm(*(value.denominator for row in work for value in row[size:]))
-    return np.array([[int(value * shared) for value in row[size:]] for row in work], dtype=object), shared
+    from flint import fmpz_mat
+
+    inverse, shared = fmpz_mat(matrix.tolist()).inv().numer_denom()
+    return np.array([[int(value) for value in row] for row in inverse.tolist()], dtype=object), int(shared)

@@ -14,7 +14,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import LARGEST_MASK, Counts, Mask, Totals, View
+from semidp.geometry import LARGEST_MASK, Counts, Mask, Totals, View, named
 from semidp.queries.base import Floats, MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import ONE_RECORD, Norms
 from semidp.queries.exchange import ExchangeTable
@@ -192,9 +192,9 @@ class TableSpace(QuerySpace):
         one margin the columns are all that it leaves open; with none the matrix has one row.
         """
         visible, grid = self._question.visible, self._question.grid
-        if any(chain.depth > 1 for chain in grid.chains):
+        if grid.nested:
             return None
-        axes = [tuple(axis for axis, depth in enumerate(margin.view) if depth) for margin in visible]
+        axes = [named(margin.view) for margin in visible]
         rest = tuple(axis for axis in range(len(self.shape)) if not any(axis in margin for margin in axes))
         if len(axes) > 2 or (len(axes) == 2 and (rest or {*axes[0]} & {*axes[1]})):
             return None

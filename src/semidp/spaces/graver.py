@@ -4,8 +4,6 @@ A Graver element is a table of whole numbers with zero margins that is no sum of
 follows for a(t) is in `adjacency`.
 """
 
-from fractions import Fraction
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,28 +57,18 @@ def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
 
     By elimination; None where a table would need fractions, so that these cells do not determine whole tables.
     """
-    left = [[Fraction(int(entry)) for entry in row] for row in matrix]
-    pivots: list[int] = []
-    for cell in range(matrix.shape[1]):
-        done = len(pivots)
-        lead = next((row for row in range(done, len(left)) if left[row][cell]), None)
-        if lead is None:
-            continue
-        left[done], left[lead] = left[lead], left[done]
-        scale = left[done][cell]
-        left[done] = [entry / scale for entry in left[done]]
-        for row in range(len(left)):
-            if row != done and (times := left[row][cell]):
-                left[row] = [one - times * other for one, other in zip(left[row], left[done], strict=True)]
-        pivots.append(cell)
+    from flint import fmpq_mat, fmpz_mat
+
+    reduced, rank = fmpq_mat(fmpz_mat(matrix.tolist())).rref()
+    left = reduced.tolist()[:rank]
+    pivots = [next(cell for cell, entry in enumerate(row) if entry) for row in left]
     free = [cell for cell in range(matrix.shape[1]) if cell not in {*pivots}]
+    if any(row[cell].q != 1 for row in left for cell in free):
+        return None
     lattice = np.zeros((len(free), matrix.shape[1]), dtype=np.int64)
     for number, cell in enumerate(free):
         lattice[number, cell] = 1
-        for row, pivot in enumerate(pivots):
-            if left[row][cell].denominator != 1:
-                return None
-            lattice[number, pivot] = -int(left[row][cell])
+        lattice[number, pivots] = [-int(row[cell].p) for row in left]
     return free, lattice
 
 

@@ -88,8 +88,7 @@ class Structure:
         for margin in self.margins:
             known = margin.view[axis]
             if known:
-                alone = tuple(known if i == axis else 0 for i in range(len(self.grid.chains)))
-                counts = self.grid.sum(margin.counts, alone, margin.view).ravel()
+                counts = margin.down(self.grid, self.grid.alone(axis, known)).counts
                 if known >= depth:
                     there &= np.add.reduceat(counts, chain.first(depth, known)) > 0
                 else:
