@@ -6,7 +6,7 @@ between two whole numbers; where that does not decide, more bits are drawn and t
 
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from operator import mul
 
@@ -14,7 +14,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from semidp.ball_arithmetic import ball, precision
+from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.exact import positive
 from semidp.noise.inversion import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
@@ -134,9 +134,13 @@ class FlippedChoice(Choice):
         stays = words < low
         for place in np.flatnonzero((words >= low) & ((words < high) | (words == most))).tolist():
             step, u = int(steps[places[place]]), LazyUniform(int(words[place]), self.bits, stream)
-            stays[place] = step == 0 or u.is_below(lambda d=step: (-ball(self.rate * d)).exp())
+            stays[place] = step == 0 or u.is_below(partial(_share, self.rate, step))
         left = np.flatnonzero(stays)
         return int(left[_below(len(left), stream)])
+
+
+def _share(rate: Fraction, step: int) -> RealBall:
+    return (-ball(rate * step)).exp()
 
 
 @lru_cache(maxsize=1 << 16)
@@ -145,7 +149,7 @@ def _weight(rate: Fraction, step: int, bits: int) -> tuple[int, int]:
     if step == 0:
         return 1 << bits, 1 << bits
     with precision(bits + 64):
-        value = (-ball(rate * step)).exp() * (1 << bits)
+        value = _share(rate, step) * (1 << bits)
         return int(value.lower().floor().unique_fmpz()), int(value.upper().ceil().unique_fmpz())
 
 
