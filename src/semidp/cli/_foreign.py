@@ -10,13 +10,13 @@ from typing import Any
 
 from semidp.audit import Audit, affordable_samples, audit_function, audit_mechanism, audit_samples, draws_of_test
 from semidp.cli._options import read_text
-from semidp.cli._output import progress_bar
 from semidp.cli.guarantee import Stated
 from semidp.engines.samples import read_numbers
 from semidp.errors import InputError
 from semidp.files import from_json
 from semidp.inference import OddsRatioResult
 from semidp.noise import Randomness
+from semidp.progress import Progress
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLS = 20_000
@@ -29,15 +29,14 @@ def foreign_audit(
     stated: Stated,
     samples: int | None,
     randomness: Randomness,
-    quiet: bool,
+    progress: Progress,
 ) -> Audit | None:
     """Return the audit of what is foreign; None where a plan or a release is to be audited."""
     if outputs:
         if what is not None or pair is not None or len(outputs) != 2:
             raise InputError("give --outputs twice, once for each of two adjacent datasets, and nothing else to audit")
         first, second = (read_numbers(path)[:samples] for path in outputs)
-        with progress_bar(quiet) as progress:
-            return audit_samples(first, second, stated.curve(), randomness=randomness, progress=progress)
+        return audit_samples(first, second, stated.curve(), randomness=randomness, progress=progress)
     if what is None:
         raise InputError("say what to audit: a release, a plan, module:function with --pair, or --outputs twice")
     if _FUNCTION.fullmatch(what) and not Path(what).exists():
@@ -45,10 +44,9 @@ def foreign_audit(
             raise InputError("a function is audited on two datasets: give them with --pair FILE")
         datasets = _datasets(pair)
         claim = stated.curve()
-        with progress_bar(quiet) as progress:
-            return audit_function(
-                _function(what), *datasets, claim, samples=samples or _CALLS, randomness=randomness, progress=progress
-            )
+        return audit_function(
+            _function(what), *datasets, claim, samples=samples or _CALLS, randomness=randomness, progress=progress
+        )
     if pair is not None or stated != Stated():
         raise InputError(
             "a plan, a release or a test states its own claim: leave --pair, --epsilon, --rho and --mu out"
@@ -58,10 +56,9 @@ def foreign_audit(
         return None
     draws, move = draws_of_test(result)
     count = affordable_samples(draws, move, randomness) if samples is None else samples
-    with progress_bar(quiet) as progress:
-        return audit_mechanism(
-            draws, move, result.guarantee.tradeoff, samples=count, randomness=randomness, progress=progress
-        )
+    return audit_mechanism(
+        draws, move, result.guarantee.tradeoff, samples=count, randomness=randomness, progress=progress
+    )
 
 
 def _datasets(path: Path) -> tuple[Any, Any]:

@@ -133,8 +133,8 @@ class Declaring:
         """Return a plan that asks for nothing yet, with the features, structural zeros and nests that are declared."""
         parts: dict[str, dict[str, Any]] = {}
         for word, key, entries in (("--levels", "levels", self.levels), ("--bins", "bins", self.bins)):
-            for name, text in _assignments(word, entries).items():
-                parts.setdefault(name, {})[key] = names_of(text)
+            for name, several in lists_of(word, entries).items():
+                parts.setdefault(name, {})[key] = several
         nulls = _assignments("--null-level", self.null_level)
         known = _schema_file(self.schema) if self.schema else Plan()
         features = {feature.name: feature for feature in known.features}
@@ -271,7 +271,7 @@ class Asking:
     def asked(self, plan: Plan) -> Plan:
         """Return a plan with the statistics by group and the regressions that are asked for, without a budget."""
         by = tuple(Margin(*names_of(text)) for text in self.group or ())
-        bounds = {name: names_of(text) for name, text in _assignments("--bounds", self.bounds).items()}
+        bounds = lists_of("--bounds", self.bounds)
         steps = _assignments("--grid", self.grid)
 
         def outcome(column: str) -> Outcome:
@@ -288,8 +288,8 @@ class Asking:
 
     def _quantiles(self, by: tuple[Margin, ...], outcome: Callable[[str], Outcome]) -> list[QuantileRequest]:
         wanted: dict[str, set[str]] = {column: {"0.5"} for column in self.median or ()}
-        for column, several in _assignments("--quantile", self.quantile).items():
-            wanted.setdefault(column, set()).update(names_of(several))
+        for column, several in lists_of("--quantile", self.quantile).items():
+            wanted.setdefault(column, set()).update(several)
         if wanted and not by:
             raise InputError(f"say by which groups to publish the quantiles of {next(iter(wanted))}: --group FEATURE")
         if self.quantile_level is not None and not wanted:
@@ -466,19 +466,19 @@ def _set(
     tables: Sequence[TableRequest], option: str, entries: Sequence[str] | None, field: str
 ) -> tuple[TableRequest, ...]:
     """Return tables with what an option says of those that it names by their features; refuse one that is not there."""
-    found = {frozenset(table.features): table for table in tables}
-    seen = set()
+    known = {frozenset(table.features) for table in tables}
+    said: dict[frozenset[str], Fraction] = {}
     for names, text in _assignments(option, entries).items():
         key = frozenset(names_of(names))
-        if key not in found:
+        if key not in known:
             listed = "; ".join(",".join(table.features) for table in tables) or "none"
             raise InputError(f"{option} names {names}: no table that shares the budget has these features ({listed})")
-        if key in seen:
+        if key in said:
             raise InputError(f"{option} is given twice for the table {names}: keep one")
-        seen.add(key)
-        changes: dict[str, Any] = {field: exact(text, option)}
-        found[key] = evolve(found[key], **changes)
-    return tuple(found[frozenset(table.features)] for table in tables)
+        said[key] = exact(text, option)
+    return tuple(
+        evolve(table, **{field: said[key]}) if (key := frozenset(table.features)) in said else table for table in tables
+    )
 
 
 def _parts(names: Sequence[str], shares: Sequence[str] | None) -> dict[str, Fraction]:
@@ -502,14 +502,13 @@ def only_these(context: typer.Context, names: Collection[str]) -> None:
             raise InputError(f"a question to a published release {why}: leave {option} out")
 
 
-def cells_of(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str, ...]] | None:
-    """Return the cells that an option means: for each feature its levels.
+def lists_of(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+    """Read what an option lists for each feature or column.
 
-    >>> cells_of("--of", ["sex=f", "region=n,s"])
+    >>> lists_of("--of", ["sex=f", "region=n,s"])
     {'sex': ('f',), 'region': ('n', 's')}
     """
-    found = {name: names_of(text) for name, text in _assignments(option, entries).items()}
-    return found or None
+    return {name: names_of(text) for name, text in _assignments(option, entries).items()}
 
 
 def names_of(text: str) -> tuple[str, ...]:

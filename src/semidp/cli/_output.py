@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
@@ -64,6 +64,20 @@ def print_rows(rows: Iterable[tuple[str, str]], width: int = 10) -> None:
     """
     for name, text in rows:
         echo(f"{name:<{width}} {text}")
+
+
+def grid(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = (), **settings: Any) -> Any:
+    """Return an empty table of Rich, with columns of words, of numbers, and of words at the end."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="", **settings)
+    for name in left:
+        table.add_column(name)
+    for name in right:
+        table.add_column(name, justify="right")
+    for name in last:
+        table.add_column(name)
+    return table
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -42,8 +42,6 @@ from semidp.spaces import Adjacency
 EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive": 3}
 """What the command leaves with; 2 is for what cannot be audited at all."""
 
-_SURVIVES = "survives: no attack that was tried beats the claim (which does not prove it)"
-
 
 @command
 def audit(
@@ -85,7 +83,8 @@ def audit(
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
     randomness = o.randomness_of(seed)
-    foreign = foreign_audit(what, outputs or (), pair, stated, samples, randomness, printing.quiet)
+    with progress_bar(printing.quiet) as progress:
+        foreign = foreign_audit(what, outputs or (), pair, stated, samples, randomness, progress)
     if foreign is not None:
         if data is not None or out is not None:
             raise InputError("--data and --out are about plans and releases: leave them out here")
@@ -107,9 +106,12 @@ def audit(
                 echo()
             print_rows(_rows(finding))
         print_rows(("picture", str(picture)) for picture in pictures.values())
-    code = EXIT_CODES[_together(findings)]
-    if code:
-        raise typer.Exit(code)
+    _leave(_together(findings))
+
+
+def _leave(verdict: Verdict) -> None:
+    if EXIT_CODES[verdict]:
+        raise typer.Exit(EXIT_CODES[verdict])
 
 
 def _report_foreign(found: Audit, printing: o.Printing) -> None:
@@ -117,17 +119,8 @@ def _report_foreign(found: Audit, printing: o.Printing) -> None:
         print_json({"verdict": found.verdict, "audit": found.to_json()})
     else:
         attack = f"{found.samples:,} outputs for each of two datasets, half of them or more only counted"
-        print_rows([("attack", attack), *_bounds(found), ("verdict", _foreign_verdict(found))])
-    if EXIT_CODES[found.verdict]:
-        raise typer.Exit(EXIT_CODES[found.verdict])
-
-
-def _foreign_verdict(found: Audit) -> str:
-    if found.convicted:
-        return _conviction(found)
-    if found.verdict == "inconclusive":
-        return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so give more outputs"
-    return _SURVIVES
+        print_rows([("attack", attack), *_bounds(found), ("verdict", _sentence(found, "give more outputs"))])
+    _leave(found.verdict)
 
 
 @dataclass(frozen=True)
@@ -309,21 +302,24 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
 def _verdict(finding: _Finding) -> str:
     found, energy = finding.audit, finding.energy
     if found is not None and found.convicted:
-        return _conviction(found)
+        return _sentence(found)
     if energy is not None and energy.convicts:
         return f"convicted: the noise has less energy than is stated ({energy.direction})"
     if finding.verdict == "convicted":
         return "convicted: what is recorded does not agree with the plan"
     if found is None:
         return "survives: nothing here is protected by noise, and nothing is claimed to be"
-    if finding.verdict == "inconclusive":
-        return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so draw more with --samples"
-    return _SURVIVES
+    return _sentence(found)
 
 
-def _conviction(found: Audit) -> str:
-    worst = found.worst
-    return (
-        f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
-        f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
-    )
+def _sentence(found: Audit, mend: str = "draw more with --samples") -> str:
+    """Say what an attack found."""
+    if found.convicted:
+        worst = found.worst
+        return (
+            f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
+            f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
+        )
+    if found.verdict == "inconclusive":
+        return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so {mend}"
+    return "survives: no attack that was tried beats the claim (which does not prove it)"

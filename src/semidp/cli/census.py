@@ -8,7 +8,7 @@ from typing import Any
 
 from semidp.cli import _options as o
 from semidp.cli._command import command, option
-from semidp.cli._output import echo, in_place, output_folder, print_json
+from semidp.cli._output import echo, grid, in_place, output_folder, print_json
 from semidp.cli.reproduce import study_files, write_study
 from semidp.guarantees import Guarantee
 from semidp.reproduction import Tidy
@@ -66,20 +66,6 @@ def _plainly(row: dict[str, Any]) -> dict[str, Any]:
     return rest | {"rho_exact": str(row["rho"])}
 
 
-def _grid(left: tuple[str, ...], right: tuple[str, ...], last: str | None = None) -> Any:
-    """An empty table with columns of words, of numbers, and one of words at the end."""
-    from rich.table import Table
-
-    grid = Table(box=None, pad_edge=False, header_style="")
-    for name in left:
-        grid.add_column(name)
-    for name in right:
-        grid.add_column(name, justify="right")
-    if last is not None:
-        grid.add_column(last)
-    return grid
-
-
 def _epsilons(row: dict[str, Any]) -> tuple[str, str]:
     """The paper's epsilon to the nearest digit, as it prints it; the tight one rounded up."""
     return f"{row['epsilon_paper']:.5f}", f"{math.ceil(row['epsilon_tight'] * 1e5) / 1e5:.5f}"
@@ -87,22 +73,22 @@ def _epsilons(row: dict[str, Any]) -> tuple[str, str]:
 
 def _moves(rows: list[dict[str, Any]]) -> Any:
     """What one move costs under either adjacency, with the condition where there is one."""
-    grid = _grid(("adjacency",), ("rho", "epsilon (paper)", "epsilon (tight)"), "holds")
+    found = grid(("adjacency",), ("rho", "epsilon (paper)", "epsilon (tight)"), ["holds"])
     for row in rows:
         condition = f"nominal: if {row['condition']}" if row["condition"] else "whatever the shares are"
-        grid.add_row(row["adjacency"], f"{math.ceil(row['rho'] * 100) / 100:.2f}", *_epsilons(row), condition)
-    return grid
+        found.add_row(row["adjacency"], f"{math.ceil(row['rho'] * 100) / 100:.2f}", *_epsilons(row), condition)
+    return found
 
 
 def _queries() -> Any:
     """What one exchange costs in each level, and why."""
     from semidp.reproduction import census as study
 
-    grid = _grid(("level", "query"), ("announced", "times", "rho"), "because")
+    found = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
     for row in study.costs_by_level().records():
         announced, rho = (f"{math.ceil(row[name] * 10**4) / 10**4:.4f}" for name in ("announced", "rho"))
-        grid.add_row(row["level"].replace("_", " "), row["query"], announced, str(row["factor"]), rho, row["reason"])
-    return grid
+        found.add_row(row["level"].replace("_", " "), row["query"], announced, str(row["factor"]), rho, row["reason"])
+    return found
 
 
 def _print(table: Tidy, effective: Guarantee) -> None:
@@ -110,7 +96,7 @@ def _print(table: Tidy, effective: Guarantee) -> None:
 
     from semidp.reproduction import census as study
 
-    grid = _grid(("tables", "setting", "level"), ("k", "rho", "epsilon (paper)", "epsilon (tight)"))
+    shares = grid(("tables", "setting", "level"), ("k", "rho", "epsilon (paper)", "epsilon (tight)"))
     before: tuple[Any, ...] = ()
     nominal = [row for row in table.records() if row["condition"] or row["adjacency"] == "exchange"]
     for row in table.records():
@@ -118,7 +104,7 @@ def _print(table: Tidy, effective: Guarantee) -> None:
             continue
         group = (row["tables"], row["setting"], row["level"])
         shown = group if group != before else ("", "", "")
-        grid.add_row(*shown, str(row["a"]), f"{float(row['rho']):.4f}", *_epsilons(row))
+        shares.add_row(*shown, str(row["a"]), f"{float(row['rho']):.4f}", *_epsilons(row))
         before = group
     paper = table.where(tables="persons", setting="rounded", level="all", a=2).records()
     console = Console(highlight=False)
@@ -127,7 +113,7 @@ def _print(table: Tidy, effective: Guarantee) -> None:
         "Any k records at once (ball). k = 1: as announced; 2: with exact states; 3: with one more exact margin."
     )
     console.print("Epsilon at delta = 1e-10.\n")
-    console.print(grid)
+    console.print(shares)
     console.print("\nWhat one move costs in the persons file (P.L. 94-171): rho rounded up, epsilon of rho itself.\n")
     console.print(_moves([*paper, *nominal]))
     console.print(

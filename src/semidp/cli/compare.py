@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._output import harmless, print_json
+from semidp.cli._output import grid, harmless, print_json
 from semidp.cli._totals import scope_of
 from semidp.errors import InputError
 from semidp.release import calibrate
@@ -51,12 +51,8 @@ def compare(
 
 def _print(plans: list[dict[str, Any]]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 1, 0))
-    table.add_column("")
-    for plan in plans:
-        table.add_column(harmless(Path(plan["plan"]).name))
+    table = grid(["", *(harmless(Path(plan["plan"]).name) for plan in plans)], padding=(0, 2, 1, 0))
     for name, cells in comparison(plans):
         table.add_row(name, *map(harmless, cells))
     Console(highlight=False, markup=False).print(table)

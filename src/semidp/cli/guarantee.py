@@ -13,7 +13,7 @@ from semidp.bridges import PrivacyFunction
 from semidp.cli import _options as o
 from semidp.cli._also_known import under_release
 from semidp.cli._command import argument, command, option, plain_defaults
-from semidp.cli._output import kind_and_a, print_json
+from semidp.cli._output import grid, kind_and_a, print_json
 from semidp.cli._totals import schema_of, totals_of
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import exact, plain, rounded_up
@@ -298,15 +298,11 @@ def _grown(stated: Tradeoff, records: int) -> Fraction | None:
 
 def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     a = real.adjacency.a
     target = document["report_delta"]
-    table = Table(box=None, pad_edge=False, header_style="")
-    table.add_column("")
-    table.add_column("as stated", justify="right")
     pairs = f"for exchanges of up to {a} records" if real.adjacency.is_exchange else f"with a = {a}"
-    table.add_column(pairs, justify="right")
+    table = grid([""], ["as stated", pairs])
     for name, number in (("rho", _rho), ("mu", _mu)):
         before, after = number(stated), number(real.tradeoff)
         if before is not None and after is not None:

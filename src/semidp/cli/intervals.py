@@ -36,7 +36,10 @@ def intervals(
     the noise alone, by simulation of its known law, or with --sampling for both, by a normal approximation.
     """
     confidence = float(exact(level, "--level"))
-    cells = [o.cells_of(option, entries) for option, entries in (("--of", of), ("--minus", minus), ("--among", among))]
+    cells = [
+        o.lists_of(option, entries) or None
+        for option, entries in (("--of", of), ("--minus", minus), ("--among", among))
+    ]
     if cells[0] is None and (cells[1] is not None or cells[2] is not None):
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
     done = Release.load(folder)

@@ -113,6 +113,15 @@ def release(
     base = asking.asked(o.described(declaring, opening, comparing))
     if target_error and any((spending.epsilon, spending.rho, spending.mu)):
         raise InputError("--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave it out")
+    beside = (
+        table,
+        invariant,
+        comparing.given,
+        *astuple(asking),
+        base != Plan(),
+        mechanism != "auto",
+        fit != "integer",
+    )
     if plan is None:
         if not (table or asking.all_pairs is not None or base.requests):
             raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
@@ -132,10 +141,7 @@ def release(
             asking=asking,
         )
         wanted = o.with_targets(wanted, target_error)
-    elif any((table, invariant, comparing.given, *astuple(asking), base != Plan())) or (mechanism, fit) != (
-        "auto",
-        "integer",
-    ):
+    elif any(beside):
         raise InputError(
             "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
         )
@@ -167,7 +173,9 @@ def release(
         if dry_run:
             if partition is None:
                 prepared = prepare(wanted, source, memory=usable)
-                _rehearse(wanted, prepared, _takes(prepared), printing)
+                assert prepared.scope.dataspace.schema is not None
+                takes = needs_of(prepared.plan, prepared.scope.dataspace.schema, False)
+                _rehearse(wanted, prepared, takes, printing)
             else:
                 whole = prepare_parts(wanted, source, partition, jobs=jobs or 1, memory=usable)
                 takes = part_needs(whole.plan, whole.schema, whole.cut, jobs or 1, form or Form.parquet)
@@ -414,11 +422,6 @@ def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
         for own, error in [(whole.schema.restrict(table.features), mechanism.rms_error(number))]
     ]
     return {"tables": tables, "needs": takes.to_json()}
-
-
-def _takes(prepared: Prepared) -> Needs:
-    assert prepared.scope.dataspace.schema is not None
-    return needs_of(prepared.plan, prepared.scope.dataspace.schema, False)
 
 
 def _found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
