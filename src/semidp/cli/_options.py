@@ -467,7 +467,7 @@ def _set(
 ) -> tuple[TableRequest, ...]:
     """Return tables with what an option says of those that it names by their features; refuse one that is not there."""
     known = {frozenset(table.features) for table in tables}
-    said: dict[frozenset[str], Fraction] = {}
+    said: dict[frozenset[str], dict[str, Any]] = {}
     for names, text in _assignments(option, entries).items():
         key = frozenset(names_of(names))
         if key not in known:
@@ -475,10 +475,8 @@ def _set(
             raise InputError(f"{option} names {names}: no table that shares the budget has these features ({listed})")
         if key in said:
             raise InputError(f"{option} is given twice for the table {names}: keep one")
-        said[key] = exact(text, option)
-    return tuple(
-        evolve(table, **{field: said[key]}) if (key := frozenset(table.features)) in said else table for table in tables
-    )
+        said[key] = {field: exact(text, option)}
+    return tuple(evolve(table, **said.get(frozenset(table.features), {})) for table in tables)
 
 
 def _parts(names: Sequence[str], shares: Sequence[str] | None) -> dict[str, Fraction]:

@@ -3,8 +3,12 @@
 The attack needs no confidential table: the pair it compares is built from the published totals.
 """
 
+import importlib
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +21,12 @@ from semidp.audit import (
     Claim,
     Energy,
     affordable_samples,
+    audit_function,
     audit_mechanism,
+    audit_samples,
     claims_of_plan,
     claims_of_release,
+    draws_of_test,
     noise_energy,
     pair_for,
 )
@@ -27,11 +34,12 @@ from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
 from semidp.audit.energy import MOST_DRAWS
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._foreign import foreign_audit
 from semidp.cli._output import echo, kind_and_a, naming_options, print_json, print_rows, progress_bar
 from semidp.cli.guarantee import Stated
+from semidp.engines.samples import read_numbers
 from semidp.errors import InputError, Occupied
-from semidp.files import recover, replace_file
+from semidp.files import from_json, recover, replace_file
+from semidp.inference import OddsRatioResult
 from semidp.mechanisms import ResidualMechanism
 from semidp.noise import Randomness
 from semidp.progress import Progress
@@ -39,6 +47,8 @@ from semidp.release import Prepared, Release, prepare
 from semidp.release.scope import settled
 from semidp.spaces import Adjacency
 
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_CALLS = 20_000
 EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive": 3}
 """What the command leaves with; 2 is for what cannot be audited at all."""
 
@@ -84,7 +94,7 @@ def audit(
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
     randomness = o.randomness_of(seed)
     with progress_bar(printing.quiet) as progress:
-        foreign = foreign_audit(what, outputs or (), pair, stated, samples, randomness, progress)
+        foreign = _foreign(what, outputs or (), pair, stated, samples, randomness, progress)
     if foreign is not None:
         if data is not None or out is not None:
             raise InputError("--data and --out are about plans and releases: leave them out here")
@@ -112,6 +122,87 @@ def audit(
 def _leave(verdict: Verdict) -> None:
     if EXIT_CODES[verdict]:
         raise typer.Exit(EXIT_CODES[verdict])
+
+
+def _foreign(
+    what: str | None,
+    outputs: Sequence[Path],
+    pair: Path | None,
+    stated: Stated,
+    samples: int | None,
+    randomness: Randomness,
+    progress: Progress,
+) -> Audit | None:
+    """Return the audit of what is foreign; None where a plan or a release is to be audited."""
+    if outputs:
+        if what is not None or pair is not None or len(outputs) != 2:
+            raise InputError("give --outputs twice, once for each of two adjacent datasets, and nothing else to audit")
+        first, second = (read_numbers(path)[:samples] for path in outputs)
+        return audit_samples(first, second, stated.curve(), randomness=randomness, progress=progress)
+    if what is None:
+        raise InputError("say what to audit: a release, a plan, module:function with --pair, or --outputs twice")
+    if _FUNCTION.fullmatch(what) and not Path(what).exists():
+        if pair is None:
+            raise InputError("a function is audited on two datasets: give them with --pair FILE")
+        datasets = _datasets(pair)
+        claim = stated.curve()
+        return audit_function(
+            _function(what), *datasets, claim, samples=samples or _CALLS, randomness=randomness, progress=progress
+        )
+    if pair is not None or stated != Stated():
+        raise InputError(
+            "a plan, a release or a test states its own claim: leave --pair, --epsilon, --rho and --mu out"
+        )
+    result = _test(Path(what))
+    if result is None:
+        return None
+    draws, move = draws_of_test(result)
+    count = affordable_samples(draws, move, randomness) if samples is None else samples
+    return audit_mechanism(
+        draws, move, result.guarantee.tradeoff, samples=count, randomness=randomness, progress=progress
+    )
+
+
+def _datasets(path: Path) -> tuple[Any, Any]:
+    try:
+        found = from_json(o.read_text(path, "--pair"))
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or len(found) != 2:
+        raise InputError(f"{path} does not hold a list of two datasets")
+    return found[0], found[1]
+
+
+def _function(what: str) -> Callable[[Any], Any]:
+    module, name = what.split(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        function = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        raise InputError(f"there is no module {module!r} to import here") from None
+    finally:
+        sys.path.pop(0)
+    if not callable(function):
+        raise InputError(f"the module {module!r} has no function {name!r}")
+
+    def called(dataset: Any) -> Any:
+        try:
+            return function(dataset)
+        except Exception as error:
+            raise InputError(f"{what} failed on a dataset of the pair ({type(error).__name__})") from None
+
+    return called
+
+
+def _test(path: Path) -> OddsRatioResult | None:
+    """Return the odds-ratio test that a file holds, or None where it holds something else."""
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    try:
+        document = json.loads(o.read_text(path, "the test"))
+    except ValueError:
+        return None
+    return OddsRatioResult.from_json(document) if isinstance(document, dict) and "grid_bits" in document else None
 
 
 def _report_foreign(found: Audit, printing: o.Printing) -> None:
