@@ -220,11 +220,6 @@ class Comparing:
     )
     a: Text = option("The same as --adjacency N: how many records move together.", "N")
 
-    @property
-    def given(self) -> bool:
-        """Whether one was asked for."""
-        return bool(self.adjacency or self.a)
-
     def reading(self) -> str:
         """Return the one adjacency that was asked for; worst-case by default."""
         if self.adjacency == "exchange" and self.a is not None:

@@ -6,12 +6,11 @@ out count 0. Everything in it is public.
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from attrs import evolve
-from numpy.typing import NDArray
 
 from semidp.cli._options import Opening, read_text
 from semidp.errors import DataError, InputError
@@ -103,7 +102,7 @@ def _rows(path: Path) -> tuple[tuple[str, ...], list[tuple[tuple[str, ...], int]
 def _table(path: Path, schema: Schema, names: tuple[str, ...], rows: list[tuple[tuple[str, ...], int]]) -> Table:
     columns = dict(zip(names, zip(*(levels for levels, _ in rows), strict=True), strict=True))
     try:
-        codes = [_codes(feature, columns) for feature in schema.features]
+        codes = [feature.located(columns) for feature in schema.features]
     except DataError:
         raise DataError(
             f"the totals {path} name a level of {' or '.join(map(repr, names))} that is not declared, or not there"
@@ -114,15 +113,3 @@ def _table(path: Path, schema: Schema, names: tuple[str, ...], rows: list[tuple[
     counts = np.zeros(schema.size, dtype=np.int64)
     counts[flat] = [count for _, count in rows]
     return Table(schema, counts.reshape(schema.shape))
-
-
-def _codes(feature: Feature, columns: Mapping[str, Sequence[str]]) -> NDArray[np.intp]:
-    """Return the level that each row names; that of a nested feature by the columns of its path."""
-    if feature.name not in columns:
-        raise DataError(f"a column {feature.name!r} is missing")
-    if feature.above:
-        return feature.located({name: columns[name] for name in feature.names if name in columns})
-    code = {level: position for position, level in enumerate(feature.levels)}
-    if any(level not in code for level in columns[feature.name]):
-        raise DataError(f"a level of {feature.name!r} is not declared")
-    return np.array([code[level] for level in columns[feature.name]], dtype=np.intp)

@@ -57,7 +57,7 @@ def analyze(
     if spending.given:
         budget, target = spending.budget()
         budgets = (budget,)
-    document = analysis(scope, plan.tables[0].features, budgets, target, known=known)
+    document = analysis(scope, plan.tables[0].features, budgets, target, known)
     printing.warn(scope.warnings)
     if printing.json:
         print_json(document)
@@ -66,12 +66,7 @@ def analyze(
 
 
 def analysis(
-    scope: Scope,
-    features: tuple[str, ...],
-    budgets: Sequence[Budget] = (),
-    report_delta: Fraction | None = None,
-    *,
-    known: bool = True,
+    scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget], report_delta: Fraction | None, known: bool
 ) -> dict[str, Any]:
     """Return what is known about the table over `features` under a scope: plain values, all of them public.
 

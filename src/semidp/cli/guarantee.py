@@ -147,7 +147,7 @@ def guarantee(
     if release is not None:
         if stated.given or training.given or invariant is not None or invariant_text is not None:
             raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
-        asked = comparing.reading() if comparing.given else None
+        asked = None if comparing == o.Comparing() else comparing.reading()
         _under_release(
             release, also_known or (), without or (), totals or (), declaring.plan(), asked, target, printing
         )
@@ -161,7 +161,7 @@ def guarantee(
     declared = declaring.plan()
     if analysis is None:
         scope = _scope(comparing.reading(), margins, totals or (), declared)
-    elif comparing.given or margins or totals or declared != Plan():
+    elif comparing != o.Comparing() or margins or totals or declared != Plan():
         raise InputError("--analysis already says what is exact and how many records move together: give it alone")
     else:
         scope = _analysed(analysis)

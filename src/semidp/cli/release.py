@@ -4,10 +4,9 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import typer
@@ -116,7 +115,7 @@ def release(
     beside = (
         table,
         invariant,
-        comparing.given,
+        comparing != o.Comparing(),
         *astuple(asking),
         base != Plan(),
         mechanism != "auto",
@@ -167,7 +166,6 @@ def release(
     foreseen = declared_needs(wanted, form)
     if foreseen is not None and partition is None:
         foreseen.refuse_memory(usable)
-    randomness = o.randomness_of(seed)
     signer = Signer(sign, _password) if sign is not None else None
     with progress_bar(printing.quiet) as progress, opening.source(wanted, data) as source:
         if dry_run:
@@ -184,7 +182,7 @@ def release(
         assert out is not None
         book = o.ledger_of(ledger, printing.quiet)
         common: dict[str, Any] = {
-            "randomness": randomness,
+            "randomness": o.randomness_of(seed),
             "ledger": book,
             "label": label,
             "memory": usable,
@@ -235,7 +233,7 @@ def show(
         verify_signature(folder, verify)
     done = Release.load(folder)
     said = disagreements(done, document_at(folder / "release.json"))
-    _print(done, printing, str(folder / REPORT), {"disagreements": list(said), "verified": verify is not None})
+    _print(done, printing, str(folder / REPORT), disagreements=list(said), verified=verify is not None)
     if not printing.json:
         signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
         print_rows([*signed, *(("disagrees", sentence) for sentence in said)])
@@ -468,7 +466,7 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
     }
 
 
-def _print(done: Release, printing: o.Printing, where: str, more: Mapping[str, Any] = MappingProxyType({})) -> None:
+def _print(done: Release, printing: o.Printing, where: str, **more: Any) -> None:
     printing.warn((*done.scope.warnings, *done.scope.disclosures))
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})

@@ -158,19 +158,21 @@ def _document(
 
 def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:
     row, column = result.x11
+    adjacency = result.guarantee.adjacency
     noise, counted = result.test.noise, f"{result.rows} = {row} and {result.columns} = {column}"
     best = ", uniformly most powerful among unbiased tests with this guarantee" if result.most_powerful else ""
     if result.alternative is Alternative.TWO_SIDED and result.unbiased:
         best = ", unbiased"
     span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
     ratio = "common odds ratio" if result.strata else "odds ratio"
+    summed = f", summed over the strata of {', '.join(result.strata)}" if result.strata else ""
     rows = [
-        ("counted", f"x11: {counted}{_summed(result)}"),
+        ("counted", f"x11: {counted}{summed}"),
         ("exact", _exact(result.margins)),
         ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
         ("p-value", f"{result.p_value:.4g} ({_asked(result.alternative)}{best})"),
         ("interval", f"{span} for the {ratio}, at level {plain(exact(interval.level))}"),
-        ("budget", f"{budget}, adjacency {_pairs(result)}"),
+        ("budget", f"{budget}, adjacency {adjacency if adjacency.is_exchange else f'a = {adjacency.a}'}"),
         *(("note", note) for note in notes),
     ]
     print_rows(rows)
@@ -178,20 +180,11 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
     echo(str(result.guarantee.explain()))
 
 
-def _summed(result: OddsRatioResult) -> str:
-    return f", summed over the strata of {', '.join(result.strata)}" if result.strata else ""
-
-
 def _exact(margins: TwoByTwo | Strata) -> str:
     if isinstance(margins, Strata):
         varied = sum(not table.degenerate for table in margins.tables)
         return f"both margins of {len(margins.tables):,} strata with {margins.n:,} records; {varied:,} of them vary"
     return f"{margins.row:,} and {margins.column:,} of {margins.n:,} records have these levels"
-
-
-def _pairs(result: OddsRatioResult) -> str:
-    adjacency = result.guarantee.adjacency
-    return str(adjacency) if adjacency.is_exchange else f"a = {adjacency.a}"
 
 
 def _asked(alternative: Alternative) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from semidp.errors import SemidpError
 from semidp.queries import QuerySpace
@@ -23,6 +23,7 @@ KEPT = 12
 _MOST_FURTHER = 12
 
 
+@define(eq=False, repr=False)
 class Desk:
     """Plans are laid on it; it says what they would publish.
 
@@ -51,20 +52,14 @@ class Desk:
     '1-GDP'
     """
 
-    def __init__(
-        self,
-        columns: tuple[str, ...],
-        survey: Callable[[Plan], Scope],
-        first: Plan,
-        *,
-        source: str | None = None,
-        carry_out: Callable[[Plan, Path], Release] | None = None,
-    ) -> None:
-        self.columns, self.first, self.source, self.carry_out = columns, first, source, carry_out
-        self._survey = survey
-        self._scopes: OrderedDict[str, tuple[Scope, dict[str, QuerySpace]]] = OrderedDict()
-        self._seen: OrderedDict[str, tuple[Prepared, dict[str, Any]]] = OrderedDict()
-        self._lock = threading.RLock()
+    columns: tuple[str, ...]
+    _survey: Callable[[Plan], Scope]
+    first: Plan
+    source: str | None = field(default=None, kw_only=True)
+    carry_out: Callable[[Plan, Path], Release] | None = field(default=None, kw_only=True)
+    _scopes: OrderedDict[str, tuple[Scope, dict[str, QuerySpace]]] = field(factory=OrderedDict, init=False)
+    _seen: OrderedDict[str, tuple[Prepared, dict[str, Any]]] = field(factory=OrderedDict, init=False)
+    _lock: Any = field(factory=threading.RLock, init=False)
 
     def forecast(self, plan: Plan) -> dict[str, Any]:
         """Return what a plan would publish."""

@@ -15,7 +15,7 @@ from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 import numpy as np
 from attrs import evolve
@@ -23,6 +23,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -127,7 +128,8 @@ class Page:
         blank = {"table": action.get("add") == "table", "total": action.get("add") == "total"}
         extra = action.get("add-total", "")
         if extra:
-            plan = _added(controls, tuple(extra.split(","))).plan(base, self.desk.columns)
+            totals = (*controls.totals, tuple(extra.split(",")))
+            plan = evolve(controls, totals=totals).plan(base, self.desk.columns)
         scenarios = [] if action.get("add") == "forget" else self._scenarios(fields)
         return self._render("form.html.j2", **self._form(plan, blank), **self._results(plan, scenarios))
 
@@ -172,7 +174,10 @@ class Page:
             if self.desk.carry_out is None:
                 raise InputError("there are no data to release: start semidp explore with them")
             check_typed(plan, single.get("typed", ""))
-            folder = _folder(single.get("folder", ""))
+            named = single.get("folder", "").strip()
+            if not named:
+                raise InputError("say into which folder the release goes")
+            folder = Path(named)
             self.desk.carry_out(plan, folder)
         except SemidpError as error:
             return self._render("released.html.j2", error=str(error), number=None)
@@ -289,18 +294,15 @@ def application(desk: Desk, token: str, port: int) -> Starlette:
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _STATIC:
-            return PlainTextResponse("There is no such file.", 404, _HEADERS)
+            raise _missing()
         content = files("semidp.explore").joinpath("static", name).read_bytes()
         return Response(content, media_type=_STATIC[name], headers={**_HEADERS, "Content-Security-Policy": _POLICY})
 
     async def save(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in ("plan.toml", "release.sh", "plan.ipynb"):
-            return PlainTextResponse("There is no such file.", 404, _HEADERS)
-        try:
-            content = await run_in_threadpool(page.saved, name, await _fields(request))
-        except SemidpError as error:
-            return PlainTextResponse(str(error), 409, _HEADERS)
+            raise _missing()
+        content = await run_in_threadpool(page.saved, name, await _fields(request))
         headers = {**_HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -308,7 +310,7 @@ def application(desk: Desk, token: str, port: int) -> Starlette:
         number, name = request.path_params["number"], request.path_params["name"]
         folder = page.releases[number - 1] if 1 <= number <= len(page.releases) else None
         if folder is None or name not in release_files(folder):
-            return PlainTextResponse("There is no such file.", 404, _HEADERS)
+            raise _missing()
         headers = {**_HEADERS, "Content-Security-Policy": _report_policy()}
         return FileResponse(folder / name, headers=headers)
 
@@ -324,7 +326,9 @@ def application(desk: Desk, token: str, port: int) -> Starlette:
         Route(f"/{token}/releases/{{number:int}}/{{name}}", published),
     ]
     return Starlette(
-        routes=routes, exception_handlers={Exception: _failed}, middleware=[Middleware(Guard, token=token, port=port)]
+        routes=routes,
+        exception_handlers={SemidpError: _refused, Exception: _failed},
+        middleware=[Middleware(Guard, token=token, port=port)],
     )
 
 
@@ -419,10 +423,16 @@ def notebook(plan: Plan, source: str | None) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
+def _missing() -> HTTPException:
+    return HTTPException(404, "There is no such file.", _HEADERS)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), 409, _HEADERS)
+
+
 def _failed(request: Request, error: Exception) -> Response:
     """Say that something went wrong: what an exception says may quote data, so only its kind and place are shown."""
-    if isinstance(error, SemidpError):
-        return PlainTextResponse(str(error), 409, _HEADERS)
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     return PlainTextResponse(f"internal error ({type(error).__name__} at {where})", 500, _HEADERS)
@@ -460,10 +470,6 @@ def _read(text: str) -> Plan:
     return Plan.from_json(document)
 
 
-def _added(controls: Controls, names: tuple[str, ...]) -> Controls:
-    return evolve(controls, totals=(*controls.totals, names))
-
-
 def _typed(plan: Plan) -> str | None:
     budget = plan.budget
     if budget is None:
@@ -473,18 +479,3 @@ def _typed(plan: Plan) -> str | None:
 
 def _epsilon(stated: dict[str, Any]) -> str:
     return "none" if stated["epsilon"] is None else rounded_up(Fraction(stated["epsilon"]))
-
-
-def _folder(text: str) -> Path:
-    if not text.strip():
-        raise InputError("say into which folder the release goes")
-    return Path(text.strip())
-
-
-def address(token: str, port: int) -> str:
-    """Return the address of the page.
-
-    >>> address("secret", 8000)
-    'http://127.0.0.1:8000/secret/'
-    """
-    return f"http://127.0.0.1:{port}/{quote(token, safe='')}/"

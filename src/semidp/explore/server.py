@@ -17,7 +17,7 @@ def serve(desk: Desk, port: int, *, browser: bool, announce: Callable[[str], Non
     """Serve the page until an interrupt; `announce` is given its address once it can be opened."""
     import uvicorn
 
-    from semidp.explore.page import address, application
+    from semidp.explore.page import application
 
     token = secrets.token_urlsafe(24)
     with _listening(port) as listener:
@@ -30,7 +30,7 @@ def serve(desk: Desk, port: int, *, browser: bool, announce: Callable[[str], Non
             timeout_graceful_shutdown=2,
         )
         server = uvicorn.Server(settings)
-        where = address(token, own)
+        where = f"http://127.0.0.1:{own}/{token}/"
         announce(where)
         with _opened(where) if browser else contextlib.nullcontext(), contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
