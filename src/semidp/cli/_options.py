@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli._command import argument, flag, option, plain_defaults
-from semidp.cli._output import Format, notice, warn
+from semidp.cli._output import Format, echo, notice
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError, SchemaError
 from semidp.exact import exact, positive
@@ -81,7 +81,7 @@ class Printing:
     def warn(self, sentences: Sequence[str]) -> None:
         """Print warnings on stderr, unless asked to be quiet."""
         for sentence in () if self.quiet else sentences:
-            warn(sentence)
+            echo(f"warning: {sentence}", err=True)
 
 
 @frozen(field_transformer=plain_defaults)
@@ -409,7 +409,7 @@ def plan_of(
     margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
     if mechanism != "auto" and base.quantiles and not (tables or asking.all_pairs or base.groups or base.regressions):
         raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
-    wanted = tables_of(tables, asking.all_pairs, mechanism, fit)
+    wanted = _tables(tables, asking.all_pairs, mechanism, fit)
     if not wanted and fit != "integer":
         raise InputError("--fit is for tables: leave it out where only statistics by group are asked for")
     wanted = _set(wanted, "--weight", asking.weight, "weight")
@@ -438,11 +438,9 @@ def plan_of(
     )
 
 
-def tables_of(
-    tables: Sequence[str] | None, all_pairs: str | None, mechanism: str, fit: str
-) -> tuple[TableRequest, ...]:
+def _tables(tables: Sequence[str], all_pairs: str | None, mechanism: str, fit: str) -> tuple[TableRequest, ...]:
     """Return the tables that --table and --all-pairs ask for; refuse one that is asked for twice."""
-    sets = [names_of(text) for text in tables or ()]
+    sets = [names_of(text) for text in tables]
     if all_pairs is not None:
         sets += [table.features for table in all_of(names_of(all_pairs))]
     if len({frozenset(names) for names in sets}) < len(sets):

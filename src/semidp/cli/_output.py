@@ -115,11 +115,6 @@ def plain_values(value: Any) -> Any:
     return value
 
 
-def warn(sentence: str) -> None:
-    """Print a warning on stderr."""
-    echo(f"warning: {sentence}", err=True)
-
-
 def notice(sentence: str) -> None:
     """Print what is going on on stderr."""
     echo(f"semidp: {sentence}", err=True)

@@ -166,6 +166,7 @@ def release(
     foreseen = declared_needs(wanted, form)
     if foreseen is not None and partition is None:
         foreseen.refuse_memory(usable)
+    randomness = o.randomness_of(seed)
     signer = Signer(sign, _password) if sign is not None else None
     with progress_bar(printing.quiet) as progress, opening.source(wanted, data) as source:
         if dry_run:
@@ -182,7 +183,7 @@ def release(
         assert out is not None
         book = o.ledger_of(ledger, printing.quiet)
         common: dict[str, Any] = {
-            "randomness": o.randomness_of(seed),
+            "randomness": randomness,
             "ledger": book,
             "label": label,
             "memory": usable,
@@ -424,8 +425,9 @@ def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
 
 def _found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
     """Say which budget meets the target errors."""
-    wanted = [table for table in asked.tables if table.target_error is not None]
-    errors = [f"{plain(table.target_error)} in {' by '.join(table.features)}" for table in wanted if table.target_error]
+    errors = [
+        f"{plain(table.target_error)} in {' by '.join(table.features)}" for table in asked.tables if table.target_error
+    ]
     found = {str(request.budget) for request in carried_out.requests if request not in asked.requests}
     least = f"{', '.join(found)}: the least for a standard error of {', '.join(errors)}"
     return [("budget", least)] if errors else []
@@ -435,33 +437,25 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
     """Return what each request would publish and with what noise, and what it takes."""
     expected = forecast(prepared)
     tables = {table["name"]: table for table in expected["tables"]}
-
-    def measured(key: str) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": request.name,
-                "budget": request.budget and request.budget.numbers(),
-                **(tables[request.name] if key == "table" else {}),
-                "noise": mechanism.to_json(),
-                **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
-            }
-            for request, mechanism in prepared.parts
-            if request.key == key
-        ]
-
+    found: dict[str, list[dict[str, Any]]] = {}
+    for request, mechanism in prepared.parts:
+        part = {
+            "name": request.name,
+            "budget": request.budget and request.budget.numbers(),
+            **(tables[request.name] if request.key == "table" else {}),
+            "noise": mechanism.to_json(),
+            **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
+        }
+        if isinstance(request, ProductRequest):
+            part["tables"] = [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]
+        found.setdefault(request.key, []).append(part)
     return {
-        "tables": measured("table"),
-        "products": [
-            {**part, "tables": [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]}
-            for part, (request, mechanism) in zip(
-                measured("product"), [pair for pair in prepared.parts if pair[0].key == "product"], strict=True
-            )
-            if isinstance(request, ProductRequest)
-        ],
-        "groups": measured("group"),
-        "regressions": measured("regression"),
+        "tables": found.get("table", []),
+        "products": found.get("product", []),
+        "groups": found.get("group", []),
+        "regressions": found.get("regression", []),
         "needs": takes.to_json(),
-        "quantiles": measured("quantile"),
+        "quantiles": found.get("quantile", []),
         "announced": expected["announced"],
     }
 

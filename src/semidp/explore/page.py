@@ -10,7 +10,7 @@ import hmac
 import json
 import shlex
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
@@ -104,11 +104,8 @@ class Page:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.releases: list[Path] = []
-        self._templates = Environment(
-            loader=PackageLoader("semidp.explore"), autoescape=select_autoescape(default=True), trim_blocks=True,
-            lstrip_blocks=True,
-        )  # fmt: skip
-
+        loader, escape = PackageLoader("semidp.explore"), select_autoescape(default=True)
+        self._templates = Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True)
         self._templates.filters["short"] = short
 
     # --- what is shown ----------------------------------------------------------------------------------------------
@@ -125,13 +122,12 @@ class Page:
         except SemidpError as error:
             return self._render("form.html.j2", **self._form(base), error=str(error), seen=None, plan=None)
         action = dict(fields)
-        blank = {"table": action.get("add") == "table", "total": action.get("add") == "total"}
-        extra = action.get("add-total", "")
+        add, extra = action.get("add", ""), action.get("add-total", "")
         if extra:
             totals = (*controls.totals, tuple(extra.split(",")))
             plan = evolve(controls, totals=totals).plan(base, self.desk.columns)
-        scenarios = [] if action.get("add") == "forget" else self._scenarios(fields)
-        return self._render("form.html.j2", **self._form(plan, blank), **self._results(plan, scenarios))
+        scenarios = [] if add == "forget" else self._scenarios(fields)
+        return self._render("form.html.j2", **self._form(plan, add), **self._results(plan, scenarios))
 
     def results(self, fields: Fields) -> str:
         """Return what the chosen plan would publish, with the parts of the form that depend on it."""
@@ -212,15 +208,14 @@ class Page:
         plans = [_read(value) for name, value in fields if name == "scenario"]
         return list(zip(names, plans, strict=False))[-MOST_SCENARIOS:]
 
-    def _form(self, plan: Plan, blank: dict[str, bool] | None = None) -> dict[str, Any]:
+    def _form(self, plan: Plan, add: str = "") -> dict[str, Any]:
         controls = Controls.of_plan(plan, self.desk.columns)
-        extra = blank or {}
         return {
             "base": json.dumps(plan.to_json()),
             "controls": controls,
             "amount": plain(controls.amount),
-            "tables": [*controls.tables, *([()] if extra.get("table") or not controls.tables else [])],
-            "totals": [*controls.totals, *([()] if extra.get("total") or not controls.totals else [])],
+            "tables": [*controls.tables, *([()] if add == "table" or not controls.tables else [])],
+            "totals": [*controls.totals, *([()] if add == "total" or not controls.totals else [])],
             "columns": [name for name in self.desk.columns if name not in (plan.count, plan.id, *plan.outcomes)],
             "kinds": KINDS,
             "last": len(LADDER) - 1,
@@ -228,10 +223,10 @@ class Page:
             "source": Path(self.desk.source).name if self.desk.source else None,
         }
 
-    def _results(self, plan: Plan, scenarios: list[tuple[str, Plan]] | None = None) -> dict[str, Any]:
+    def _results(self, plan: Plan, scenarios: Sequence[tuple[str, Plan]] = ()) -> dict[str, Any]:
         """Return everything that is said about a plan; what is missing or wrong is a sentence."""
         values: dict[str, Any] = {"plan": plan, "error": None, "seen": None, "hidden": (), "oob": False}
-        values |= self._compared(plan, scenarios or [])
+        values |= self._compared(plan, scenarios)
         values |= {"toml": plan.to_toml(), "command": self._command(), "can_release": self.desk.carry_out is not None}
         if not plan.requests:
             return {**values, "error": _NOTHING}
@@ -254,7 +249,7 @@ class Page:
             "typed": _typed(plan),
         }
 
-    def _compared(self, plan: Plan | None, scenarios: list[tuple[str, Plan]]) -> dict[str, Any]:
+    def _compared(self, plan: Plan | None, scenarios: Sequence[tuple[str, Plan]]) -> dict[str, Any]:
         """Return the scenarios beside the chosen plan, line by line."""
         named = [*([("now", plan)] if plan is not None and plan.requests and scenarios else []), *scenarios]
         columns, seen = [], []
