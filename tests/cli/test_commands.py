@@ -253,6 +253,11 @@ def test_a_dry_run_draws_and_writes_nothing(here: Semidp, tmp_path: Path, monkey
         SystemRandomness().words(1)
 
 
+def test_a_seed_is_refused_before_a_dry_run_as_well(here: Semidp) -> None:
+    done = here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--seed", "-1", "--dry-run")
+    assert "a seed must be a whole number, 0 or more" in one_sentence(done)
+
+
 def test_a_ledger_is_charged_and_refuses(here: Semidp, tmp_path: Path) -> None:
     good(here("ledger", "ledger.json", "--rho", "1"))
     words = ("release", OCCUPATIONS.path, *BOTH, "--rho", "0.4", "--ledger", "ledger.json", "--out")
