@@ -15,6 +15,7 @@ from semidp import Budget, Feature, Plan, RegressionRequest, Schema, Table, odds
 from semidp import run as carry_out
 from semidp.audit import audit_function, audit_mechanism, audit_samples, claims_of_release, draws_of_test, pair_for
 from semidp.cli import run
+from semidp.engines.columns import read_numbers
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.noise import SeededRandomness
@@ -133,6 +134,12 @@ def written(folder: Path, words: np.random.Generator) -> list[str]:
     np.savetxt(folder / "one.csv", words.normal(0, 1, 12_000), header="u", comments="")
     pq.write_table(pa.table({"u": words.normal(1, 1, 12_000)}), folder / "two.parquet")
     return ["--outputs", str(folder / "one.csv"), "--outputs", str(folder / "two.parquet")]
+
+
+def test_a_file_of_outputs_is_no_pattern_of_names(tmp_path: Path) -> None:
+    for name, value in (("[1].csv", 1), ("1.csv", 2)):
+        (tmp_path / name).write_text(f"u\n{value}\n")
+    assert read_numbers(tmp_path / "[1].csv").tolist() == [[1]]
 
 
 def test_files_of_outputs_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

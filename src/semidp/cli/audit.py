@@ -36,7 +36,7 @@ from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, kind_and_a, naming_options, print_json, print_rows, progress_bar
 from semidp.cli.guarantee import Stated
-from semidp.engines.samples import read_numbers
+from semidp.engines.columns import read_numbers
 from semidp.errors import InputError, Occupied
 from semidp.files import from_json, recover, replace_file
 from semidp.inference import OddsRatioResult

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from semidp.engines.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
-    BELOW,
     LARGEST_COUNT,
     MISSING_OUTCOME,
+    NO_FOLDERS,
     NOT_A_NUMBER,
     Coded,
     CodedColumn,
@@ -307,8 +307,7 @@ class Source:
 
     def spark_frame(self) -> Any | None:
         """Return the records as a Spark data frame; None where Spark does not hold them."""
-        found = getattr(self._records, "spark_frame", None)
-        return None if found is None else found()
+        return self._records.spark_frame()
 
     def close(self) -> None:
         """Close the file or connection, unless it was opened elsewhere."""
@@ -416,22 +415,23 @@ def value_text(value: object) -> str | None:
 
 def _records(data: Any, table: str | None, where: str | None, hive_partitions: bool, allow_empty: bool) -> Records:
     kind = type(data).__module__.partition(".")[0]
-    if kind in ("ibis", "pyspark"):
-        _no_table(table)
+    address = isinstance(data, str) and "://" in data
+    if table is not None and not address:
+        raise InputError(
+            f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db"
+        )
+    if hive_partitions and not isinstance(data, (str, os.PathLike)):
+        raise InputError(NO_FOLDERS)
+    if address or kind in ("ibis", "pyspark"):
         from semidp.engines.ibis import IbisRecords
 
-        _no_folders(hive_partitions)
+        if address:
+            return IbisRecords.at(data, table, where, hive_partitions=hive_partitions)
         return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
-    if isinstance(data, str) and "://" in data:
-        from semidp.engines.ibis import IbisRecords
-
-        return IbisRecords.at(data, table, where, hive_partitions=hive_partitions)
-    _no_table(table)
     from semidp.engines.duck import DuckRecords
 
     if isinstance(data, (str, os.PathLike)):
         return DuckRecords.of_files(os.fspath(data), where, hive_partitions=hive_partitions, allow_empty=allow_empty)
-    _no_folders(hive_partitions)
     if isinstance(data, Table):
         if where is not None:
             raise InputError("a table holds counts and no records that a WHERE could keep: leave it out")
@@ -439,18 +439,6 @@ def _records(data: Any, table: str | None, where: str | None, hive_partitions: b
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
     return DuckRecords.of_frame(materialised(data), where)
-
-
-def _no_table(table: str | None) -> None:
-    if table is not None:
-        raise InputError(
-            f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db"
-        )
-
-
-def _no_folders(hive_partitions: bool) -> None:
-    if hive_partitions:
-        raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
 
 
 def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
@@ -463,16 +451,9 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
         return feature.codes(np.array(texts, dtype=object))[column.codes] if texts else column.codes
     if NOT_A_NUMBER in column.values:
         raise DataError(f"feature {feature.name!r} has bins but its values are not all numbers")
-    if BELOW in column.values:
-        raise DataError(
-            f"feature {feature.name!r} has values below its first bin: extend the schema, or correct the data"
-        )
-    if None in column.values and feature.null_level is None:
-        raise DataError(
-            f"feature {feature.name!r} has missing values: declare a null level for it, or remove those records"
-        )
-    missing = -1 if feature.null_level is None else feature.levels.index(feature.null_level)
-    bins = np.array([missing if value is None else value for value in column.values], dtype=np.intp)
+    bins = feature.declared(np.array([0 if value is None else value for value in column.values], dtype=np.intp))
+    if None in column.values:
+        bins[column.values.index(None)] = feature.levels.index(feature.missing_level())
     return bins[column.codes]
 
 

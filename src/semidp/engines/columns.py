@@ -1,4 +1,4 @@
-"""Published columns in Parquet files, written and read by DuckDB in this process.
+"""Published columns in Parquet files, and files of numbers, written and read by DuckDB in this process.
 
 Columns of labels are given by what repeats, never row by row. What the columns mean is decided in `release`.
 """
@@ -18,6 +18,7 @@ from semidp.engines.duck import confine, connect, literal, quoted_name, quoted_t
 from semidp.errors import InputError, SemidpError
 
 _NUMBERS = ("BIGINT", "DOUBLE")
+_READERS = {".csv": "read_csv_auto", ".tsv": "read_csv_auto", ".txt": "read_csv_auto", ".parquet": "read_parquet"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,28 @@ def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, ND
     """
     with contextlib.closing(connect()) as connection:
         return quietly(lambda: _numbers(connection, path, names), DamagedColumns())
+
+
+def read_numbers(path: Path) -> NDArray[Any]:
+    """Return the rows of a file of numbers: whole numbers where all are, else floats.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "samples.csv").write_text("a,b\\n1,2\\n3,4\\n")
+    ...     read_numbers(Path(folder) / "samples.csv").tolist()
+    [[1, 2], [3, 4]]
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None or not path.is_file():
+        raise InputError(f"{path} is not a CSV or Parquet file of numbers")
+    failed = InputError(f"{path} could not be read as a file of numbers")
+    sql = f"SELECT * FROM {reader}({quoted_text(literal(str(path)))})"
+    with contextlib.closing(connect()) as connection:
+        found = quietly(lambda: connection.execute(sql).fetchnumpy(), failed)
+    columns = [np.ma.getdata(column) for column in found.values() if not np.ma.getmaskarray(column).any()]
+    if not columns or len(columns) < len(found) or any(column.dtype.kind not in "iufb" for column in columns):
+        raise InputError(f"every column of {path} must hold numbers, and none may be missing")
+    return np.column_stack(columns)
 
 
 class DamagedColumns(SemidpError, ValueError):

@@ -5,11 +5,12 @@ what to add up. Turning the answer into a `Table` is done once, in the package i
 """
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -25,6 +26,7 @@ SETS_AT_ONCE = 24  # sets of keys that one query groups by
 KEYS_AT_ONCE = 30  # PostgreSQL tells no more of them apart
 
 MAX_WHERE = 10_000  # characters
+NO_FOLDERS = "only files lie in folders, so only they can have partitions: leave the partitions out"
 QUERY_THREAD = "semidp query"  # the name of a thread that runs a user's condition, which may never end
 
 # What a bin's key may say instead of the bin's number.
@@ -155,29 +157,39 @@ def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
     raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
 
 
-class Coded(Protocol):
+@dataclass(frozen=True, eq=False)
+class Coded:
     """Records of which every key is coded by the position of its value in a list."""
 
-    values: Sequence[Sequence[Any]]
+    values: Sequence[Sequence[Any]] = field_of(repr=False)
     """For each key its distinct values, None for a missing one."""
-
-    def chunks(self, rows: int) -> Iterator[list[NDArray[np.unsignedinteger[Any]]]]:
-        """Yield the codes of all keys, so many records at a time."""
-        ...
+    chunks: Callable[[int], Iterator[list[NDArray[np.unsignedinteger[Any]]]]] = field_of(repr=False)
+    """Yields the codes of all keys, so many records at a time."""
 
 
-class Records(Protocol):
+class Records(ABC):
     """The records of one source, after its WHERE: what an engine must answer."""
 
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
 
+    @abstractmethod
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Return at most `limit` groups, columnwise.
 
         The key of a bin is its number, None for a missing value, `BELOW` or `NOT_A_NUMBER`.
         """
-        ...
+
+    @abstractmethod
+    def occurrences(self, column: str) -> tuple[int, int, int]:
+        """Return the numbers of records, of values of `column` that are present, and of distinct ones."""
+
+    @abstractmethod
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "Records":
+        """Return the records of which each of these columns holds one of its values, as `grouped` returns them.
+
+        They are to be read before `only` is called again, and while these are open; to close them is not needed.
+        """
 
     def grouped_sets(
         self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
@@ -186,37 +198,51 @@ class Records(Protocol):
 
         Where there are more groups than the limits allow together, at least one set has more than its own.
         """
-        ...
+        for batch in batches(sets):
+            known = list(dict.fromkeys(key for number in batch for key in sets[number]))
+            places = [[known.index(key) for key in sets[number]] for number in batch]
+            rows = self.together(known, places, measure, sum(limits[number] for number in batch))
+            if rows is None:
+                yield from (self.grouped(sets[number], measure, limits[number]) for number in batch)
+                continue
+            groups: dict[int, list[Sequence[Any]]] = {}
+            for row in rows:
+                groups.setdefault(int(row[0]), []).append(row)
+            for wanted in places:
+                mine = groups.get(sum(1 << place for place in range(len(known)) if place not in wanted), [])
+                columns = (*(1 + place for place in wanted), -2, -1)
+                yield CodedGroups.of([[row[column] for row in mine] for column in columns])
 
-    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> "Coded | None":
+    def together(
+        self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
+    ) -> Sequence[Sequence[Any]] | None:
+        """Return the groups of several sets of the keys from one reading, or None where the engine cannot.
+
+        A row says first which keys are not grouped by, as a number in binary; then come keys, total and fault.
+        """
+        return None
+
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Return the keys' values as small numbers, or None where the engine does not bring records here.
 
         Nothing is coded where the keys have more values than `limits` allow together, or the codes take more than
         `most` bytes.
         """
-        ...
-
-    def occurrences(self, column: str) -> tuple[int, int, int]:
-        """Return the numbers of records, of values of `column` that are present, and of distinct ones."""
-        ...
+        return None
 
     def held(self, columns: Sequence[str] | None) -> "Records":
         """Return records of these columns (all by default) that stay as they are now: one snapshot for every answer.
 
-        They are to be closed instead of the ones that they were made from.
+        They are to be closed instead of the ones that they were made from; these, where they cannot change.
         """
-        ...
+        return self
 
-    def only(self, values: Mapping[str, Sequence[Any]]) -> "Records":
-        """Return the records of which each of these columns holds one of its values, as `grouped` returns them.
+    def spark_frame(self) -> Any | None:
+        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        return None
 
-        They are to be read before `only` is called again, and while these are open; to close them is not needed.
-        """
-        ...
-
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - what is in memory has nothing to close
         """Let go of the file or connection."""
-        ...
 
 
 def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
@@ -237,18 +263,16 @@ def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
         yield batch
 
 
-def separated(
-    rows: Sequence[Sequence[Any]], sets: Sequence[Sequence[Key]], known: Sequence[Key]
-) -> Iterator[CodedGroups]:
-    """Take the answer of grouping sets apart: columns of absent keys as a number in binary, keys, totals, faults."""
-    groups: dict[int, list[Sequence[Any]]] = {}
-    for row in rows:
-        groups.setdefault(int(row[0]), []).append(row)
-    for keys in sets:
-        absent = sum(1 << place for place, key in enumerate(known) if key not in keys)
-        places = [1 + known.index(key) for key in keys]
-        mine = groups.get(absent, [])
-        yield CodedGroups.of([[row[place] for row in mine] for place in (*places, len(known) + 1, len(known) + 2)])
+def grouping_sets(names: Sequence[str], sets: Sequence[Sequence[int]]) -> tuple[str, str]:
+    """Return in SQL which columns a group lacks, as a number in binary, and the different sets to group by.
+
+    >>> grouping_sets(["a", "b"], [[0], [1, 0], [0, 1]])
+    ('CAST(GROUPING(a) AS BIGINT) * 1 + CAST(GROUPING(b) AS BIGINT) * 2', 'GROUPING SETS ((a), (a, b))')
+    """
+    absent = " + ".join(f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names))
+    different = dict.fromkeys(tuple(sorted(places)) for places in sets)
+    parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
+    return absent, f"GROUPING SETS ({parts})"
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:

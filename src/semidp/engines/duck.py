@@ -33,15 +33,17 @@ from semidp.engines.contract import (
     MISSING_OUTCOME,
     NOT_A_NUMBER,
     QUERY_THREAD,
+    Coded,
     CodedColumn,
     CodedGroups,
     Key,
     Measure,
     Outcome,
+    Records,
     batches,
+    grouping_sets,
     quietly,
     refuse_calls,
-    separated,
     short_enough,
     whole_totals,
 )
@@ -85,7 +87,7 @@ _GRACE = 1.0
 _FAILED = "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or memory ran out"
 
 
-class DuckRecords:
+class DuckRecords(Records):
     """The records of files or of a data frame, seen through DuckDB.
 
     Files are read once for every question; that they stayed the same is checked after each, so that all answers are
@@ -94,6 +96,8 @@ class DuckRecords:
 
     def __init__(self, connection: Any, files: Sequence[str] = (), patience: float | None = None) -> None:
         self._connection, self._patience, self._view = connection, patience, "records"
+        if patience is None:  # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
+            connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
         self._files = {file: _stamp(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
         self.columns: Mapping[str, bool] = {name: _numeric(kind) or _text(kind) for name, kind in self._types.items()}
@@ -129,7 +133,6 @@ class DuckRecords:
                     holder = part[0] if len(part) == 1 else pattern
                     raise DataError(f"{holder} holds no record: check that it is whole, or allow empty files")
             if where is None:
-                _keep_all(connection)
                 return cls(connection, files)
             patience = PATIENCE + sum(os.path.getsize(file) for file in files) / _SLOWEST_BYTES
             _filter(connection, where, patience, _reader(kind, files, folders, options) if kind == "CSV" else None)
@@ -150,7 +153,6 @@ class DuckRecords:
             _same_names(connection, names, "the data frame")
             confine(connection, ())
             if where is None:
-                _keep_all(connection)
                 return cls(connection)
             ((rows,),) = quietly(lambda: _run(connection, "SELECT count(*) FROM source"), unreadable)
             patience = PATIENCE + rows / _SLOWEST_ROWS
@@ -176,23 +178,13 @@ class DuckRecords:
             for name in ("found", *(f"values_{name}" for name in names)):
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
-    def grouped_sets(
-        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
-    ) -> Iterator[CodedGroups]:
+    def together(
+        self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
+    ) -> list[tuple[Any, ...]]:
         """Group by several sets of keys; see the contract."""
-        for batch in batches(sets):
-            wanted = [sets[number] for number in batch]
-            known = list(dict.fromkeys(key for keys in wanted for key in keys))
-            selected = [self._key(key) for key in known]
-            rows = self._grouping(
-                selected,
-                [[known.index(key) for key in keys] for keys in wanted],
-                self._measure(measure),
-                sum(limits[number] for number in batch),
-            )
-            yield from separated(rows, wanted, known)
+        return self._grouping([self._key(key) for key in keys], sets, self._measure(measure), limit)
 
-    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> "DuckCoded | None":
+    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
 
         A value is known by its text, so that values are coded alike that are written alike. What does not fit in
@@ -226,7 +218,20 @@ class DuckRecords:
         widths = [1 if len(known) < 2**8 else 2 if len(known) < 2**16 else 4 for known in texts]
         if n * sum(widths) > most:
             return None
-        return DuckCoded(self, [self._key(key) for key in keys], values, texts, widths, n)
+        codes = [_code(self._key(key), *known) for key, *known in zip(keys, texts, widths, strict=True)]
+        return Coded(values, partial(self._chunks, codes, n))
+
+    def _chunks(self, codes: Sequence[str], n: int, rows: int) -> Iterator[list[Codes]]:
+        """Yield the codes of all `n` records, so many at a time, from a table in memory."""
+        coded = ", ".join(f"{code} AS c{place}" for place, code in enumerate(codes))
+        self._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM {self._view}")
+        try:
+            for start in range(0, n, rows):
+                part = f"SELECT * FROM coded WHERE rowid >= {start} AND rowid < {start + rows}"
+                found = self._asked(part, lambda answer: answer.fetchnumpy())
+                yield [found[f"c{place}"] for place in range(len(codes))]
+        finally:
+            self._rows("DROP TABLE coded")
 
     def _grouping(
         self, selected: Sequence[str], sets: Sequence[Sequence[int]], measure: tuple[str, str], limit: int
@@ -234,13 +239,11 @@ class DuckRecords:
         """Return the groups of several sets of columns, before each which columns it lacks, as a number in binary."""
         aside = "_" * (1 + max(map(len, self._types)))  # longer than any name, so that it hides none
         names = [f"{aside}{place}" for place in range(len(selected))]
-        mask = " + ".join(f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names))
+        absent, parts = grouping_sets(names, sets)
         columns = ", ".join(f"{column} AS {name}" for column, name in zip(selected, names, strict=True))
-        different = dict.fromkeys(tuple(sorted(places)) for places in sets)
-        parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
         return self._rows(
-            f"SELECT {mask}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, * FROM {self._view}) "
-            f"GROUP BY GROUPING SETS ({parts}) LIMIT {limit}"
+            f"SELECT {absent}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, * FROM {self._view}) "
+            f"GROUP BY {parts} LIMIT {limit}"
         )
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
@@ -250,10 +253,6 @@ class DuckRecords:
             f"SELECT count(*), count({name}), count(DISTINCT {name}) FROM {self._view}"
         )
         return records, present, distinct
-
-    def held(self, columns: Sequence[str] | None) -> "DuckRecords":
-        """Return these records: files are checked after every question, and frames are in memory."""
-        return self
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "DuckRecords":
         """Return the records with some values alone; see the contract."""
@@ -359,37 +358,6 @@ def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
     ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
     keys = tuple(CodedColumn(known, columns[name]) for known, name in zip(values, names, strict=True))
     return CodedGroups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
-
-
-class DuckCoded:
-    """Columns coded by the position of their values, in a table in memory."""
-
-    def __init__(
-        self,
-        records: DuckRecords,
-        keys: Sequence[str],
-        values: Sequence[Sequence[Any]],
-        texts: Sequence[Sequence[str]],
-        widths: Sequence[int],
-        n: int,
-    ) -> None:
-        self._records, self._keys, self.values = records, keys, values
-        self._texts, self._widths, self._n = texts, widths, n
-
-    def chunks(self, rows: int) -> Iterator[list[Codes]]:
-        """Yield the codes of all keys; see the contract."""
-        coded = ", ".join(
-            f"{_code(key, texts, width)} AS c{place}"
-            for place, (key, texts, width) in enumerate(zip(self._keys, self._texts, self._widths, strict=True))
-        )
-        self._records._rows(f"CREATE TEMP TABLE coded AS SELECT {coded} FROM {self._records._view}")
-        try:
-            for start in range(0, self._n, rows):
-                part = f"SELECT * FROM coded WHERE rowid >= {start} AND rowid < {start + rows}"
-                found = self._records._asked(part, lambda answer: answer.fetchnumpy())
-                yield [found[f"c{place}"] for place in range(len(self._keys))]
-        finally:
-            self._records._rows("DROP TABLE coded")
 
 
 def _code(key: str, texts: Sequence[str], width: int) -> str:
@@ -630,10 +598,6 @@ def literal(file: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", file)
 
 
-def _keep_all(connection: Any) -> None:
-    connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
-
-
 def _filter(connection: Any, where: str, patience: float, sniffed: str | None) -> None:
     """Make the view `records` of what `where` keeps.
 
@@ -646,18 +610,15 @@ def _filter(connection: Any, where: str, patience: float, sniffed: str | None) -
         f"its names and quotes{hint}"
     )
     quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
-    if _is_condition(connection, "source", where, patience):
-        view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{where}\n)"
-        quietly(lambda: _run(connection, view, patience), failure)
-        return
-    if sniffed is not None:
-        columns = quietly(lambda: connection.execute(f"DESCRIBE SELECT * FROM {sniffed}").fetchall(), failure)
-        typed, back = _typed(columns)
-        if _is_condition(connection, typed, where, patience):
-            view = f"CREATE TEMP VIEW records AS SELECT {back} FROM {typed} WHERE (\n{where}\n)"
-            quietly(lambda: _run(connection, view, patience), failure)
-            return
-    raise failure
+    place, selected = "source", "*"
+    fits = _is_condition(connection, place, where, patience)
+    if not fits and sniffed is not None:
+        place, selected = _typed(quietly(lambda: _run(connection, f"DESCRIBE SELECT * FROM {sniffed}"), failure))
+        fits = _is_condition(connection, place, where, patience)
+    if not fits:
+        raise failure
+    view = f"CREATE TEMP VIEW records AS SELECT {selected} FROM {place} WHERE (\n{where}\n)"
+    quietly(lambda: _run(connection, view, patience), failure)
 
 
 def _is_condition(connection: Any, place: str, where: str, patience: float) -> bool:

@@ -22,14 +22,15 @@ from semidp.engines.contract import (
     FINE,
     LARGEST_COUNT,
     MISSING_OUTCOME,
+    NO_FOLDERS,
     CodedGroups,
     Key,
     Measure,
     Outcome,
-    batches,
+    Records,
+    grouping_sets,
     quietly,
     refuse_calls,
-    separated,
     short_enough,
 )
 from semidp.engines.duck import of_the_record_alone
@@ -52,20 +53,8 @@ _SESSION = {
 }
 _SYNTAX = {
     *("and", "or", "not", "in", "is", "like", "ilike", "between", "case", "when", "then", "else", "cast", "coalesce"),
-    *(
-        "nullif",
-        "greatest",
-        "least",
-        "numeric",
-        "decimal",
-        "varchar",
-        "char",
-        "character",
-        "float",
-        "bit",
-        "from",
-        "for",
-    ),
+    *("nullif", "greatest", "least", "numeric", "decimal", "varchar", "char", "character", "float", "bit", "from"),
+    "for",
 }
 _GROUPING_SETS = ("duckdb", "postgres", "pyspark")  # others read the records once for each set
 _RENAMED = {"trim": "btrim"}  # what PostgreSQL calls it
@@ -74,7 +63,7 @@ _CLOCK = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)  # dat
 Result = TypeVar("Result")
 
 
-class IbisRecords:
+class IbisRecords(Records):
     """The records of an Ibis table; `steady` where every query sees the same ones, as in one transaction."""
 
     def __init__(self, table: Any, close: Callable[[], None], *, steady: bool = False) -> None:
@@ -116,7 +105,7 @@ class IbisRecords:
         if not name:
             raise InputError("a database address needs the name of a table", needs="from")
         if hive_partitions and not _names_files(parts, name):
-            raise InputError("only files lie in folders, so only they can have partitions: leave the partitions out")
+            raise InputError(NO_FOLDERS)
         connection, close = _connect(parts)
         try:
             steady = connection.name == "postgres"
@@ -136,59 +125,28 @@ class IbisRecords:
         query = self._table.group_by(**named).aggregate(total=total, fault=fault).limit(limit)
         return CodedGroups.of(self._answer(query, [*names, "total", "fault"]))
 
-    def grouped_sets(
-        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
-    ) -> Iterator[CodedGroups]:
-        """Group by several sets of keys, with GROUPING SETS or UNION ALL; see the contract."""
-        connection = self._table.get_backend()
-        union = connection.name not in _GROUPING_SETS
-        for batch in batches(sets):
-            wanted = [sets[number] for number in batch]
-            known = list(dict.fromkeys(key for keys in wanted for key in keys))
-            names = ["absent", *(f"k{place}" for place in range(len(known))), "total", "fault"]
-            query = (self._union if union else self._grouping)(wanted, known, measure)
-            columns = self._answer(query.limit(sum(limits[number] for number in batch)), names)
-            yield from separated(list(zip(*columns, strict=True)), wanted, known)
-
-    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> None:
-        """Return None: records stay where they are."""
-
-    def _grouping(self, sets: Sequence[Sequence[Key]], known: Sequence[Key], measure: Measure) -> Any:
+    def together(
+        self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
+    ) -> list[tuple[Any, ...]] | None:
         """Return one reading of all groups; Ibis has no words for GROUPING SETS, but the keys are its own."""
         import ibis
 
         connection = self._table.get_backend()
-        names = [f"k{place}" for place in range(len(known))]
+        if connection.name not in _GROUPING_SETS:
+            return None
+        names = [f"k{place}" for place in range(len(keys))]
         adds, fault = self._row(measure)
-        keys = {name: self._key(key) for name, key in zip(names, known, strict=True)}
-        rows = self._table.select(**keys, adds=ibis.literal(1).cast("int64") if adds is None else adds, fault=fault)
-        absent = " + ".join(f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names))
-        different = dict.fromkeys(tuple(sorted(known.index(key) for key in keys)) for keys in sets)
-        parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
+        named = {name: self._key(key) for name, key in zip(names, keys, strict=True)}
+        rows = self._table.select(**named, adds=ibis.literal(1).cast("int64") if adds is None else adds, fault=fault)
+        absent, parts = grouping_sets(names, sets)
         sql = (
             f"SELECT {absent} AS absent, {', '.join(names)}, SUM(adds) AS total, MAX(fault) AS fault "
-            f"FROM ({connection.compile(rows)}) AS records GROUP BY GROUPING SETS ({parts})"
+            f"FROM ({connection.compile(rows)}) AS records GROUP BY {parts}"
         )
         total = rows.aggregate(total=rows.adds.sum(), fault=rows.fault.max()).schema()
         schema = {"absent": "int64", **{name: rows.schema()[name] for name in names}, **dict(total.items())}
-        return connection.sql(sql, schema=ibis.schema(schema))
-
-    def _union(self, sets: Sequence[Sequence[Key]], known: Sequence[Key], measure: Measure) -> Any:
-        """Return the groups of each set below those of the one before."""
-        import ibis
-
-        total, fault = self._measure(measure)
-        parts = []
-        for keys in dict.fromkeys(map(frozenset, sets)):
-            named = {f"k{place}": self._key(key) for place, key in enumerate(known) if key in keys}
-            groups = self._table.group_by(**named).aggregate(total=total, fault=fault)
-            others = {
-                f"k{place}": ibis.null(self._key(key).type()) for place, key in enumerate(known) if key not in keys
-            }
-            absent = sum(1 << place for place, key in enumerate(known) if key not in keys)
-            order = ["absent", *(f"k{place}" for place in range(len(known))), "total", "fault"]
-            parts.append(groups.mutate(absent=ibis.literal(absent, "int64"), **others).select(*order))
-        return ibis.union(*parts) if len(parts) > 1 else parts[0]
+        query = connection.sql(sql, schema=ibis.schema(schema)).limit(limit)
+        return list(zip(*self._answer(query, list(schema)), strict=True))
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""

@@ -1,18 +1,18 @@
 """What is in memory: a `Table` as records, and what can be read only once (streams, relations) as an Arrow table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from semidp.engines.contract import CodedGroups, Key, Measure, quietly
+from semidp.engines.contract import CodedGroups, Key, Measure, Records, quietly
 from semidp.errors import InputError
 from semidp.tables import Table
 
 _FRAMES = ("pandas", "polars")
 
 
-class TableRecords:
+class TableRecords(Records):
     """The records that a `Table` counts.
 
     >>> from semidp.tables import Feature, Schema
@@ -37,24 +37,10 @@ class TableRecords:
         totals = part.counts[cells][:limit].tolist()
         return CodedGroups.of([*(columns[key.column] for key in keys), totals, [0] * len(totals)])
 
-    def grouped_sets(
-        self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
-    ) -> Iterator[CodedGroups]:
-        """Group by several sets of keys; see the contract."""
-        for keys, limit in zip(sets, limits, strict=True):
-            yield self.grouped(keys, measure, limit)
-
-    def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> None:
-        """Return None: the records are counted already."""
-
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
         counts = self._table.margin([column]).counts
         return self._table.n, self._table.n, int((counts > 0).sum())
-
-    def held(self, columns: Sequence[str] | None) -> "TableRecords":
-        """Return these records: a table does not change."""
-        return self
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "TableRecords":
         """Return the records with some levels alone; see the contract."""
@@ -71,9 +57,6 @@ class TableRecords:
             gone = [leaf for leaf in range(schema.shape[axis]) if leaf not in kept]
             counts[(slice(None),) * axis + (gone,)] = 0
         return TableRecords(Table(schema, counts))
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def materialised(data: Any) -> Any:

@@ -235,25 +235,16 @@ class Feature:
         """
         there = tuple(name for name in self.names if name in columns)
         leaves = self._leaves_of(there)
-        null, rows = self.null_level, list(zip(*(columns[name] for name in there), strict=True))
+        rows = list(zip(*(columns[name] for name in there), strict=True))
         if any(None in row for row in dict.fromkeys(rows)):
-            if null is None:
-                raise DataError(
-                    f"feature {self.name!r} has missing values: declare a null level for it, or remove those records"
-                )
+            null = self.missing_level()
             rows = [tuple(null if label is None else label for label in row) for row in rows]
         codes = np.array([leaves.get(row, -1) for row in rows], dtype=np.intp)
-        if (codes < 0).any():
-            known = set(self.levels)
-            if all(row[-1] in known for row in rows):
-                raise DataError(
-                    f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
-                )
+        if (codes < 0).any() and {row[-1] for row in rows} <= {*self.levels}:
             raise DataError(
-                f"feature {self.name!r} has values not among its declared levels: extend the schema, or correct the "
-                "data"
+                f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
             )
-        return codes
+        return self.declared(codes)
 
     def _leaves_of(self, there: tuple[str, ...]) -> dict[tuple[str, ...], int]:
         """Return the leaf that the labels at some depths mean; a missing label, the one that is missing longest."""
@@ -297,11 +288,19 @@ class Feature:
         present = column[~missing]
         codes[~missing] = self._binned(present) if self.bins is not None else self._matched(present)
         if missing.any():
-            if self.null_level is None:
-                raise DataError(
-                    f"feature {self.name!r} has missing values: declare a null level for it, or remove those records"
-                )
-            codes[missing] = self.levels.index(self.null_level)
+            codes[missing] = self.levels.index(self.missing_level())
+        return self.declared(codes)
+
+    def missing_level(self) -> str:
+        """Return the level of missing values; refuse them where none is declared."""
+        if self.null_level is None:
+            raise DataError(
+                f"feature {self.name!r} has missing values: declare a null level for it, or remove those records"
+            )
+        return self.null_level
+
+    def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return positions among the levels; refuse values that have none, whose position is negative."""
         if (codes < 0).any():
             legal = "below its first bin" if self.bins is not None else "not among its declared levels"
             raise DataError(f"feature {self.name!r} has values {legal}: extend the schema, or correct the data")
