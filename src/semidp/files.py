@@ -27,8 +27,8 @@ _SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished
 _OLD = ".old"
 _UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
 LARGEST = 2**30
-_BLOCK = 2**22  # bytes of a file that are hashed at once
 """Bytes of the largest file that is read whole."""
+_BLOCK = 2**22  # bytes of a file that are hashed at once
 _LONGEST_TAG = 200  # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
 _HASHED = "sha256-"
 _SETTLED = 600.0
@@ -93,27 +93,23 @@ def new_folder(
     ['release', 'table.csv']
     """
     path = Path(path)
-    inputs = list(inputs)
-    check_place(path, force=force, ours=ours, inputs=inputs)
-    with _plainly(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _claimed(path, timeout=_PATIENCE):
-            _sweep(path)
-            check_place(path, force=force, ours=ours, inputs=inputs)
-            scrap = _scrap_beside(path)
-            scrap.mkdir()
-            _like(path, scrap)
-            try:
-                yield scrap
-                _sync(scrap)
-                check_place(path, force=force, ours=ours, inputs=inputs)
-                _into_place(scrap, path, force)
-            except KeyboardInterrupt:
-                if scrap.exists():
-                    raise  # else the folder is in place already, and nothing is left to interrupt
-            finally:
-                if not _old_of(scrap).exists():  # else nothing is at `path`, and this one is still to be recovered
-                    shutil.rmtree(scrap, ignore_errors=True)
+    check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
+    check()
+    with _place(path, check):
+        scrap = _scrap_beside(path)
+        scrap.mkdir()
+        _like(path, scrap)
+        try:
+            yield scrap
+            _sync(scrap)
+            check()
+            _into_place(scrap, path, force)
+        except KeyboardInterrupt:
+            if scrap.exists():
+                raise  # else the folder is in place already, and nothing is left to interrupt
+        finally:
+            if not _old_of(scrap).exists():  # else nothing is at `path`, and this one is still to be recovered
+                shutil.rmtree(scrap, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -159,35 +155,43 @@ def lasting_folder(
     ['whole']
     >>> root.cleanup()
     """
-    path, inputs = Path(path), list(inputs)
-    check_place(path, force=force, ours=ours, inputs=inputs)
+    path = Path(path)
+    check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
+    check()
     work = path.with_name(f".semidp-{_tag(path)}.{_UNFINISHED}")
-    with _to_be_finished(work / begun), _plainly(path):
+    with _to_be_finished(work / begun), _place(path, check):
+        left = (work / begun).is_file() and not work.is_symlink()
+        if left and not resume and not discard:
+            raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
+        if resume and not left:
+            raise InputError(f"there is no unfinished {path} to go on with")
+        if work.is_symlink():
+            raise InputError(f"{work} is a symbolic link, where an unfinished folder would be: remove it")
+        if work.exists() and not resume:
+            shutil.rmtree(work)
+        work.mkdir(exist_ok=resume)
+        try:
+            yield work
+            _sync(work)
+            check()
+            clear(work)
+            _into_place(work, path, force)
+            with contextlib.suppress(OSError):  # it says nothing any more, and goes last: nothing is lost by a kill
+                (path / begun).unlink(missing_ok=True)
+        finally:
+            if work.exists() and not _old_of(work).exists() and not (work / begun).is_file():
+                shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _place(path: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Hold the place of a folder to write, swept and checked."""
+    with _plainly(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _claimed(path, timeout=_PATIENCE):
             _sweep(path)
-            check_place(path, force=force, ours=ours, inputs=inputs)
-            left = (work / begun).is_file() and not work.is_symlink()
-            if left and not resume and not discard:
-                raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
-            if resume and not left:
-                raise InputError(f"there is no unfinished {path} to go on with")
-            if work.is_symlink():
-                raise InputError(f"{work} is a symbolic link, where an unfinished folder would be: remove it")
-            if work.exists() and not resume:
-                shutil.rmtree(work)
-            work.mkdir(exist_ok=resume)
-            try:
-                yield work
-                _sync(work)
-                check_place(path, force=force, ours=ours, inputs=inputs)
-                clear(work)
-                _into_place(work, path, force)
-                with contextlib.suppress(OSError):  # it says nothing any more, and goes last: nothing is lost by a kill
-                    (path / begun).unlink(missing_ok=True)
-            finally:
-                if work.exists() and not _old_of(work).exists() and not (work / begun).is_file():
-                    shutil.rmtree(work, ignore_errors=True)
+            check()
+            yield
 
 
 @contextlib.contextmanager
@@ -321,22 +325,8 @@ def locked(file: Path, timeout: float = -1) -> Iterator[None]:
 def read_plain(path: Path, within: Path | None = None) -> bytes:
     """Return the content of a regular file: no pipe or device, which may never end, and none that is too large.
 
-    Parameters
-    ----------
-    path
-        The file to read.
-    within
-        A folder that it must not lead out of by a link.
+    It must not lead out of the folder `within` by a link. What cannot be read is an `OSError`.
 
-    Raises
-    ------
-    InputError
-        If it is no such file.
-    OSError
-        If it cannot be read.
-
-    Examples
-    --------
     >>> read_plain(Path(os.devnull))
     Traceback (most recent call last):
     semidp.errors.InputError: /dev/null is not a regular file
@@ -428,16 +418,16 @@ def toml_text(document: Mapping[str, Any]) -> str:
     levels = ["f", "m"]
     <BLANKLINE>
     """
-    arrays = {key: value for key, value in document.items() if value and isinstance(value, list) and _mappings(value)}
+    arrays = {
+        key: value
+        for key, value in document.items()
+        if value and isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
+    }
     lines = [_toml_pair(key, value) for key, value in document.items() if key not in arrays]
     for key, entries in arrays.items():
         for entry in entries:
             lines += ["", f"[[{key}]]", *(_toml_pair(name, item) for name, item in entry.items())]
     return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _mappings(values: list[Any]) -> bool:
-    return all(isinstance(value, Mapping) for value in values)
 
 
 def _toml_pair(key: str, value: object) -> str:
@@ -469,7 +459,7 @@ def _claimed(path: Path, timeout: float) -> Iterator[None]:
     A waiting process may be left with the lock of a file that is gone. Two then write at once, each under a name of
     its own, and the moves into place still decide.
     """
-    file = _lock_beside(path)
+    file = path.with_name(f".semidp-{_tag(path)}.lock")
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(locked(file, timeout))
@@ -597,10 +587,6 @@ def _scrap_beside(path: Path) -> Path:
 
 def _old_of(scrap: Path) -> Path:
     return scrap.with_name(scrap.name + _OLD)
-
-
-def _lock_beside(path: Path) -> Path:
-    return path.with_name(f".semidp-{_tag(path)}.lock")
 
 
 def _tag(path: Path) -> str:
