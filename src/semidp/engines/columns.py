@@ -45,19 +45,8 @@ class Labels:
 
 
 def write_parquet(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
-    """Write columns of labels and of numbers to a Parquet file that is not there.
+    """Write columns of labels, and of as many numbers each, to a Parquet file that is not there.
 
-    Parameters
-    ----------
-    path
-        The file.
-    labels
-        The columns of labels by their names.
-    columns
-        The columns of numbers, all of the same length.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])})
@@ -70,19 +59,9 @@ def write_parquet(path: Path, labels: Mapping[str, Labels], columns: Mapping[str
 
 
 def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Return columns of numbers of a Parquet file, in the order of its rows.
+    """Return columns of numbers of a Parquet file, all unless named, in the order of its rows.
 
-    Parameters
-    ----------
-    path
-        The file.
-    names
-        The columns to read; all that hold numbers unless given.
-
-    Raises
-    ------
-    ValueError
-        If it is no such file, or a number is missing.
+    A `ValueError` if it is no such file, or a number is missing.
     """
     with contextlib.closing(connect()) as connection:
         return quietly(lambda: _numbers(connection, path, names), DamagedColumns())

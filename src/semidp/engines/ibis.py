@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
 from threading import Event, Timer
@@ -119,10 +119,8 @@ class IbisRecords(Records):
 
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract."""
-        names = [f"k{position}" for position in range(len(keys))]
-        named = {name: self._key(key) for key, name in zip(keys, names, strict=True)}
-        total, fault = self._measure(measure)
-        query = self._table.group_by(**named).aggregate(total=total, fault=fault).limit(limit)
+        rows, names = self._selected(keys, measure)
+        query = rows.group_by(names).aggregate(total=rows.adds.sum(), fault=rows.fault.max()).limit(limit)
         return CodedGroups.of(self._answer(query, [*names, "total", "fault"]))
 
     def together(
@@ -134,10 +132,7 @@ class IbisRecords(Records):
         connection = self._table.get_backend()
         if connection.name not in _GROUPING_SETS:
             return None
-        names = [f"k{place}" for place in range(len(keys))]
-        adds, fault = self._row(measure)
-        named = {name: self._key(key) for name, key in zip(names, keys, strict=True)}
-        rows = self._table.select(**named, adds=ibis.literal(1).cast("int64") if adds is None else adds, fault=fault)
+        rows, names = self._selected(keys, measure)
         absent, parts = grouping_sets(names, sets)
         sql = (
             f"SELECT {absent} AS absent, {', '.join(names)}, SUM(adds) AS total, MAX(fault) AS fault "
@@ -211,14 +206,14 @@ class IbisRecords(Records):
             else_=len(others),
         )
 
-    def _measure(self, measure: Measure) -> tuple[Any, Any]:
+    def _selected(self, keys: Sequence[Key], measure: Measure) -> tuple[Any, list[str]]:
+        """Return of each record its keys, what it adds and what is wrong with it; and the names of the keys."""
         adds, fault = self._row(measure)
-        if adds is None:
-            return self._table.count(), self._table.count() * FINE
-        return adds.sum(), fault.max()
+        named = {f"k{place}": self._key(key) for place, key in enumerate(keys)}
+        return self._table.select(**named, adds=adds, fault=fault), list(named)
 
     def _row(self, measure: Measure) -> tuple[Any, Any]:
-        """Return what one record adds, None for 1, and what is wrong with it."""
+        """Return what one record adds, and what is wrong with it."""
         import ibis
 
         adds: list[Any] = []
@@ -235,7 +230,7 @@ class IbisRecords(Records):
             adds.append(self._steps(measure.outcome, missing))
             faults.append((missing, MISSING_OUTCOME))
         if not adds:
-            return None, ibis.literal(FINE).cast("int64")
+            return ibis.literal(1).cast("int64"), ibis.literal(FINE).cast("int64")
         total = adds[0] if len(adds) == 1 else adds[0].cast("decimal(38, 0)") * adds[1]
         return total, ibis.cases(*faults, else_=FINE)
 
@@ -572,21 +567,14 @@ def _bounded(connection: Any, action: Callable[[], Result]) -> Result:
 
 
 def _hushed(action: Callable[[], Result], failure: SemidpError) -> Result:
-    with _spark_log_off():
-        return quietly(action, failure)
-
-
-@contextlib.contextmanager
-def _spark_log_off() -> Iterator[None]:
-    """Keep PySpark from logging the text of an error, which may quote data, before it raises it."""
+    """Do so quietly, and keep PySpark from logging the text of an error, which may quote data, before it raises it."""
     if "pyspark" not in sys.modules:
-        yield
-        return
+        return quietly(action, failure)
     from pyspark.logger import PySparkLogger
 
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
-        yield
+        return quietly(action, failure)
     finally:
         logger.disabled = before
