@@ -15,8 +15,8 @@ from semidp import Budget, Feature, Plan, RegressionRequest, Schema, Table, odds
 from semidp import run as carry_out
 from semidp.audit import audit_function, audit_mechanism, audit_samples, claims_of_release, draws_of_test, pair_for
 from semidp.cli import run
-from semidp.engines.columns import read_numbers
 from semidp.engines import Outcome
+from semidp.engines.columns import read_numbers
 from semidp.errors import InputError
 from semidp.noise import SeededRandomness
 from semidp.queries import Design, moment_space

@@ -7,7 +7,7 @@ second chooses events, the third is only counted, so that every bound is exact w
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -176,7 +176,7 @@ class Audit:
         return {
             "verdict": self.verdict,
             "claim": self.claim.to_json(),
-            "bound": {"unit": self.bound.unit, "measured": self.bound.measured, "claimed": self.bound.claimed},
+            "bound": asdict(self.bound),
             "epsilon_at_least": self.epsilon,
             "mu_at_least": self.mu,
             "power": self.power,
@@ -246,11 +246,11 @@ def audit_mechanism(
     """
     _check(samples, error)
     words = SystemRandomness() if randomness is None else randomness
-    trial = _Trial(mechanism, pair, claim.symmetric(), error / 2, words, _Count(progress, 2 * samples))
+    trial = _Trial(mechanism, pair, claim.symmetric(), error / 2, words, progress, 2 * samples)
     fit, choose = trained_on(samples), min(samples * 3 // 10, _MOST_TO_CHOOSE)
     count = samples - fit - choose
     scores = trial.learn(fit)
-    seen = [[_sorted(tables) for tables in found] for found in trial.seen(scores, choose)]
+    seen = [[(np.sort(one), np.sort(other)) for one, other in found] for found in trial.seen(scores, choose)]
     convicting, shrunk_one = (trial.best(*found, count) for found in zip(scores, seen, strict=True))
     events = (convicting, *_curve(scores[0], seen[0]))
     hits, (shrunk_hits,) = trial.count([events, (shrunk_one,)], count)
@@ -323,17 +323,6 @@ class _Event:
 
 
 @dataclass
-class _Count:
-    progress: Progress
-    total: int
-    done: int = 0
-
-    def add(self, outputs: int) -> None:
-        self.done += outputs
-        self.progress("attacking the mechanism", self.done, self.total)
-
-
-@dataclass(frozen=True)
 class _Trial:
     """A mechanism on trial; `error` is the share of the event that is chosen to convict."""
 
@@ -342,7 +331,9 @@ class _Trial:
     claim: Tradeoff
     error: float
     randomness: Randomness
-    counter: _Count
+    progress: Progress
+    total: int
+    done: int = 0
 
     def batches(self, count: int) -> Iterator[tuple[int, tuple[Batch, Batch]]]:
         """Yield which table, and its outputs as drawn and with less noise, in chunks."""
@@ -353,7 +344,8 @@ class _Trial:
                 size = min(step, count - start)
                 found = _read(self.mechanism(table, size, self.randomness), (size, *table.shape))
                 yield which, (Batch(self.pair, found), Batch(self.pair, shrunk(found, table, dither)))
-                self.counter.add(size)
+                self.done += size
+                self.progress("attacking the mechanism", self.done, self.total)
 
     def seen(self, functions: Sequence[Sequence[_OfBatch]], count: int) -> list[list[_Tables]]:
         """Return what functions give for the first and for the second table: some as drawn, some with less noise."""
@@ -426,11 +418,6 @@ def _curve(scores: Sequence[Score], seen: Sequence[_Tables]) -> tuple[_Event, ..
     first = seen[best][0]
     places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
     return tuple(_Event(scores[best], threshold, 0) for threshold in sorted({float(first[i]) for i in places}))
-
-
-def _sorted(tables: _Tables) -> _Tables:
-    first, second = map(np.sort, tables)
-    return first, second
 
 
 def _separation(first: Floats, second: Floats) -> float:

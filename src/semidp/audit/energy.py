@@ -5,7 +5,7 @@ looked at, and one direction that is chosen on draws which are not counted.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -63,12 +63,7 @@ class Energy:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain values."""
-        return {
-            "direction": self.direction,
-            "share": self.share,
-            "least": self.least,
-            "directions": self.directions,
-        }
+        return asdict(self)
 
 
 def noise_energy(
@@ -117,7 +112,8 @@ def noise_energy(
     if not noisy.size:
         return None
     cells = noisy[np.unique(np.linspace(0, len(noisy) - 1, min(len(noisy), _MOST_CELLS)).astype(int))]
-    published = np.stack([mechanism.space.project(_unit(cell, values.shape)).ravel() for cell in cells])
+    units = (np.eye(1, values.size, cell).reshape(values.shape) for cell in cells)
+    published = np.stack([mechanism.space.project(unit).ravel() for unit in units])
     second_moments = _moments(mechanism, values, published, draws // 5, randomness)
     weights = _weakest(second_moments, published, cells)
     chosen = np.zeros(values.size)
@@ -152,12 +148,6 @@ def _weakest(moments: Floats, published: Floats, cells: NDArray[np.intp]) -> Flo
     inside = basis[:, sizes > 1e-6] / np.sqrt(sizes[sizes > 1e-6])
     _, vectors = np.linalg.eigh(inside.T @ moments @ inside)
     return np.asarray(inside @ vectors[:, 0])
-
-
-def _unit(cell: int, shape: tuple[int, ...]) -> Floats:
-    found = np.zeros(shape)
-    found.flat[cell] = 1.0
-    return found
 
 
 def _name(cell: int, shape: tuple[int, ...]) -> str:

@@ -6,7 +6,6 @@ never from the part that is counted.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -55,9 +54,18 @@ def audit_samples(
     >>> audit_samples(one, other, gaussian("0.75")).verdict, audit_samples(one, other, gaussian(1)).verdict
     ('convicted', 'survives')
     """
-    samples = _Samples.of(first, second)
+    outputs, pair = _around(first, second)
+    given = [0, 0]
+
+    def next_ones(values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
+        which = int(not np.array_equal(values, pair.first))
+        start = given[which]
+        given[which] += count
+        return outputs[which][start : start + count]
+
+    samples = min(map(len, outputs))
     return audit_mechanism(
-        samples.draw, samples.pair, claim, samples=samples.count, error=error, randomness=randomness, progress=progress
+        next_ones, pair, claim, samples=samples, error=error, randomness=randomness, progress=progress
     )
 
 
@@ -116,52 +124,30 @@ def draws_of_test(result: OddsRatioResult) -> tuple[Draws, Pair]:
     return draws, Pair([margins.low], [margins.low + move])
 
 
-@dataclass
-class _Samples:
-    """Outputs that are handed out once each, and the values that they lie around."""
-
-    outputs: tuple[Outputs, Outputs] = field(repr=False)
-    pair: Pair
-    given: list[int] = field(default_factory=lambda: [0, 0])
-
-    @classmethod
-    def of(cls, first: ArrayLike, second: ArrayLike) -> "_Samples":
-        one, other = _matrix(first), _matrix(second)
-        if one.shape[1] != other.shape[1]:
-            raise InputError(
-                f"the outputs of one dataset have {one.shape[1]} numbers, those of the other {other.shape[1]}"
-            )
-        count = min(len(one), len(other))
-        if count < _FEWEST:
-            raise InputError(f"an audit needs at least {_FEWEST:,} outputs for each dataset, not {count:,}")
-        learned = trained_on(count)
-        whole = one.dtype.kind == other.dtype.kind == "i"
-        seen = (one[:learned].astype(np.float64), other[:learned].astype(np.float64))
-        centres = [np.median(part, axis=0) for part in seen]
-        spread = np.median(np.abs(np.concatenate([part - c for part, c in zip(seen, centres, strict=True)])), axis=0)
-        typical = float(spread[spread > 0].min(initial=math.inf))
-        unit = 1.0 if whole or not math.isfinite(typical) else 2.0 ** math.floor(math.log2(typical / _FINE))
-        if max(float(np.abs(part).max()) for part in (one, other)) / unit >= _LARGEST:
-            raise InputError("the outputs are too large beside their spread to be read in whole steps")
-        here, there = (np.rint(centre / unit).astype(np.int64) for centre in centres)
-        if np.array_equal(here, there):  # they may differ in other ways, which the learned scores find
-            change = seen[1].mean(axis=0) - seen[0].mean(axis=0)
-            where = int(np.abs(change).argmax())
-            there[where] += 1 if change[where] >= 0 else -1
-        precision = 1 / np.maximum(spread / unit, 1e-6) ** 2 if (spread > 0).any() else None
-        scaled = (one, other) if unit == 1.0 else (one / unit, other / unit)
-        return cls(scaled, Pair(here, there, precision))
-
-    @property
-    def count(self) -> int:
-        return min(map(len, self.outputs))
-
-    def draw(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
-        """Hand out the next outputs for one of the two."""
-        which = int(not np.array_equal(values, self.pair.first))
-        start = self.given[which]
-        self.given[which] += count
-        return self.outputs[which][start : start + count]
+def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs], Pair]:
+    """Return outputs in whole steps, or in steps of a fine grid, and the values that they lie around."""
+    one, other = _matrix(first), _matrix(second)
+    if one.shape[1] != other.shape[1]:
+        raise InputError(f"the outputs of one dataset have {one.shape[1]} numbers, those of the other {other.shape[1]}")
+    count = min(len(one), len(other))
+    if count < _FEWEST:
+        raise InputError(f"an audit needs at least {_FEWEST:,} outputs for each dataset, not {count:,}")
+    learned = trained_on(count)
+    whole = one.dtype.kind == other.dtype.kind == "i"
+    seen = (one[:learned].astype(np.float64), other[:learned].astype(np.float64))
+    centres = [np.median(part, axis=0) for part in seen]
+    spread = np.median(np.abs(np.concatenate([part - c for part, c in zip(seen, centres, strict=True)])), axis=0)
+    typical = float(spread[spread > 0].min(initial=math.inf))
+    unit = 1.0 if whole or not math.isfinite(typical) else 2.0 ** math.floor(math.log2(typical / _FINE))
+    if max(float(np.abs(part).max()) for part in (one, other)) / unit >= _LARGEST:
+        raise InputError("the outputs are too large beside their spread to be read in whole steps")
+    here, there = (np.rint(centre / unit).astype(np.int64) for centre in centres)
+    if np.array_equal(here, there):  # they may differ in other ways, which the learned scores find
+        change = seen[1].mean(axis=0) - seen[0].mean(axis=0)
+        where = int(np.abs(change).argmax())
+        there[where] += 1 if change[where] >= 0 else -1
+    precision = 1 / np.maximum(spread / unit, 1e-6) ** 2 if (spread > 0).any() else None
+    return (one, other) if unit == 1.0 else (one / unit, other / unit), Pair(here, there, precision)
 
 
 def _matrix(outputs: ArrayLike) -> Outputs:
