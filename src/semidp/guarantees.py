@@ -108,14 +108,6 @@ class Guarantee:
         order = other.tradeoff.compare(self.tradeoff)
         return order is Order.STRONGER or (order is Order.EQUAL and not self.covers(other))
 
-    def __ge__(self, other: "Guarantee") -> bool:
-        """Whether this guarantee is at least as strong as `other`."""
-        return other <= self
-
-    def __gt__(self, other: "Guarantee") -> bool:
-        """Whether this guarantee is stronger than `other`."""
-        return other < self
-
     def compare(self, other: "Guarantee") -> Order:
         """Return how this guarantee stands to `other` in the partial order.
 

@@ -35,7 +35,7 @@ from semidp.engines.contract import (
 from semidp.engines.memory import TableRecords, materialised
 from semidp.engines.tabulate import Codes, Tabulation, ravelled
 from semidp.errors import DataError, InputError
-from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_large
+from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_cells
 
 __all__ = ["Outcome", "Source", "local_paths", "one_thread", "open_source"]
 
@@ -226,7 +226,7 @@ class Source:
         [[1, 2], [[1, 0], [0, 2]]]
         """
         for schema in schemas:
-            refuse_large(schema)
+            refuse_cells(schema.shape)
         found = self._coded(schemas) if self.count is None and len(schemas) > 1 else None
         if found is None:
             keys = [self._keys(schema.features) for schema in schemas]
@@ -340,7 +340,7 @@ class Source:
                 )
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
-        refuse_large(schema)
+        refuse_cells(schema.shape)
         keys = self._keys(schema.features)
         groups = self._records.grouped(keys, Measure(self.count, outcome), _limit(schema))
         return self._cells(schema, keys, groups, outcome)

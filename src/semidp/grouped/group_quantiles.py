@@ -24,7 +24,7 @@ from semidp.mechanisms import ExponentialMechanism, Measurement, Mechanism, expo
 from semidp.noise import Randomness
 from semidp.queries import RankSpace, rank_space
 from semidp.spaces import Adjacency, Margin
-from semidp.tables import Feature, Schema, refuse_large
+from semidp.tables import Feature, Schema, refuse_cells
 from semidp.tradeoff import Budget
 
 Floats = NDArray[np.float64]
@@ -187,7 +187,7 @@ def read_histogram(source: Source, schema: Schema, names: Sequence[str], outcome
         (*(part.features if part else ()), Feature(outcome.column, bins=(float("-inf"), *edges))),
         part.structural_zeros if part else (),
     )
-    refuse_large(whole)
+    refuse_cells(whole.shape)
     return source.counts(whole).counts.reshape(-1, outcome.steps + 1)
 
 

@@ -30,7 +30,7 @@ from semidp.spaces import (
     semi_adjacency,
     semi_adjacency_bound,
 )
-from semidp.tables import Feature, Nest, Schema, Table, no_column, refuse_large
+from semidp.tables import Feature, Nest, Schema, Table, no_column, refuse_cells
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 
@@ -160,7 +160,7 @@ def survey(
     tables = () if partition else tuple(request.features for request in plan.all_tables)
     for names in (*tables, *(margin.names for margin in plan.invariants)):
         if names:
-            refuse_large(schema.restrict(names))
+            refuse_cells(schema.restrict(names).shape)
     reader = Reader(schema, source, plan.features)
     if partition is None:
         needs_of(plan, schema, reader.joint).refuse_memory(memory)
@@ -210,7 +210,7 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     a = given if given is not None else semi.bound if semi is not None else 1
     if semi is not None and a < semi.bound:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
-    refuse_large(schema)
+    refuse_cells(schema.shape)
     space = even_space(schema, plan.invariants, a)
     adjacency = _exchanges(plan, space) if plan.adjacency is Reading.exchange else Adjacency(a)
     return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))

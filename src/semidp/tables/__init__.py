@@ -4,7 +4,7 @@ A `Schema` declares features, their levels and the combinations that cannot occu
 integer counts on a schema. Files and databases live in `engines`; which margins are public is in `spaces`.
 """
 
-from semidp.tables.counts import MAX_CELLS, Table, no_column, refuse_cells, refuse_large
+from semidp.tables.counts import MAX_CELLS, Table, no_column, refuse_cells
 from semidp.tables.features import TRUTH, Feature, Nest, level_text
 from semidp.tables.schema import Schema, StructuralZero
 
@@ -19,5 +19,4 @@ __all__ = [
     "level_text",
     "no_column",
     "refuse_cells",
-    "refuse_large",
 ]

@@ -59,7 +59,7 @@ class Table:
     counts: NDArray[np.int64] = field(repr=False, converter=_integers)
 
     def __attrs_post_init__(self) -> None:
-        refuse_large(self.schema)
+        refuse_cells(self.schema.shape)
         if self.counts.shape != self.schema.shape:
             raise InputError(f"the counts have shape {self.counts.shape}, but the schema has shape {self.schema.shape}")
         possible = self.schema.possible
@@ -122,7 +122,7 @@ class Table:
         >>> Table.from_frame({"sex": ["f", "m"], "people": [10, 20]}, schema, count="people").counts
         array([10, 20])
         """
-        refuse_large(schema)
+        refuse_cells(schema.shape)
         columns = [_positions(frame, feature) for feature in schema.features]
         if len({len(column) for column in columns}) > 1:
             raise InputError("the columns of the data frame have different lengths")
@@ -135,18 +135,13 @@ class Table:
         return cls(schema, counts.reshape(schema.shape))
 
 
-def refuse_large(schema: Schema) -> None:
-    """Refuse a schema whose table would be too large, before anything is counted for it.
+def refuse_cells(shape: Iterable[int]) -> None:
+    """Refuse a table of these sizes if it would be too large, before anything is counted for it.
 
-    >>> refuse_large(Schema([Feature(f"answer {number}", ["no", "yes"]) for number in range(40)]))
+    >>> refuse_cells([2] * 40)
     Traceback (most recent call last):
     semidp.errors.SchemaError: the table is too large: over 2,147,483,648 cells or 63 features; use fewer features
     """
-    refuse_cells(schema.shape)
-
-
-def refuse_cells(shape: Iterable[int]) -> None:
-    """Refuse a table of these sizes if it would be too large; see `refuse_large`."""
     sizes = tuple(shape)
     if math.prod(sizes) > MAX_CELLS or len(sizes) > MAX_AXES:
         raise SchemaError(

@@ -314,7 +314,7 @@ class Feature:
         if numbers is None:
             raise DataError(f"feature {self.name!r} has bins but its values are not all numbers")
         edges = np.array([float(edge) for edge in self.bins])
-        return np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(_bin_labels(self.bins)) - 1)
+        return np.searchsorted(edges, numbers, side="right") - 1
 
     def _matched(self, values: NDArray[Any]) -> NDArray[np.intp]:
         if values.dtype == object:
