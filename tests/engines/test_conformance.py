@@ -73,6 +73,16 @@ def test_paths_of_nested_features_are_read_together_at_every_depth(engine: Engin
     refused(caught.value, "another parent")
 
 
+def test_paths_are_told_apart_where_their_columns_have_more_combinations_than_an_integer() -> None:
+    names, leaves = "abcde", range(7_000)  # 7,000^5 > 2^63
+    nested = Feature.nested(names, [tuple(f"{name}{leaf}" for name in names) for leaf in leaves])
+    records = {name: [f"{name}{leaf}" for leaf in leaves] for name in names} | {"sex": ["f", "m"] * 3_500}
+    with open_source(records) as source:
+        alone, by_sex = source.tables([Schema([nested]), Schema([nested, Feature("sex", "fm")])])
+    assert (alone.counts == 1).all()
+    assert by_sex.margin(names) == alone
+
+
 def test_undeclared_and_missing_values_are_refused_in_tables_read_together(engine: Engine, refused: Refused) -> None:
     sex, town, name = Feature("sex", ("f", "m")), Feature("town", ("3", "4")), Feature("name", ("a", "b"))
     schemas = [Schema([sex]), Schema([sex, town]), Schema([town])]

@@ -33,7 +33,7 @@ from semidp.engines.contract import (
     require,
 )
 from semidp.engines.memory import TableRecords, materialised
-from semidp.engines.tabulate import Codes, Tabulation, ravelled
+from semidp.engines.tabulate import Codes, Tabulation
 from semidp.errors import DataError, InputError
 from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_cells
 
@@ -42,6 +42,7 @@ __all__ = ["Outcome", "Source", "local_paths", "one_thread", "open_source"]
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 _MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
 _ROWS_AT_ONCE = 2**18
+_LARGEST = 2**62
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
 _SERVERS = ("postgres", "postgresql", "spark")  # their addresses name no file
 
@@ -370,25 +371,24 @@ class _Levels:
     """The level of each record along one feature, from the codes of its columns."""
 
     def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
-        self.feature, self.columns = feature, columns
-        self._values = {name: coded.values[place] for name, place in columns.items()}
-        every = {name: CodedColumn(values, np.arange(len(values))) for name, values in self._values.items()}
+        self.feature, self.columns, self.values = feature, columns, coded.values
+        every = {name: CodedColumn(coded.values[at], np.arange(len(coded.values[at]))) for name, at in columns.items()}
         self._level = _codes(feature, every) if len(columns) == 1 else None
-        self._leaves: dict[int, int] = {}
+        self._leaves: dict[tuple[int, ...], int] = {}
 
     def of(self, chunk: Sequence[NDArray[Any]]) -> Codes:
         """Return the levels of a chunk of records; paths of nested features are looked up as they occur."""
-        codes = [chunk[place] for place in self.columns.values()]
         if self._level is not None:
-            return np.asarray(self._level[codes[0]])
-        sizes = [max(1, len(values)) for values in self._values.values()]
-        paths, where = np.unique(ravelled([code.astype(np.intp) for code in codes], sizes), return_inverse=True)
-        new = [path for path in paths.tolist() if path not in self._leaves]
+            return np.asarray(self._level[chunk[next(iter(self.columns.values()))]])
+        columns = {name: CodedColumn(self.values[place], chunk[place]) for name, place in self.columns.items()}
+        first, where = _distinct(list(columns.values()))
+        paths = list(zip(*(column.codes[first].tolist() for column in columns.values()), strict=True))
+        new = [number for number, path in enumerate(paths) if path not in self._leaves]
         if new:
-            rows = dict(zip(self._values, np.unravel_index(new, sizes), strict=True))
-            read = {name: CodedColumn(values, rows[name]) for name, values in self._values.items()}
-            self._leaves |= dict(zip(new, _codes(self.feature, read).tolist(), strict=True))
-        return np.array([self._leaves[path] for path in paths.tolist()], dtype=np.intp)[where]
+            read = {name: CodedColumn(column.values, column.codes[first[new]]) for name, column in columns.items()}
+            leaves = _codes(self.feature, read).tolist()
+            self._leaves |= dict(zip([paths[number] for number in new], leaves, strict=True))
+        return np.array([self._leaves[path] for path in paths], dtype=np.intp)[where]
 
 
 def _limit(schema: Schema) -> int:
@@ -459,16 +459,31 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
 
 def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
     """Return the leaf of each group; every path is looked up once."""
-    numbers = np.zeros(len(columns[feature.name].codes), dtype=np.intp)
-    for column in columns.values():  # the distinct paths are numbered depth by depth, so that no product overflows
-        _, numbers = np.unique(numbers * max(len(column.values), 1) + column.codes, return_inverse=True)
-    first = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.intp)
-    first[numbers] = np.arange(len(numbers))
+    first, numbers = _distinct(list(columns.values()))
     texts = {}
     for name, column in columns.items():
         known = [value_text(value) for value in column.values]
         texts[name] = [known[code] for code in column.codes[first].tolist()]
     return feature.located(texts)[numbers] if len(first) else numbers
+
+
+def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
+    """Return one place of each distinct row of codes, and which of them every row is.
+
+    >>> _distinct([CodedColumn("ab", np.array([1, 0, 1])), CodedColumn("xyz", np.array([2, 0, 2]))])
+    (array([1, 2]), array([1, 0, 1]))
+    """
+    numbers, size = np.zeros(len(columns[0].codes), dtype=np.intp), 1
+    for column in columns:
+        values = max(len(column.values), 1)
+        if size * values > _LARGEST:  # the rows so far are numbered anew, so that no product overflows
+            known, numbers = np.unique(numbers, return_inverse=True)
+            size = len(known)
+        numbers, size = numbers * values + column.codes, size * values
+    known, numbers = np.unique(numbers, return_inverse=True)
+    first = np.zeros(len(known), dtype=np.intp)
+    first[numbers] = np.arange(len(numbers))
+    return first, numbers
 
 
 def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:

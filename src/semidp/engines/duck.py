@@ -218,7 +218,7 @@ class DuckRecords(Records):
         widths = [1 if len(known) < 2**8 else 2 if len(known) < 2**16 else 4 for known in texts]
         if n * sum(widths) > most:
             return None
-        codes = [_code(self._key(key), *known) for key, *known in zip(keys, texts, widths, strict=True)]
+        codes = [_code(self._key(key), known, width) for key, known, width in zip(keys, texts, widths, strict=True)]
         return Coded(values, partial(self._chunks, codes, n))
 
     def _chunks(self, codes: Sequence[str], n: int, rows: int) -> Iterator[list[Codes]]:
