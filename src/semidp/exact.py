@@ -21,16 +21,8 @@ def exact(value: Number, name: str = "the number") -> Fraction:
     """Return `value` as an exact fraction.
 
     A float is read by its shortest decimal form, so that ``0.1`` means one tenth and not the nearest binary number.
+    `name` is what a message calls it.
 
-    Parameters
-    ----------
-    value
-        A whole number, float, decimal, fraction, or text such as ``"0.1"``, ``"1/3"`` or ``"1e-9"``.
-    name
-        What the number is, for the error message.
-
-    Examples
-    --------
     >>> exact(0.1), exact("1/3"), exact("1e-3")
     (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000))
     >>> exact("a lot", name="epsilon")

@@ -289,15 +289,9 @@ def recover(path: str | Path) -> None:
 def locked(file: Path, timeout: float = -1) -> Iterator[None]:
     """Hold the lock that is the file `file`, which stays; wait for it for `timeout` seconds, or for ever if negative.
 
-    The operating system frees the lock when a process ends, however it ends.
+    The operating system frees the lock when a process ends, however it ends. An `OSError` if it cannot be had, a
+    `TimeoutError` if somebody else holds it for too long.
 
-    Raises
-    ------
-    OSError
-        If the lock cannot be had; a `TimeoutError` if somebody else holds it for too long.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "lock"):
     ...     with locked(Path(folder) / "lock", timeout=0):

@@ -150,16 +150,9 @@ def distance_scores(pair: Pair) -> tuple[Score, ...]:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A score that is to be learned: from which features, and in which combinations of them.
+    """A score that is to be learned: from which features, a row each, and in which combinations of them.
 
-    Parameters
-    ----------
-    name
-        What the learned score is called.
-    features
-        Gives a row for each feature of a batch.
-    combined
-        Gives the rows that the score is a weighted sum of, from features of mean 0 and variance 1.
+    It is a weighted sum of the rows that `combined` gives for features of mean 0 and variance 1.
     """
 
     name: str
