@@ -519,7 +519,7 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
         raise InputError(f"{changed} of the unfinished release was changed since it was written: discard it")
     left = [task for task in wanted if task.path not in found]
     progress("carrying out the parts", len(found), len(wanted))
-    for part in runner.run(left):
+    for part in runner(left):
         found[part.path] = part
         progress("carrying out the parts", len(found), len(wanted))
     if any(done_before(task) != found[task.path] for task in left):
