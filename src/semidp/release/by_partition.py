@@ -4,14 +4,13 @@
 measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
 """
 
-import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
-from semidp.engines import Source, open_source
+from semidp.engines import Source
 from semidp.errors import InputError, Refused
 from semidp.files import document_at, durable, lasting_folder
 from semidp.geometry import View
@@ -33,30 +32,29 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named, named_files
-from semidp.release.needs import needs_of, refuse_disk
-from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, TableTask, done_before
+from semidp.release.needs import needs_of, refuse_disk, refuse_names
+from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
 from semidp.release.partitions import (
     BEGUN,
     Asked,
     Part,
     Partition,
     PartitionedTables,
+    PartTable,
     as_product,
-    measurements_stem,
-    noise_stated,
     overview_names,
     path_of,
     refuse_apart,
     tables_asked,
 )
-from semidp.release.pipeline import charge_label
+from semidp.release.pipeline import Prepared, charge_told, records_of
 from semidp.release.plan import Plan
 from semidp.release.products import ProductTable, fit_product, totals_of
-from semidp.release.published import FitKind, read_residuals, residual_columns
-from semidp.release.release import Release, release_files, versions
+from semidp.release.published import FitKind, measured_by, read_residuals, residual_columns
+from semidp.release.release import Release, release_files
 from semidp.release.requests import budget_of
 from semidp.release.runners import Runner, runner_for
-from semidp.release.scope import Scope, at_hand, survey
+from semidp.release.scope import at_hand, survey
 from semidp.tables import Schema, Table
 
 _FORMAT = 1
@@ -138,14 +136,11 @@ def run_partitioned(
     out = Path(out).absolute()  # whoever carries out a part may be in another folder
     randomness = SystemRandomness() if randomness is None else randomness
     written = Form.parquet if form is None else form_named(form)
-    with contextlib.ExitStack() as opened:
-        source = data
-        if not isinstance(data, Source):
-            source = opened.enter_context(open_source(data, count=plan.count, where=plan.where, id=plan.id))
+    with records_of(plan, data) as source:
         progress("reading the records", 0, None)
         whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory)
         runner = runner_for(source, jobs)
-        place = lasting_folder(
+        with lasting_folder(
             out,
             begun=BEGUN,
             resume=resume,
@@ -154,61 +149,55 @@ def run_partitioned(
             ours=release_files,
             inputs=inputs,
             clear=_clear,
-        )
-        work = opened.enter_context(place)
-        begun, entry = _Begun.of(whole, written, randomness), None
-        if resume:
-            entry = begun.found(work)
-        else:
-            whole.refuse_place(work, written)
-            if ledger is not None:
-                records = [mechanism.record() for mechanism in whole.mechanisms]
-                entry = ledger.charge(whole.guarantee, label or charge_label(plan), records)
-        if resume and begun.is_whole(work):
-            release = Release.load(work)
-            finish(work, sorted(_passing(work)))
-        else:
-            try:
-                noisy = whole.measured(work, resume, randomness)
-                if not resume:
-                    begun.store(work, entry)
-                results = whole.at_cut(noisy, randomness.secure, progress)
-                parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
-                release = whole.release(results, parts, entry, randomness.secure, written)
-                release.write_files(work, progress)
+        ) as work:
+            about, begun = _about(whole, written, randomness), document_at(work / BEGUN)
+            if resume:
+                entry = _entry_of(begun, about)
+            else:
+                whole.refuse_place(work, written)
+                entry = whole.charge(ledger, label)
+            if resume and begun.get("whole") is True:  # all that is left to do is to put the folder in its place
+                release = Release.load(work)
                 finish(work, sorted(_passing(work)))
-                begun.mark_whole(work)
-            except BaseException as error:
-                if entry is not None:
-                    error.add_note("The ledger was charged for this release all the same.")
-                raise
+            else:
+                with charge_told(entry):
+                    noisy = whole.measured(work, resume, randomness)
+                    if not resume:
+                        _note(work, {**about, "ledger": entry})
+                        durable(work)
+                    results = whole.at_cut(noisy, randomness.secure, progress)
+                    parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
+                    release = whole.release(results, parts, entry, written)
+                    release.write_files(work, progress)
+                    finish(work, sorted(_passing(work)))
+                    durable(work)
+                    _note(work, {**document_at(work / BEGUN), "whole": True})
     assert release.partition is not None
     return replace(release, partition=replace(release.partition, place=out))
 
 
-@dataclass(frozen=True, eq=False)
-class Whole:
-    """A plan that is to be carried out part by part, up to the first random number.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Whole(Prepared):
+    """A plan of tables that is to be carried out part by part, up to the first random number.
+
+    Its mechanisms are calibrated to the whole; its values are the residuals of the confidential tables at the cut.
 
     Parameters
     ----------
-    plan, scope
-        What is asked for, and what is public.
     cut
         Where tables are taken apart.
-    requests, mechanisms
-        The tables, and the noise of each request: calibrated to the whole.
-    expected, values
-        For each request the confidential tables at the cut, and their residuals.
+    expected
+        For each request the confidential tables at the cut.
     """
 
-    plan: Plan
-    scope: Scope
-    cut: Cut
-    requests: tuple[Asked, ...]
     mechanisms: tuple[ResidualMechanism, ...]
+    cut: Cut
     expected: tuple[Mapping[View, Table], ...] = field(repr=False)
-    values: tuple[NDArray[np.int64], ...] = field(repr=False)
+
+    @property
+    def requests(self) -> tuple[Asked, ...]:
+        """The tables."""
+        return tuple(request for request in self.plan.requests if isinstance(request, Asked))
 
     @property
     def schema(self) -> Schema:
@@ -216,19 +205,13 @@ class Whole:
         return self.mechanisms[0].space.schema
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What everything guarantees together."""
-        first, *others = (mechanism.guarantee for mechanism in self.mechanisms)
-        return first.compose(*others)
-
-    @property
     def nodes(self) -> int:
         """The number of parts."""
         return self.cut.chain(self.schema).size(self.cut.depth)
 
     @cached_property
-    def names(self) -> list[list[tuple[str, View]]]:
-        """For each request its tables at the cut, by what their files are called."""
+    def names(self) -> dict[str, list[tuple[str, View]]]:
+        """For each request, by its name, its tables at the cut, by what their files are called."""
         return overview_names(self.plan, self.schema, self.cut)
 
     def measured(self, work: Path, again: bool, randomness: Randomness) -> list[NDArray[np.int64]]:
@@ -236,11 +219,8 @@ class Whole:
         found = []
         for attempt in (work / STATE).glob("attempt-*"):  # of a run that was killed: nothing is drawn twice and kept
             shutil.rmtree(attempt)
-        for number, (request, mechanism, values) in enumerate(
-            zip(self.requests, self.mechanisms, self.values, strict=True)
-        ):
-            above = mechanism_above(mechanism, self.cut)
-            stem = f"above-{number}"
+        for number, (mechanism, values) in enumerate(zip(self.mechanisms, self.values, strict=True)):
+            above, stem = mechanism_above(mechanism, self.cut), f"above-{number}"
             if again:
                 files = StoredFiles(work / STATE, (f"{stem}.{Form.parquet}",))
                 try:
@@ -248,7 +228,7 @@ class Whole:
                 except (ValueError, KeyError, OSError):
                     raise InputError("what was measured of the unfinished release is damaged: discard it") from None
                 continue
-            found.append(values + above.noise_by_residual(randomness.part(request.name)))
+            found.append(values + above.noise_by_residual(randomness.part(self.plan.requests[number].name)))
             (work / STATE).mkdir(exist_ok=True)
             for name, columns in named_files({stem: residual_columns(above, found[-1])}, Form.parquet).items():
                 columns.write(work / STATE / name)  # type: ignore[union-attr]
@@ -257,8 +237,8 @@ class Whole:
     def at_cut(self, noisy: Sequence[NDArray[np.int64]], private: bool, progress: Progress) -> list[PartitionedTables]:
         """Put the tables at the cut together, and fit them under every exact total."""
         found, schema, cut = [], self.schema, self.cut
-        for request, mechanism, vector, named in zip(self.requests, self.mechanisms, noisy, self.names, strict=True):
-            above = mechanism_above(mechanism, cut)
+        for request, mechanism, vector in zip(self.requests, self.mechanisms, noisy, strict=True):
+            above, named = mechanism_above(mechanism, cut), self.names[request.name]
             estimates = above.space.estimates(above.publish(vector))
             kinds = []
             for _, view in named:
@@ -275,14 +255,12 @@ class Whole:
             ]
             found.append(
                 PartitionedTables(
-                    name=request.name,
-                    private=private,
                     request=request,
                     mechanism=mechanism,
                     cut=cut,
                     noisy=vector,
                     overview=tuple(overview),
-                    **noise_stated(mechanism, 0.0),
+                    **measured_by(request.name, mechanism, private, 0.0),  # what it costs is known when all is done
                 )
             )
         return found
@@ -321,22 +299,11 @@ class Whole:
             )
 
     def _task(self, result: PartitionedTables, expected: Mapping[View, Table], node: int) -> RequestTask:
-        tables, grid = [], self.schema.grid
-        for table, (estimate, variance, counts, whole) in zip(result.below, result.rows(node), strict=True):
-            view = self.cut.above(self.schema.view(table.features))
-            confidential = np.reshape(expected[view].counts, grid.shape_of(view))
-            tables.append(
-                TableTask(
-                    table.name,
-                    table.features,
-                    table.fit,
-                    estimate,
-                    variance,
-                    counts if whole else None,
-                    self.cut.row(grid, view, confidential, node),
-                )
-            )
-        return RequestTask(result.name, measurements_stem(result.request), tuple(tables), result.noise_of(node))
+        rows, wanted = result.rows(node), []
+        for row in rows:
+            view = self.cut.above(self.schema.view(row.asked.features))
+            wanted.append(result.row(view, expected[view].counts, node))
+        return RequestTask(result.request, tuple(rows), tuple(wanted), result.noise_of(node))
 
     @property
     def partition(self) -> str:
@@ -349,18 +316,9 @@ class Whole:
 
     def refuse_place(self, work: Path, form: Form) -> None:
         """Refuse a place that cannot take the folders of the parts or their size, while nothing is charged."""
-        made = []
-        stems = [name for names in self.names for name, _ in names]
+        stems = [name for names in self.names.values() for name, _ in names]
         stems += [name.removesuffix(".csv") for request in self.requests for name in request.files]
-        for stem in dict.fromkeys(stems):
-            probe = work / f"{stem}.{Form.parquet}"
-            try:
-                probe.touch(exist_ok=False)
-                probe.unlink()
-            except (OSError, ValueError):
-                raise InputError(
-                    f"no file can be called {stem!r} in that folder: name the table otherwise, or its features"
-                ) from None
+        refuse_names(dict.fromkeys(stems), work, "", "name the table otherwise, or its features")
         try:
             (work / "a").touch()
             os.link(work / "a", work / "b")
@@ -371,6 +329,7 @@ class Whole:
         finally:
             for name in "ab":
                 (work / name).unlink(missing_ok=True)
+        made = []
         try:
             for node in range(self.nodes):
                 folder = work / self._folder(path_of(self.schema, self.cut, node))
@@ -390,7 +349,6 @@ class Whole:
         results: Sequence[PartitionedTables],
         parts: Sequence[Part],
         entry: Mapping[str, Any] | None,
-        private: bool,
         form: Form,
     ) -> Release:
         """Put the release together."""
@@ -398,21 +356,9 @@ class Whole:
         for result in results:
             own = {table.name for table in tables_asked(result.request)}
             variance = sum(table.variance for part in parts for table in part.tables if table.name in own)
-            for table in result.overview:
-                variance += float(np.square(table.standard_errors).sum()) if table.name in own else 0.0
-            finished.append(replace(result, **noise_stated(result.mechanism, variance)))
-        return Release(
-            plan=self.plan,
-            scope=self.scope,
-            results=tuple(finished),
-            guarantee=self.guarantee,
-            private=private,
-            ledger=entry,
-            versions=versions(),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            form=form,
-            partition=Partition(self.partition, tuple(parts)),
-        )
+            variance += sum(PartTable.of(table).variance for table in result.overview if table.name in own)
+            finished.append(replace(result, noise=replace(result.noise, expected_l2=math.sqrt(variance))))
+        return replace(self.finished(finished, entry, form), partition=Partition(self.partition, tuple(parts)))
 
 
 def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None) -> Whole:
@@ -426,9 +372,9 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
     cut = Cut.at(schema, partition)
     if not any(cut.reaches(schema.view(table.features)) for table in plan.all_tables):
         raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")
-    requests = tuple(request for request in plan.requests if isinstance(request, Asked))
     mechanisms, expected, values = [], [], []
-    for request in requests:
+    for request in plan.requests:
+        assert isinstance(request, Asked)
         budget_of(request)
         product = as_product(request)
         mechanisms.append(product.calibrate(product.space(scope)))
@@ -440,61 +386,53 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
         tables = reader.tables(schema.named(view) for view in space.views)
         expected.append(dict(zip(space.views, tables, strict=True)))
         values.append(space.measure(tables))
-    return Whole(plan, scope, cut, requests, tuple(mechanisms), tuple(expected), tuple(values))
+    return Whole(
+        plan=plan,
+        scope=scope,
+        mechanisms=tuple(mechanisms),
+        guarantee=Guarantee.compose(*(mechanism.guarantee for mechanism in mechanisms)),
+        values=tuple(values),
+        cut=cut,
+        expected=tuple(expected),
+    )
 
 
-@dataclass(frozen=True)
-class _Begun:
-    """What an unfinished release is about, so that only the same one goes on with it."""
+def _about(whole: Whole, form: Form, randomness: Randomness) -> dict[str, Any]:
+    """Return what a release is about, so that only the same one goes on with it."""
+    totals = json.dumps(whole.scope.dataspace.to_json(), sort_keys=True)
+    return {
+        "format": _FORMAT,
+        "version": __version__,
+        "plan": json.loads(json.dumps(whole.plan.to_json())),
+        "partition": whole.partition,
+        "totals": hashlib.sha256(totals.encode()).hexdigest(),
+        "secure": randomness.secure,
+        "form": str(form),
+    }
 
-    plan: Mapping[str, Any]
-    partition: str
-    totals: str
-    secure: bool
-    form: str
 
-    @classmethod
-    def of(cls, whole: Whole, form: Form, randomness: Randomness) -> "_Begun":
-        totals = json.dumps(whole.scope.dataspace.to_json(), sort_keys=True)
-        plan = json.loads(json.dumps(whole.plan.to_json()))
-        return cls(plan, whole.partition, hashlib.sha256(totals.encode()).hexdigest(), randomness.secure, str(form))
+def _entry_of(begun: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the ledger's entry of the release that was begun; refuse another release."""
+    if any(begun.get(key) != about[key] for key in ("format", "version")):
+        raise InputError("the unfinished release was begun by another version of semidp: finish it with that one")
+    for key, what in (
+        ("plan", "another plan"),
+        ("partition", "another partition"),
+        ("totals", "other exact totals"),
+        ("form", "another form of files"),
+        ("secure", "another source of random numbers"),
+    ):
+        if begun.get(key) != about[key]:
+            raise InputError(f"the unfinished release has {what}: go on with what it was begun with, or discard it")
+    entry = begun.get("ledger")
+    return entry if isinstance(entry, Mapping) else None
 
-    def store(self, work: Path, entry: Mapping[str, Any] | None) -> None:
-        """Say durably that everything at the cut has been measured."""
-        document = {"format": _FORMAT, "version": __version__, **self.__dict__, "ledger": entry}
-        (work / STATE / BEGUN).write_text(json.dumps(document), encoding="utf-8")
-        durable(work / STATE)
-        os.rename(work / STATE / BEGUN, work / BEGUN)
-        durable(work)
 
-    def mark_whole(self, work: Path) -> None:
-        """Say durably that all files of the release are there."""
-        durable(work)
-        document = {**document_at(work / BEGUN), "whole": True}
-        (work / STATE / BEGUN).write_text(json.dumps(document), encoding="utf-8")
-        durable(work / STATE)
-        os.replace(work / STATE / BEGUN, work / BEGUN)
-
-    def is_whole(self, work: Path) -> bool:
-        """Whether all that is left to do is to put the folder in its place."""
-        return document_at(work / BEGUN).get("whole") is True
-
-    def found(self, work: Path) -> Mapping[str, Any] | None:
-        """Return the ledger's entry of the release that was begun; refuse another release."""
-        document = document_at(work / BEGUN)
-        if document.get("format") != _FORMAT or document.get("version") != __version__:
-            raise InputError("the unfinished release was begun by another version of semidp: finish it with that one")
-        for key, what in (
-            ("plan", "another plan"),
-            ("partition", "another partition"),
-            ("totals", "other exact totals"),
-            ("form", "another form of files"),
-            ("secure", "another source of random numbers"),
-        ):
-            if document.get(key) != getattr(self, key):
-                raise InputError(f"the unfinished release has {what}: go on with what it was begun with, or discard it")
-        entry = document.get("ledger")
-        return entry if isinstance(entry, Mapping) else None
+def _note(work: Path, document: Mapping[str, Any]) -> None:
+    """Write what an unfinished release is and how far it got, whole or not at all."""
+    (work / STATE / BEGUN).write_text(json.dumps(document), encoding="utf-8")
+    durable(work / STATE)
+    os.replace(work / STATE / BEGUN, work / BEGUN)
 
 
 def _passing(work: Path) -> set[str]:

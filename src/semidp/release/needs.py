@@ -165,15 +165,20 @@ def refuse_files(plan: Plan, schema: Schema, folder: Path, form: Form | None = N
     for table in plan.all_tables:
         part = schema.restrict(table.features)
         form_of((*part.names, "count", "estimate", "standard_error"), part.size, form)
-    names = [name for request in plan.requests for name in request.files]
-    for name in names:
-        longest = f"{name.removesuffix('.csv')}.{Form.parquet}"
-        try:
-            (folder / longest).touch(exist_ok=False)
-            (folder / longest).unlink()
-        except (OSError, ValueError):
-            raise InputError(f"no file can be called {name!r} in that folder: name the table otherwise") from None
+    stems = [name.removesuffix(".csv") for request in plan.requests for name in request.files]
+    refuse_names(stems, folder, ".csv", "name the table otherwise")
     refuse_disk(needs_of(plan, schema, False, form).disk, folder)
+
+
+def refuse_names(stems: Iterable[str], folder: Path, ending: str, mend: str) -> None:
+    """Refuse files that cannot have their names in a folder: each is tried, with the longest of all endings."""
+    for stem in stems:
+        file = folder / f"{stem}.{Form.parquet}"
+        try:
+            file.touch(exist_ok=False)
+            file.unlink()
+        except (OSError, ValueError):
+            raise InputError(f"no file can be called {stem + ending!r} in that folder: {mend}") from None
 
 
 def refuse_disk(needed: int, folder: Path) -> None:

@@ -29,7 +29,7 @@ from semidp.noise import Randomness
 from semidp.progress import silent
 from semidp.queries.branches import BranchSpace, Cut
 from semidp.release.cells import Columns, Form, named_files
-from semidp.release.partitions import Part, PartTable
+from semidp.release.partitions import Asked, AtCut, Part, PartTable, measurements_stem
 from semidp.release.products import ProductTable, fit_product
 from semidp.release.published import FitKind, Fitted, residual_rows
 from semidp.release.scope import Reader
@@ -44,37 +44,24 @@ _CHANGED = "the records of a part do not add up to what was read first: nothing 
 
 
 @dataclass(frozen=True, eq=False)
-class TableTask:
-    """One table of a part: what is public of it at the cut, and what its records must add up to.
+class RequestTask:
+    """What one request has below the cut.
 
     Parameters
     ----------
-    name, features, fit
-        What it is called, its features, whether it is fitted.
-    estimate, variance
-        Its estimate at the cut for this part, and the variance of that.
-    counts
-        The whole numbers that were fitted there; None where there are none.
+    request
+        What was asked for.
+    tables
+        What is public of its tables at the cut, for this part.
     expected
-        The confidential counts of this part at the cut, as they were read first.
+        For each table the confidential counts of this part at the cut, as they were read first.
+    noise
+        The noise of its residuals; None where nobody can be in this part.
     """
 
-    name: str
-    features: tuple[str, ...]
-    fit: FitKind
-    estimate: NDArray[np.float64] = field(repr=False)
-    variance: NDArray[np.float64] = field(repr=False)
-    counts: NDArray[np.int64] | None = field(repr=False)
-    expected: NDArray[np.int64] = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class RequestTask:
-    """The tables of one request below the cut, and their noise; None where nobody can be in this part."""
-
-    name: str
-    measurements: str
-    tables: tuple[TableTask, ...]
+    request: Asked
+    tables: tuple[AtCut, ...] = field(repr=False)
+    expected: tuple[NDArray[np.int64], ...] = field(repr=False)
     noise: BranchNoise | None = field(repr=False)
 
 
@@ -163,7 +150,7 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
 
 
 def _written(task: PartTask, source: Source | None, attempt: Path) -> Part:
-    tables = []
+    tables: list[PartTable] = []
     for request in task.requests:
         counted = _counted(task, request, source)
         results = _tables(task, request, counted, attempt)
@@ -171,33 +158,26 @@ def _written(task: PartTask, source: Source | None, attempt: Path) -> Part:
             ((name, columns),) = named_files({table.name: table.columns()}, task.form).items()
             assert isinstance(columns, Columns)
             columns.write(attempt / name)
-        tables += [
-            PartTable(
-                table.name,
-                table.fitted,
-                float(table.standard_errors.max(initial=0.0)),
-                float(np.square(table.standard_errors).sum()),
-            )
-            for table in results
-        ]
+        tables += map(PartTable.of, results)
     names = sorted(path.name for path in attempt.iterdir())
     return Part(task.path, task.folder, {name: digest(attempt / name) for name in names}, tuple(tables))
 
 
 def _counted(task: PartTask, request: RequestTask, source: Source | None) -> list[Table]:
     """Return the confidential tables of a part; refuse records that are not those that were read first."""
+    features = [table.asked.features for table in request.tables]
     if source is None:
-        schemas = [task.schema.restrict(table.features) for table in request.tables]
+        schemas = map(task.schema.restrict, features)
         found = [Table(schema, np.zeros(schema.shape, dtype=np.int64)) for schema in schemas]
     else:
-        found = Reader(task.schema, source, task.declared).tables(table.features for table in request.tables)
+        found = Reader(task.schema, source, task.declared).tables(features)
     grid = task.schema.grid
-    for table, wanted in zip(found, request.tables, strict=True):
-        view = task.schema.view(wanted.features)
+    for table, names, expected in zip(found, features, request.expected, strict=True):
+        view = task.schema.view(names)
         at_cut = grid.coarsened(view).sum(table.counts, trimmed_view(task.cut.above(view), view))
-        if not np.array_equal(at_cut.ravel(), wanted.expected.ravel()):
+        if not np.array_equal(at_cut.ravel(), expected.ravel()):
             raise DataError(_CHANGED)
-        if task.exact.margins and not task.exact.over(wanted.features).contains(table):
+        if task.exact.margins and not task.exact.over(names).contains(table):
             raise DataError(_CHANGED)
     return found
 
@@ -208,8 +188,8 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
         how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
         zeros = [np.zeros(table.counts.shape) for table in counted]
         return [
-            ProductTable(asked.name, table.schema, zero.astype(np.int64), zero, zero, how)
-            for asked, table, zero in zip(request.tables, counted, zeros, strict=True)
+            ProductTable(row.asked.name, table.schema, zero.astype(np.int64), zero, zero, how)
+            for row, table, zero in zip(request.tables, counted, zeros, strict=True)
         ]
     noisy = _measured(task, request, request.noise, counted, attempt)
     estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
@@ -219,12 +199,12 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
         for table, view in zip(request.tables, space.views, strict=True)
         if table.counts is not None
     ]
-    kinds = [table.fit if table.counts is not None else FitKind.none for table in request.tables]
+    kinds = [table.asked.fit if table.counts is not None else FitKind.none for table in request.tables]
     estimates = [estimate for estimate, _ in estimated]
     fitted = fit_product(grid, space.views, [*settled, *task.exact.published], estimates, kinds, silent)
     return [
-        ProductTable(table.name, own.schema, counts.reshape(own.schema.shape), estimate, np.sqrt(variance), how)
-        for table, own, (estimate, variance), (counts, how) in zip(
+        ProductTable(row.asked.name, own.schema, counts.reshape(own.schema.shape), estimate, np.sqrt(variance), how)
+        for row, own, (estimate, variance), (counts, how) in zip(
             request.tables, counted, estimated, fitted, strict=True
         )
     ]
@@ -234,10 +214,10 @@ def _measured(
     task: PartTask, request: RequestTask, noise: BranchNoise, counted: Sequence[Table], attempt: Path
 ) -> dict[View, NDArray[np.int64]]:
     """Return the noisy residuals of a part: those that the first attempt stored, which may be this one."""
-    key = hashlib.sha256(json.dumps([request.name, *task.path]).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([request.request.name, *task.path]).encode()).hexdigest()
     stored = task.work / STATE / f"{key}.parquet"
     if not stored.exists():
-        source = task.randomness.part(request.name, *task.path)
+        source = task.randomness.part(request.request.name, *task.path)
         columns = residuals_of_branch(noise.space, noise.measure(counted, source))
         fresh = attempt / f"{key}.parquet"
         columns.write(fresh)
@@ -249,7 +229,7 @@ def _measured(
         found = split_residuals(noise.space, read_parquet(stored, ["noisy"])["noisy"])
     except ValueError:
         raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
-    name, form = request.measurements, task.form
+    name, form = measurements_stem(request.request), task.form
     if form is Form.parquet:
         os.link(stored, attempt / f"{name}.{form}")
     else:

@@ -4,7 +4,6 @@ Everything here is public: what was measured at the cut and above, what the file
 in them were fitted. How a part is carried out is in `part_tasks`, where tasks run in `by_partition`.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -18,16 +17,14 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.files import digest, regular_file
 from semidp.geometry import View
-from semidp.mechanisms import NoNoise, ResidualMechanism
+from semidp.mechanisms import ResidualMechanism
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.queries.branches import Cut
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.products import MEASUREMENTS, ProductRequest, ProductTable, called_after
 from semidp.release.published import (
     Fitted,
-    Noise,
     Published,
-    advertised,
     read_back,
     read_residuals,
     residual_columns,
@@ -55,20 +52,19 @@ Asked = TableRequest | ProductRequest
 class PartTable:
     """How one table came out in one part.
 
-    Parameters
-    ----------
-    name
-        What it is called.
-    fitted
-        How its counts were made.
-    largest_standard_error, variance
-        The largest standard error of a cell, and the sum of all cells' variances.
+    Its variance is the sum of all cells' variances.
     """
 
     name: str
     fitted: Fitted
     largest_standard_error: float
     variance: float
+
+    @classmethod
+    def of(cls, table: ProductTable) -> "PartTable":
+        """Return what is told of a table."""
+        errors = table.standard_errors
+        return cls(table.name, table.fitted, float(errors.max(initial=0.0)), float(np.square(errors).sum()))
 
 
 @dataclass(frozen=True)
@@ -91,6 +87,11 @@ class Part:
     folder: str
     files: Mapping[str, str] = field(repr=False)
     tables: tuple[PartTable, ...] = field(repr=False)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests of its files, as seen from the folder of the release."""
+        return {f"{self.folder}/{name}": expected for name, expected in self.files.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as plain values."""
@@ -136,11 +137,6 @@ class Partition:
             )
         return found[0]
 
-    @cached_property
-    def files(self) -> tuple[str, ...]:
-        """Every file of every part, as seen from the folder of the release."""
-        return tuple(f"{part.folder}/{name}" for part in self.parts for name in part.files)
-
     def to_json(self) -> dict[str, Any]:
         """Return all but the parts, which have a file of their own, as plain values."""
         return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
@@ -161,15 +157,25 @@ class Partition:
         """Return the first file that is not what it was when the release was made, or None."""
         assert self.place is not None
         for part in self.parts:
-            for name, expected in part.files.items():
-                file = self.place / part.folder / name
+            for name, expected in part.digests.items():
                 try:
-                    found = digest(file, self.place)
+                    found = digest(self.place / name, self.place)
                 except OSError:
                     found = ""
                 if found != expected:
-                    return f"{part.folder}/{name}"
+                    return name
         return None
+
+
+def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None:
+    """Refuse a folder with a file that is not what it was since something happened."""
+    for name, expected in sorted(digests.items()):
+        try:
+            found = digest(folder / name, folder)
+        except OSError:
+            raise InputError(f"cannot read {folder / name}") from None
+        if found != expected:
+            raise InputError(f"{folder / name} was changed after {since}")
 
 
 def tables_asked(request: Asked) -> tuple[TableRequest, ...]:
@@ -180,6 +186,26 @@ def tables_asked(request: Asked) -> tuple[TableRequest, ...]:
 def measurements_stem(request: Asked) -> str:
     """Return what the file of a request's measurements is called, but for its ending."""
     return MEASUREMENTS if isinstance(request, ProductRequest) else table_stems(request.name)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class AtCut:
+    """What is public of a table at the cut, for one node there.
+
+    Parameters
+    ----------
+    asked
+        The table, which reaches below the cut.
+    estimate, variance
+        Its estimate at the cut, and the variance of that.
+    counts
+        The whole numbers that were fitted there; None where there are none.
+    """
+
+    asked: TableRequest
+    estimate: NDArray[np.float64] = field(repr=False)
+    variance: NDArray[np.float64] = field(repr=False)
+    counts: NDArray[np.int64] | None = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -232,10 +258,9 @@ class PartitionedTables(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], plan: "Plan", number: int, scope: Scope, files: StoredFiles, depth: str
+        cls, entry: Mapping[str, Any], request: Any, plan: "Plan", depth: str, scope: Scope, files: StoredFiles
     ) -> "PartitionedTables":
-        """Read what `to_json` and `files` wrote of the request of that number."""
-        request = plan.requests[number]
+        """Read what `to_json` and `files` wrote of a request of a plan."""
         if not isinstance(request, Asked):
             raise ValueError("only tables are released part by part")
         mechanism = residuals_from_json(entry, as_product(request).space(scope))
@@ -243,7 +268,7 @@ class PartitionedTables(Published):
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
         overview = []
-        for part, (name, view) in zip(entry["overview"], overview_names(plan, schema, cut)[number], strict=True):
+        for part, (name, view) in zip(entry["overview"], overview_names(plan, schema, cut)[request.name], strict=True):
             own = schema.restrict(schema.named(view))
             if part["name"] != name or part["features"] != list(own.names):
                 raise ValueError("the tables at the cut are not those of the plan")
@@ -272,21 +297,21 @@ class PartitionedTables(Published):
         view = self.mechanism.space.schema.view
         return tuple(table for table in tables_asked(self.request) if self.cut.reaches(view(table.features)))
 
-    def rows(self, node: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any], bool]]:
-        """Return what the tables below the cut have at it, for one node.
-
-        For each: the estimate, its variance, what is published, and whether that is whole numbers.
-        """
+    def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
+        """Return the part of a table at the cut, given by its cells, that belongs to one node."""
         grid = self.mechanism.space.schema.grid
+        return self.cut.row(grid, view, np.reshape(values, grid.shape_of(view)), node)
+
+    def rows(self, node: int) -> list[AtCut]:
+        """Return what the tables below the cut have at it, for one node."""
         places = {view: place for place, view in enumerate(self.above.space.views)}
         found = []
         for table in self.below:
             view = self.cut.above(self.mechanism.space.schema.view(table.features))
             known = self.overview[places[view]]
             arrays = (known.estimate, self.above.cell_variances(places[view]), known.counts)
-            shaped = [np.reshape(array, grid.shape_of(view)) for array in arrays]
-            estimate, variance, counts = (self.cut.row(grid, view, array, node) for array in shaped)
-            found.append((estimate, variance, counts, known.fitted.kind == "integer"))
+            estimate, variance, counts = (self.row(view, array, node) for array in arrays)
+            found.append(AtCut(table, estimate, variance, counts if known.fitted.kind == "integer" else None))
         return found
 
     def noise_of(self, node: int) -> BranchNoise | None:
@@ -302,11 +327,11 @@ def as_product(request: Asked) -> ProductRequest:
     return ProductRequest([evolve(request, budget=None)], request.budget)
 
 
-def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> list[list[tuple[str, View]]]:
-    """Return for each request its tables at a cut, by what their files are called: the plan's own by their names."""
+def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:
+    """Return each request's tables at a cut, by what their files are called: the plan's own by their names."""
     requests = [request for request in plan.requests if isinstance(request, Asked)]
     taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
-    every = []
+    every = {}
     for request in requests:
         views = [schema.view(table.features) for table in tables_asked(request)]
         own = dict(zip(views, (table.name for table in tables_asked(request)), strict=True))
@@ -319,23 +344,8 @@ def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> list[list[tuple[st
                     name = f"{name}-overview"
                 taken.add(name.casefold())
             found.append((name, view))
-        every.append(found)
+        every[request.name] = found
     return every
-
-
-def noise_stated(mechanism: ResidualMechanism, variance: float) -> dict[str, Any]:
-    """The fields that a result takes from its mechanism, with the sum of the variances of all cells."""
-    return {
-        "noise": Noise(
-            mechanism=NoNoise.name if mechanism.space.is_zero else mechanism.name,
-            scale=mechanism.scale,
-            claim=mechanism.claim,
-            expected_l2=math.sqrt(variance),
-            naive_l2=None if mechanism.space.is_zero else mechanism.naive_l2,
-        ),
-        "guarantee": mechanism.guarantee,
-        "advertised": advertised(mechanism),
-    }
 
 
 def refuse_apart(plan: "Plan") -> None:

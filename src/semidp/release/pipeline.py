@@ -4,8 +4,9 @@
 draws the noise and publishes. Rehearsals, audits and tests use what was prepared.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,42 @@ class Prepared:
         """Each request with its mechanism."""
         return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
 
+    def charge(self, ledger: Ledger | None, label: str | None = None) -> Mapping[str, Any] | None:
+        """Charge everything to a ledger, if there is one, and return its entry."""
+        if ledger is None:
+            return None
+        records = [mechanism.record() for mechanism in self.mechanisms]
+        return ledger.charge(self.guarantee, label or charge_label(self.plan), records)
+
+    def finished(self, results: Iterable[Published], entry: Mapping[str, Any] | None, form: Form | None) -> Release:
+        """Put the release together from what is published."""
+        found = tuple(results)
+        return Release(
+            plan=self.plan,
+            scope=self.scope,
+            results=found,
+            guarantee=self.guarantee,
+            private=all(result.private for result in found),
+            ledger=entry,
+            versions=versions(),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            form=form,
+        )
+
+
+@contextlib.contextmanager
+def records_of(plan: Plan, data: Any) -> Iterator[Source]:
+    """Yield the records of a plan: a source that was opened as it says, or one that is open as long as it is needed."""
+    if not isinstance(data, Source):
+        with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
+            yield source
+        return
+    if (data.count, data.where, data.id) != (plan.count, plan.where, plan.id):
+        raise InputError(
+            "the source was opened with another count, where or id than the plan has: open it as the plan says"
+        )
+    yield data
+
 
 def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is spent.
@@ -92,22 +129,16 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     >>> prepared.scope.adjacency.a, [mechanism.scale for mechanism in prepared.mechanisms]
     (3, [2.0])
     """
-    if not isinstance(data, Source):
-        with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
-            return prepare(plan, source, memory=memory)
-    if (data.count, data.where, data.id) != (plan.count, plan.where, plan.id):
-        raise InputError(
-            "the source was opened with another count, where or id than the plan has: open it as the plan says"
-        )
-    _check(plan)
-    scope, reader = survey(plan, data, memory)
-    plan, scope = one_by_one(with_targets_met(plan, scope), scope)
-    prepared = calibrate(plan, scope)
-    values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
+    with records_of(plan, data) as source:
+        _check(plan)
+        scope, reader = survey(plan, source, memory)
+        plan, scope = one_by_one(with_targets_met(plan, scope), scope)
+        prepared = calibrate(plan, scope)
+        values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
     for request, numbers in zip(plan.requests, values, strict=True):
         if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
             raise InputError(f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not cover")
-    return Prepared(plan, scope, prepared.mechanisms, prepared.guarantee, values)
+    return replace(prepared, values=values)
 
 
 def _space(request: Request, scope: Scope) -> QuerySpace:
@@ -129,8 +160,7 @@ def calibrate(plan: Plan, scope: Scope, space: Callable[[Request, Scope], QueryS
     for request in plan.requests:
         budget_of(request)
         mechanisms.append(request.calibrate(space(request, scope)))
-    first, *others = (mechanism.guarantee for mechanism in mechanisms)
-    return Prepared(plan, scope, tuple(mechanisms), first.compose(*others))
+    return Prepared(plan, scope, tuple(mechanisms), Guarantee.compose(*(found.guarantee for found in mechanisms)))
 
 
 def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
@@ -155,8 +185,7 @@ def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:
             return None
-        first, *others = (mechanism.under(other) for mechanism in release.mechanisms)
-        return first.compose(*others)
+        return Guarantee.compose(*(mechanism.under(other) for mechanism in release.mechanisms))
     except Refused:
         return None
 
@@ -215,37 +244,25 @@ def run(
     if folder is not None:
         assert prepared.scope.dataspace.schema is not None
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
-    entry = None
-    if ledger is not None:
-        records = [mechanism.record() for mechanism in prepared.mechanisms]
-        entry = ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records)
+    entry = prepared.charge(ledger, label)
+    with charge_told(entry):
+        results = []
+        for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
+            progress(f"measuring {request.name}", 0, None)
+            measured = mechanism.reporting(progress).measure(values, randomness)
+            results.append(request.publish(mechanism, measured, prepared.scope, progress))
+    return prepared.finished(results, entry, form)
+
+
+@contextlib.contextmanager
+def charge_told(entry: Mapping[str, Any] | None) -> Iterator[None]:
+    """Say with whatever goes wrong that the ledger was charged, where it was."""
     try:
-        results = _measured(prepared, randomness, progress)
+        yield
     except BaseException as error:
         if entry is not None:
             error.add_note("The ledger was charged for this release all the same.")
         raise
-    return Release(
-        plan=prepared.plan,
-        scope=prepared.scope,
-        results=results,
-        guarantee=prepared.guarantee,
-        private=all(result.private for result in results),
-        ledger=entry,
-        versions=versions(),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        form=form,
-    )
-
-
-def _measured(prepared: Prepared, randomness: Randomness, progress: Progress) -> tuple[Published, ...]:
-    """Draw the noise of every request, and publish."""
-    results = []
-    for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
-        progress(f"measuring {request.name}", 0, None)
-        measured = mechanism.reporting(progress).measure(values, randomness)
-        results.append(request.publish(mechanism, measured, prepared.scope, progress))
-    return tuple(results)
 
 
 def charge_label(plan: Plan) -> str:

@@ -126,13 +126,13 @@ class Published:
         }
 
 
-def measured_by(name: str, mechanism: Mechanism, private: bool) -> dict[str, Any]:
-    """The fields that all results take from a mechanism."""
+def measured_by(name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None) -> dict[str, Any]:
+    """The fields that all results take from a mechanism; its own expected loss unless another is given."""
     noise = Noise(
         mechanism=NoNoise.name if mechanism.space.is_zero else mechanism.name,
         scale=mechanism.scale,
         claim=mechanism.claim,
-        expected_l2=mechanism.expected_l2,
+        expected_l2=mechanism.expected_l2 if expected_l2 is None else expected_l2,
         naive_l2=None if mechanism.space.is_zero else mechanism.naive_l2,
     )
     return {

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp._version import __version__
 from semidp.errors import SemidpError
 from semidp.grouped import Intervals, most_rank_error
+from semidp.guarantees import Guarantee
 from semidp.mechanisms import (
     ExponentialMechanism,
     KNormMechanism,
@@ -25,7 +26,7 @@ from semidp.mechanisms import (
 from semidp.progress import silent
 from semidp.release.cells import StoredFiles
 from semidp.release.part_tasks import split_residuals
-from semidp.release.partitions import PartitionedTables, measurements_stem, tables_asked
+from semidp.release.partitions import PartitionedTables, PartTable, measurements_stem, tables_asked
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
@@ -90,10 +91,9 @@ def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
             continue
         needed.append(mechanism.guarantee)
         yield from (f"{result.name!r} states {said}" for said in _of(request, result, mechanism, release))
-    if len(needed) == len(release.results):
-        first, *others = needed
-        if not _no_stronger(release.guarantee.tradeoff, first.compose(*others).tradeoff):
-            yield "it states a stronger guarantee than its parts have together"
+    known = len(needed) == len(release.results)
+    if known and not _no_stronger(release.guarantee.tradeoff, Guarantee.compose(*needed).tradeoff):
+        yield "it states a stronger guarantee than its parts have together"
 
 
 def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
@@ -242,12 +242,10 @@ def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
         sound = sound and not said
         for table in tables if not said else ():
             own = next(known for known in part.tables if known.name == table.name)
-            largest, total = (
-                float(table.standard_errors.max(initial=0.0)),
-                float(np.square(table.standard_errors).sum()),
-            )
-            variance += total
-            if not _close([own.largest_standard_error, own.variance], [largest, total]):
+            found = PartTable.of(table)
+            variance += found.variance
+            stated = [own.largest_standard_error, own.variance]
+            if not _close(stated, [found.largest_standard_error, found.variance]):
                 yield f"other errors of {table.name} than {part.folder} has"
     if sound and not _close(result.noise.expected_l2, math.sqrt(variance)):
         yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {math.sqrt(variance):.6g}"
@@ -260,8 +258,8 @@ def _of_part(result: PartitionedTables, node: int, tables: Sequence[ProductTable
     found = [(np.zeros(table.counts.shape), np.zeros(table.counts.shape)) for table in tables]
     if noise is not None:
         noisy = split_residuals(noise.space, files.numbers(measurements_stem(result.request), 1)["noisy"])
-        found = noise.tables(noisy, [(estimate, variance) for estimate, variance, *_ in rows])
-    for table, (estimate, variance), (_, _, counts, whole) in zip(tables, found, rows, strict=True):
+        found = noise.tables(noisy, [(row.estimate, row.variance) for row in rows])
+    for table, (estimate, variance), row in zip(tables, found, rows, strict=True):
         if not _close(table.estimate, estimate.reshape(table.counts.shape)):
             yield f"estimates of {table.name} that do not follow from the measurements"
         if not _close(table.standard_errors, np.sqrt(variance).reshape(table.counts.shape)):
@@ -270,7 +268,7 @@ def _of_part(result: PartitionedTables, node: int, tables: Sequence[ProductTable
             continue
         view = schema.view(table.schema.names)
         at_cut = schema.grid.sum(table.counts.reshape(schema.grid.shape_of(view)), cut.above(view), view)
-        adds_up = np.array_equal(at_cut.ravel(), counts.ravel()) or not whole
+        adds_up = row.counts is None or np.array_equal(at_cut.ravel(), row.counts.ravel())
         if table.counts.dtype.kind != "i" or table.counts.min(initial=0) < 0 or not adds_up:
             yield f"counts of {table.name} that do not add up to those above"
         elif exact.margins and not exact.over(table.schema.names).contains(Table(table.schema, table.counts)):

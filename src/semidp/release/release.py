@@ -3,6 +3,7 @@
 A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
 """
 
+import contextlib
 import csv
 import json
 import math
@@ -33,7 +34,7 @@ from semidp.release.cells import Form, StoredFiles, form_named
 from semidp.release.frames import Sheet
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.metadata import METADATA, csvw
-from semidp.release.partitions import BEGUN, PARTS, Part, Partition, PartitionedTables
+from semidp.release.partitions import BEGUN, PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
@@ -54,7 +55,17 @@ LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their own."""
 
 _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
-_NO_RELEASE = "{} is not a release: it has no readable release.json with its tables"
+_KINDS: dict[str, Any] = {  # in the order of a plan's requests
+    kind.key: kind
+    for kind in (
+        PublishedTable,
+        PublishedProduct,
+        PartitionedTables,
+        PublishedGroups,
+        PublishedRegression,
+        PublishedQuantiles,
+    )
+}
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
@@ -94,8 +105,7 @@ class Release:
     @property
     def all_tables(self) -> tuple[PublishedTable | ProductTable, ...]:
         """Every published table, with a budget of its own or a shared one."""
-        together: tuple[PublishedTable | ProductTable, ...] = self.product.tables if self.product else ()
-        return self.tables + together
+        return (*self.tables, *(self.product.tables if self.product else ()))
 
     @property
     def partitioned(self) -> tuple[PartitionedTables, ...]:
@@ -113,14 +123,8 @@ class Release:
         if self.partition is None or self.partition.place is None:
             raise InputError("this release was not carried out part by part, or not read from its folder")
         part = self.partition.part(path)
+        refuse_changed(self.partition.place, part.digests, "the release was written")
         files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
-        for name, expected in part.files.items():
-            try:
-                found = digest(files.folder / name, self.partition.place)
-            except OSError:
-                raise InputError(f"cannot read {files.folder / name}") from None
-            if found != expected:
-                raise InputError(f"{files.folder / name} was changed after the release was written")
         node = self.partition.parts.index(part)
         return {table.name: table for result in self.partitioned for table in result.part_tables(files, node, part)}
 
@@ -154,17 +158,19 @@ class Release:
         1.0103...
         """
         self.refuse_parts("weighted sums")
-        alone = {table.name: table for table in self.tables}
-        together = {} if self.product is None else {table.name: table for table in self.product.tables}
-        value, variance = 0.0, 0.0
+        known = {table.name: table for table in self.all_tables}
+        value, variance, shared = 0.0, 0.0, {}
         for name, given in weights.items():
-            if name not in {**alone, **together}:
-                raise InputError(f"there is no table {name!r}; there are {', '.join([*alone, *together])}")
-            if name in alone:
-                weight = _weights(given, alone[name])
-                value += float((alone[name].estimate * weight).sum())
-                variance += self._error(alone[name], weight) ** 2
-        shared = {name: _weights(given, together[name]) for name, given in weights.items() if name in together}
+            if name not in known:
+                raise InputError(f"there is no table {name!r}; there are {', '.join(known)}")
+            table, weight = known[name], np.asarray(given, dtype=np.float64)
+            if weight.shape != table.schema.shape:
+                raise InputError(f"the weights of {name!r} have shape {weight.shape}, but it has {table.schema.shape}")
+            if isinstance(table, PublishedTable):
+                value += float((table.estimate * weight).sum())
+                variance += self._error(table, weight) ** 2
+            else:
+                shared[name] = weight
         if self.product is not None and shared:
             part, error = self.product.estimate(shared)
             value, variance = value + part, variance + error**2
@@ -456,17 +462,21 @@ class Release:
         files = {name: content for result in self.results for name, content in result.files(self.form).items()}
         title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
         described = csvw(title, self.results, files)
-        for name, content in (*files.items(), *([] if described is None else [(METADATA, described)])):
+        if described is not None:
+            files[METADATA] = described
+        for name, content in files.items():
             if isinstance(content, bytes):
                 (folder / name).write_bytes(content)
             else:
                 content.write(folder / name, progress)
-        names = [*files, *([] if described is None else [METADATA])]
-        document = self.to_json()
+        names, document, space = [*files], self.to_json(), self.scope.dataspace
         if self.partition is not None:
             (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
             names.append(PARTS)
-        for key, file in _DOCUMENTS.items() if self._many_levels else ():
+        assert space.schema is not None
+        levels = sum(len(feature.levels) for feature in space.schema.features)
+        many = levels + sum(total.counts.size for total in space.totals) > LISTED
+        for key, file in _DOCUMENTS.items() if many else ():
             (folder / file).write_text(_text(document[key]), encoding="utf-8")
             names.append(file)
             document[key] = {"file": file}
@@ -475,14 +485,6 @@ class Release:
         (folder / "release.json").write_text(_text(document), encoding="utf-8")
         progress("drawing the report", 0, None)
         (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
-
-    @property
-    def _many_levels(self) -> bool:
-        """Whether levels and exact totals are so many that they have files of their own."""
-        space = self.scope.dataspace
-        assert space.schema is not None
-        many = sum(len(feature.levels) for feature in space.schema.features)
-        return many + sum(total.counts.size for total in space.totals) > LISTED
 
     def report_html(self, title: str | None = None) -> str:
         """Return the report as one HTML page that needs nothing else; its title names what is published.
@@ -509,12 +511,9 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
-        tables: list[PublishedTable | ProductTable] = [*self.tables]
-        tables += self.product.tables if self.product else ()
-        found: dict[str, Any] = {"-".join(table.schema.names): table for table in tables}
-        found |= {part.name: part for group in self.groups for part in group.sheets()}
-        found |= {part.name: part for quantile in self.quantiles for part in quantile.sheets()}
-        found |= {part.name: part for part in (*self.regressions, *tables)}
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.all_tables}
+        found |= {part.name: part for result in (*self.groups, *self.quantiles) for part in result.sheets()}
+        found |= {part.name: part for part in (*self.regressions, *self.all_tables)}
         if name not in found:
             raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
         return found[name]  # type: ignore[no-any-return]
@@ -539,19 +538,14 @@ class Release:
         folder = Path(folder)
         recover(folder)
         try:
-            content = read_plain(folder / "release.json", folder)
-        except OSError:
-            raise InputError(_NO_RELEASE.format(folder)) from None
-        try:
-            document = from_json(content)
+            document = from_json(read_plain(folder / "release.json", folder))
             digests = {Path(name).name: expected for name, expected in document["files"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(_NO_RELEASE.format(folder)) from None
-        files = StoredFiles(folder, tuple(digests))
-        try:
+            files = StoredFiles(folder, tuple(digests))
             found = {name: files.digest(name) for name in digests}
-        except (OSError, UnicodeEncodeError):
-            raise InputError(_NO_RELEASE.format(folder)) from None
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
         if document.get("schema_version") != SCHEMA_VERSION:
             raise InputError(f"{folder} was written by another version of semidp: read it with that version")
         for name, expected in digests.items():
@@ -600,8 +594,8 @@ class Release:
                     for result, request in zip(self.results, self.plan.requests, strict=True)
                     if result.key == key
                 ]
-                for key in ("tables", "products", "partitioned", "groups", "regressions", "quantiles")
-                if key in ("tables", "groups", "regressions") or getattr(self, {"products": "product"}.get(key, key))
+                for key in _KINDS
+                if key in ("tables", "groups", "regressions") or any(result.key == key for result in self.results)
             },
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
@@ -628,43 +622,31 @@ class Release:
             raise ValueError("a release tells in texts, and is private or not")
         if charged is not None and not isinstance(charged, Mapping):
             raise ValueError("a charge has keys and values")
-        release = cls(
+
+        def read(key: str, entry: Any, request: Any) -> Published:
+            if key == "tables":
+                return PublishedTable.from_json(entry, scope, files)
+            if key == "partitioned":
+                return PartitionedTables.from_json(entry, request, plan, document["partition"]["depth"], scope, files)
+            result: Published = _KINDS[key].from_json(entry, request, scope, files)
+            return result
+
+        some = {key: document[key] if key in ("tables", "groups") else document.get(key, ()) for key in _KINDS}
+        entries = [(key, entry) for key, listed in some.items() for entry in listed]
+        results = [read(*entry, request) for entry, request in zip(entries, plan.requests, strict=True)]
+        if [result.name for result in results] != [request.name for request in plan.requests]:
+            raise ValueError("a release has what its plan asks for")
+        return cls(
             plan=plan,
             scope=scope,
-            results=(
-                *(PublishedTable.from_json(entry, scope, files) for entry in document["tables"]),
-                *(
-                    PublishedProduct.from_json(entry, plan.product, scope, files)
-                    for entry in document.get("products", ())
-                    if plan.product is not None
-                ),
-                *(
-                    PartitionedTables.from_json(entry, plan, number, scope, files, document["partition"]["depth"])
-                    for number, entry in enumerate(document.get("partitioned", ()))
-                ),
-                *(
-                    PublishedGroups.from_json(entry, request, scope, files)
-                    for entry, request in zip(document["groups"], plan.groups, strict=True)
-                ),
-                *(
-                    PublishedRegression.from_json(entry, request, scope, files)
-                    for entry, request in zip(document.get("regressions", ()), plan.regressions, strict=True)
-                ),
-                *(
-                    PublishedQuantiles.from_json(entry, request, scope, files)
-                    for entry, request in zip(document.get("quantiles", ()), plan.quantiles, strict=True)
-                ),
-            ),
+            results=tuple(results),
             guarantee=Guarantee(dataspace, adjacency, tradeoff),
             private=document["private"],
-            ledger=document["ledger"],
+            ledger=charged,
             versions=document["versions"],
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
         )
-        if [result.name for result in release.results] != [request.name for request in plan.requests]:
-            raise ValueError("a release has what its plan asks for")
-        return release
 
 
 def _report() -> Any:
@@ -683,23 +665,12 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    return {"release.json", REPORT, SUMS, SIGNATURE, BEGUN, *listed, *(_part_files(folder) if PARTS in listed else ())}
-
-
-def _part_files(folder: Path) -> tuple[str, ...]:
-    """Return the files of the parts of a release folder."""
-    try:
-        parts = tuple(map(Part.from_json, from_json(read_plain(folder / PARTS, folder))))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ()
-    return Partition("", parts).files
-
-
-def _weights(given: ArrayLike, table: PublishedTable | ProductTable) -> NDArray[np.float64]:
-    weights = np.asarray(given, dtype=np.float64)
-    if weights.shape != table.schema.shape:
-        raise InputError(f"the weights of {table.name!r} have shape {weights.shape}, but it has {table.schema.shape}")
-    return weights
+    names = {"release.json", REPORT, SUMS, SIGNATURE, BEGUN, *listed}
+    if PARTS in listed:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            for part in map(Part.from_json, from_json(read_plain(folder / PARTS, folder))):
+                names |= {*part.digests}
+    return names
 
 
 def _text(document: Any) -> str:

@@ -67,8 +67,7 @@ def guarantee_under(
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
     pairs = _ExactPairs.of(margins, known, reading, outcomes)
-    first, *others = (pairs.guarantee(mechanism) for mechanism in mechanisms)
-    together = first.compose(*others)
+    together = Guarantee.compose(*map(pairs.guarantee, mechanisms))
     return Guarantee(pairs.about, together.adjacency, together.tradeoff)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from semidp.errors import InputError, MissingExtra
 from semidp.files import digest, read_plain
-from semidp.release.partitions import BEGUN
+from semidp.release.partitions import BEGUN, refuse_changed
 
 SUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.minisig"
@@ -29,15 +29,7 @@ class Signer:
     """
 
     def __init__(self, path: Path, password: Callable[[], str]) -> None:
-        minisign = _minisign()
-        try:
-            self._key = minisign.SecretKey.from_bytes(read_plain(path))
-        except OSError:
-            raise InputError(f"cannot read the secret key {path}") from None
-        except InputError:
-            raise
-        except ValueError:
-            raise InputError(f"{path} holds no secret key of minisign") from None
+        self._key = _key(_minisign().SecretKey, path, "secret")
         if self._key.is_encrypted():
             known = password()
             try:
@@ -67,14 +59,7 @@ def verify(folder: Path, public_key: Path) -> None:
         The file of the public key.
     """
     minisign = _minisign()
-    try:
-        key = minisign.PublicKey.from_bytes(read_plain(public_key))
-    except OSError:
-        raise InputError(f"cannot read the public key {public_key}") from None
-    except InputError:
-        raise
-    except ValueError:
-        raise InputError(f"{public_key} holds no public key of minisign") from None
+    key = _key(minisign.PublicKey, public_key, "public")
     try:
         sums, signature = (read_plain(folder / name, folder) for name in (SUMS, SIGNATURE))
     except OSError:
@@ -88,13 +73,18 @@ def verify(folder: Path, public_key: Path) -> None:
     if found != listed.keys():
         name = min(found ^ listed.keys())
         raise InputError(f"{folder} {'holds' if name in found else 'lacks'} {name!r}, against what was signed")
-    for name, expected in sorted(listed.items()):
-        try:
-            found_now = digest(folder / name, folder)
-        except OSError:
-            raise InputError(f"cannot read {folder / name}") from None
-        if found_now != expected:
-            raise InputError(f"{folder / name} was changed after it was signed")
+    refuse_changed(folder, listed, "it was signed")
+
+
+def _key(kind: Any, path: Path, name: str) -> Any:
+    try:
+        return kind.from_bytes(read_plain(path))
+    except OSError:
+        raise InputError(f"cannot read the {name} key {path}") from None
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(f"{path} holds no {name} key of minisign") from None
 
 
 def _names(folder: Path) -> set[str]:
