@@ -44,7 +44,7 @@ from semidp.mechanisms import ResidualMechanism
 from semidp.noise import Randomness
 from semidp.progress import Progress
 from semidp.release import Prepared, Release, prepare
-from semidp.release.scope import settled
+from semidp.release.scope import announced
 from semidp.spaces import Adjacency
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -257,7 +257,7 @@ def _claims(
 
 
 def _pairs(adjacency: str | None, of: Release | Prepared) -> Adjacency | None:
-    return None if adjacency is None else settled(evolve(of.plan, adjacency=adjacency), of.scope.dataspace)[1]
+    return None if adjacency is None else announced(evolve(of.plan, adjacency=adjacency), of.scope.dataspace).adjacency
 
 
 def _examine(

@@ -21,7 +21,7 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import Mechanism
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
-from semidp.queries import QuerySpace, outcome_exchange
+from semidp.queries import QuerySpace
 from semidp.release.budgets import one_by_one, with_targets_met
 from semidp.release.cells import Form
 from semidp.release.needs import refuse_files
@@ -29,7 +29,7 @@ from semidp.release.plan import Plan
 from semidp.release.published import Published
 from semidp.release.release import Release, versions
 from semidp.release.requests import Request, budget_of
-from semidp.release.scope import Scope, survey
+from semidp.release.scope import Scope, exchange_of, survey
 from semidp.spaces import Adjacency
 
 _LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
@@ -180,7 +180,7 @@ def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
     scope = release.scope
     try:
         if not scope.adjacency.is_exchange:
-            other = outcome_exchange(scope.dataspace) if release.plan.outcomes else Adjacency.exchange(scope.dataspace)
+            other = exchange_of(scope.dataspace, bool(release.plan.outcomes))
         elif scope.semi_adjacency is not None:
             other = Adjacency(scope.semi_adjacency.bound)
         else:

@@ -32,7 +32,7 @@ from semidp.release.published import Published, PublishedTable
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 from semidp.release.release import Release
 from semidp.release.requests import Request, mechanism_again
-from semidp.release.scope import formulas, settled
+from semidp.release.scope import announced
 from semidp.release.side_information import CLOSE
 from semidp.tables import Table
 from semidp.tradeoff import Order, Tradeoff
@@ -71,17 +71,15 @@ def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     plan, scope = release.plan, release.scope
     yield from _stated(release, document)
     try:
-        _, adjacency, warnings = settled(plan, scope.dataspace)
+        again = announced(plan, scope.dataspace)
     except SemidpError as error:
         yield f"its plan cannot be carried out: {error}"
         return
-    if adjacency != scope.adjacency:
-        yield f"it states a = {scope.adjacency.a}, and its plan and totals give a = {adjacency.a}"
-    assert scope.dataspace.schema is not None
+    if again.adjacency != scope.adjacency:
+        yield f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
     if release.versions.get("semidp") == __version__:  # others may have said it otherwise
-        for warning in (*warnings, *formulas(scope.dataspace.schema)):
-            if warning not in scope.warnings:
-                yield f"it leaves out a warning: {warning}"
+        missing = [warning for warning in again.warnings if warning not in scope.warnings]
+        yield from (f"it leaves out a warning: {warning}" for warning in missing)
     needed = []
     for request, result in zip(plan.requests, release.results, strict=True):
         try:

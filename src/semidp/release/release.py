@@ -41,7 +41,7 @@ from semidp.release.published import Published, PublishedTable
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope, semi_of
-from semidp.release.side_information import check_about, guarantee_under, mechanisms_used
+from semidp.release.side_information import CLOSE, check_about, guarantee_under
 from semidp.release.signing import SIGNATURE, SUMS
 from semidp.release.synthesis import SyntheticRecords, check_records, joined, save_records
 from semidp.spaces import Adjacency, Dataspace, Margin
@@ -417,7 +417,13 @@ class Release:
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
-        return mechanisms_used(self.plan, self.scope, self.results)
+        found = []
+        for request, result in zip(self.plan.requests, self.results, strict=True):
+            mechanism = mechanism_again(request, result, self.scope)
+            if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
+                raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
+            found.append(mechanism)
+        return tuple(found)
 
     def save(
         self,

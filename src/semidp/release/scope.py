@@ -178,9 +178,40 @@ def survey(
 
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
-    semi, adjacency, warnings = settled(plan, dataspace)
     assert dataspace.schema is not None
-    return Scope(dataspace, semi, adjacency, (), (*warnings, *formulas(dataspace.schema)))
+    said = formulas(dataspace.schema)
+    if plan.adjacency is Reading.exchange:
+        return Scope(dataspace, semi_of(dataspace, plan), exchange_of(dataspace, bool(plan.outcomes)), (), said)
+    given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    try:
+        semi = semi_of(dataspace, plan)
+    except AdjacencyUnknown:
+        if given is None:
+            raise
+        return Scope(dataspace, None, Adjacency(given), (), (_unchecked(given), *said))
+    a = given if given is not None else semi.bound
+    warnings = []
+    if plan.adjacency is Reading.definition and semi.definition is not None:
+        a = semi.definition
+    elif plan.adjacency is Reading.definition:
+        warnings.append(
+            f"The literal reading of a(t) is not known for these invariants; the worst case a = {a} is used instead."
+        )
+    if a < semi.bound:
+        sure = "is" if semi.worst_case is not None else "may be as large as"
+        warnings.append(
+            f"The adjacency a = {a} lies below the worst case, which {sure} {semi.bound}: some people "
+            "cannot be confused with every alternative that the published totals allow, and for them the guarantee "
+            "says nothing."
+        )
+    return Scope(dataspace, semi, Adjacency(a), (), (*warnings, *said))
+
+
+def _unchecked(a: int) -> str:
+    return (
+        f"The adjacency a = {a} was given and could not be checked against a(t) for these invariants; a person "
+        f"who could be confused with others only by moving more than {a} records is not protected."
+    )
 
 
 def any_totals(plan: Plan, schema: Schema) -> Scope:
@@ -212,12 +243,13 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
     refuse_cells(schema.shape)
     space = even_space(schema, plan.invariants, a)
-    adjacency = _exchanges(plan, space) if plan.adjacency is Reading.exchange else Adjacency(a)
+    adjacency = exchange_of(space, bool(plan.outcomes)) if plan.adjacency is Reading.exchange else Adjacency(a)
     return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
 
 
-def _exchanges(plan: Plan, dataspace: Dataspace) -> Adjacency:
-    return outcome_exchange(dataspace) if plan.outcomes else Adjacency.exchange(dataspace)
+def exchange_of(dataspace: Dataspace, outcomes: bool) -> Adjacency:
+    """Return the exchanges of records that may carry an unpublished outcome."""
+    return outcome_exchange(dataspace) if outcomes else Adjacency.exchange(dataspace)
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
@@ -238,19 +270,20 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     public = {name for margin in plan.invariants for name in margin.names}
     finest: dict[str, int] = {}  # the position of the finest depth in use, by the name of the feature
     for name in plan.names:
-        own = owners[name].name if name in owners else name
-        finest[own] = max(finest.get(own, 0), owners[name].names.index(name) if name in owners else 0)
-    hidden, features = [], []
-    for own, position in finest.items():
-        owner = owners.get(own)
-        name = own if owner is None else owner.names[position]
+        owner = owners.get(name)
+        own, position = (name, 0) if owner is None else (owner.name, owner.names.index(name))
+        finest[own] = max(finest.get(own, 0), position)
+    wanted = [(owners.get(own), own, position) for own, position in finest.items()]
+    hidden, features, there = [], [], source.columns()
+    for owner, own, position in wanted:
+        depths = (own,) if owner is None else owner.names
         if isinstance(owner, Feature):
-            at_hand(owner, name, source.columns())
+            at_hand(owner, depths[position], there)
             continue
-        for column in (name,) if owner is None else owner.names[: position + 1]:
-            if column not in source.columns():
-                raise no_column(column, source.columns())
-        hidden += [] if public & set((name,) if owner is None else owner.names[position:]) else [name]
+        for column in depths[: position + 1]:
+            if column not in there:
+                raise no_column(column, there)
+        hidden += [] if public & {*depths[position:]} else [depths[position]]
     if hidden and not plan.levels_from_data:
         raise SchemaError(
             f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts exactly, or have "
@@ -258,13 +291,13 @@ def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
             needs="nested levels" if hidden[0] in owners else "levels",
             names=tuple(hidden),
         )
-    for own, position in finest.items():
-        owner = owners.get(own)
+    for owner, own, position in wanted:
         if isinstance(owner, Feature):
             features.append(owner.at(position + 1))
-        elif owner is None or position == 0:
-            name, null_level = (own, None) if owner is None else (owner.names[0], owner.null_level)
-            features.append(Feature(name, source.levels(name), null_level=null_level))
+        elif owner is None:
+            features.append(Feature(own, source.levels(own)))
+        elif position == 0:
+            features.append(Feature(owner.names[0], source.levels(owner.names[0]), null_level=owner.null_level))
         else:
             cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
@@ -313,39 +346,3 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def settled(plan: Plan, dataspace: Dataspace) -> tuple[SemiAdjacency | None, Adjacency, tuple[str, ...]]:
-    """Return a(t) where it is known, the adjacency that a plan protects, and what a reader must know about it."""
-    given = plan.adjacency if isinstance(plan.adjacency, int) else None
-    if plan.adjacency is Reading.exchange:
-        return semi_of(dataspace, plan), _exchanges(plan, dataspace), ()
-    try:
-        semi = semi_of(dataspace, plan)
-    except AdjacencyUnknown:
-        if given is None:
-            raise
-        return None, Adjacency(given), (_unchecked(given),)
-    a = given if given is not None else semi.bound
-    if plan.adjacency is Reading.definition and semi.definition is not None:
-        a = semi.definition
-    warnings = []
-    if plan.adjacency is Reading.definition and semi.definition is None:
-        warnings.append(
-            f"The literal reading of a(t) is not known for these invariants; the worst case a = {a} is used instead."
-        )
-    if a < semi.bound:
-        sure = "is" if semi.worst_case is not None else "may be as large as"
-        warnings.append(
-            f"The adjacency a = {a} lies below the worst case, which {sure} {semi.bound}: some people "
-            "cannot be confused with every alternative that the published totals allow, and for them the guarantee "
-            "says nothing."
-        )
-    return semi, Adjacency(a), tuple(warnings)
-
-
-def _unchecked(a: int) -> str:
-    return (
-        f"The adjacency a = {a} was given and could not be checked against a(t) for these invariants; a person "
-        f"who could be confused with others only by moving more than {a} records is not protected."
-    )

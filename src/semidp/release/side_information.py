@@ -4,19 +4,15 @@ The noise that was drawn stays as it is. Which datasets it must hide follows fro
 statistics may make the guarantee weaker or stronger: it is computed anew, from public values alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
-
-from attrs import frozen
 
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import L2Mechanism, LatticeGaussianMechanism, Mechanism, recorded
-from semidp.queries import outcome_adjacency, outcome_exchange
-from semidp.release.plan import Plan, Reading, adjacency_from
-from semidp.release.published import Published
-from semidp.release.requests import mechanism_again
-from semidp.release.scope import Scope
+from semidp.queries import outcome_adjacency
+from semidp.release.plan import Reading, adjacency_from
+from semidp.release.scope import exchange_of
 from semidp.spaces import (
     Adjacency,
     Dataspace,
@@ -30,17 +26,6 @@ from semidp.tradeoff import Gaussian
 
 CLOSE = 1e-6
 """Relative: what was rounded in print or by another version's arithmetic."""
-
-
-def mechanisms_used(plan: Plan, scope: Scope, results: Sequence[Published]) -> tuple[Mechanism, ...]:
-    """Return the mechanisms of all results; refuse a result that states less noise than its budget needs."""
-    found = []
-    for request, result in zip(plan.requests, results, strict=True):
-        mechanism = mechanism_again(request, result, scope)
-        if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
-            raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
-        found.append(mechanism)
-    return tuple(found)
 
 
 def guarantee_under(
@@ -66,76 +51,66 @@ def guarantee_under(
         Whether records carry an unpublished outcome besides.
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
-    pairs = _ExactPairs.of(margins, known, reading, outcomes)
-    together = Guarantee.compose(*map(pairs.guarantee, mechanisms))
-    return Guarantee(pairs.about, together.adjacency, together.tradeoff)
+    if isinstance(reading, int):
+        reading = Adjacency(reading)
+    space, pairs, about = _exact_pairs(margins, known, reading, outcomes)
+    together = Guarantee.compose(*(_guarantee(mechanism, space, pairs) for mechanism in mechanisms))
+    return Guarantee(about, together.adjacency, together.tradeoff)
 
 
-@frozen
-class _ExactPairs:
-    """The datasets that exact statistics leave, and which of them are adjacent.
+def _exact_pairs(
+    margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading, outcomes: bool
+) -> tuple[Dataspace, Adjacency, Dataspace]:
+    """Return the datasets that exact statistics leave, which of them are adjacent, and what a claim is about.
 
-    `dataspace` is what norms are computed from; `about` is what the claim is about, which is the same where all values
-    are known.
+    Norms are computed from the first dataspace; the claim's is the same where all values are known.
     """
-
-    dataspace: Dataspace
-    adjacency: Adjacency
-    about: Dataspace
-
-    @classmethod
-    def of(
-        cls, margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading | int, outcomes: bool
-    ) -> "_ExactPairs":
-        schema, n = known.schema, known.n
-        assert schema is not None
-        assert n is not None
-        kept = normalised(schema, margins)
-        unknown = [str(margin) for margin in kept if not known.publishes(margin)]
-        if not unknown or not n:
-            space = Dataspace.known(schema, {margin: known.value(margin) for margin in kept if not unknown}, n)
-            return cls(space, _adjacency(space, reading, outcomes), space)
-        if isinstance(reading, int):
-            reading = Adjacency(reading)
-        if reading is Reading.definition:
-            raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
-        names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
-        if reading is Reading.worst_case:
-            reading = Adjacency(min(semi_adjacency_bound(schema.restrict(names), kept).bound, n))
-        together = max(len(kept) + 1, reading.a if isinstance(reading, Adjacency) else 0)
-        space = widest_space(schema, kept, known, together)
-        about = f"{', '.join(map(str, kept))} ({' and '.join(unknown)} with any values)"
-        return cls(space, _adjacency(space, reading, outcomes), Dataspace.described(about))
-
-    def guarantee(self, mechanism: Mechanism) -> Guarantee:
-        """Return what a mechanism that was calibrated elsewhere guarantees for these pairs."""
-        own, ours = mechanism.space.dataspace, mechanism.space.adjacency
-        if self.dataspace == own:
-            return mechanism.under(self.adjacency)
-        if self.adjacency.a == 0:
-            return Guarantee(self.dataspace, self.adjacency, Gaussian(Fraction(0)))
-        more = all(any(margin.within(new) for new in self.dataspace.margins) for margin in own.margins)
-        if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
-            raise Refused(
-                f"{mechanism.name} noise leaves the exact totals of the release as they are, and says nothing without "
-                "them: name all that the release publishes"
-            )
-        try:
-            return recorded(mechanism.record(), self.dataspace, self.adjacency).guarantee
-        except Refused:
-            if not more or ours.is_exchange or self.adjacency.is_exchange or self.adjacency.a > ours.a:
-                raise
-            # fewer datasets, and no more records apart: these pairs are among those of the release
-            return Guarantee(self.dataspace, self.adjacency, mechanism.tradeoff)
+    schema, n = known.schema, known.n
+    assert schema is not None
+    assert n is not None
+    kept = normalised(schema, margins)
+    unknown = [str(margin) for margin in kept if not known.publishes(margin)]
+    if not unknown or not n:
+        space = Dataspace.known(schema, {margin: known.value(margin) for margin in kept if not unknown}, n)
+        return space, _adjacency(space, reading, outcomes), space
+    if reading is Reading.definition:
+        raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
+    names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
+    if reading is Reading.worst_case:
+        reading = Adjacency(min(semi_adjacency_bound(schema.restrict(names), kept).bound, n))
+    together = max(len(kept) + 1, reading.a if isinstance(reading, Adjacency) else 0)
+    space = widest_space(schema, kept, known, together)
+    about = f"{', '.join(map(str, kept))} ({' and '.join(unknown)} with any values)"
+    return space, _adjacency(space, reading, outcomes), Dataspace.described(about)
 
 
-def _adjacency(dataspace: Dataspace, reading: Adjacency | Reading | int, outcomes: bool) -> Adjacency:
+def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
+    """Return what a mechanism that was calibrated elsewhere guarantees for other pairs."""
+    own, ours = mechanism.space.dataspace, mechanism.space.adjacency
+    if dataspace == own:
+        return mechanism.under(adjacency)
+    if adjacency.a == 0:
+        return Guarantee(dataspace, adjacency, Gaussian(Fraction(0)))
+    more = all(any(margin.within(new) for new in dataspace.margins) for margin in own.margins)
+    if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
+        raise Refused(
+            f"{mechanism.name} noise leaves the exact totals of the release as they are, and says nothing without "
+            "them: name all that the release publishes"
+        )
+    try:
+        return recorded(mechanism.record(), dataspace, adjacency).guarantee
+    except Refused:
+        if not more or ours.is_exchange or adjacency.is_exchange or adjacency.a > ours.a:
+            raise
+        # fewer datasets, and no more records apart: these pairs are among those of the release
+        return Guarantee(dataspace, adjacency, mechanism.tradeoff)
+
+
+def _adjacency(dataspace: Dataspace, reading: Adjacency | Reading, outcomes: bool) -> Adjacency:
     if isinstance(reading, Adjacency):
         return reading
-    if isinstance(reading, int):
-        return Adjacency(reading)
     if reading is Reading.exchange:
-        return outcome_exchange(dataspace) if outcomes else Adjacency.exchange(dataspace)
+        return exchange_of(dataspace, outcomes)
     if reading is Reading.worst_case:
         return outcome_adjacency(dataspace) if outcomes else Adjacency(semi_adjacency(dataspace).bound)
     literal = semi_adjacency(dataspace).definition
