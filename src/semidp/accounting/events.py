@@ -250,10 +250,9 @@ class Mixture:
         The loss L increases in the output x, so the best test at epsilon asks whether ``L(x) > epsilon``, or for the
         other direction whether ``L(x) < -epsilon``.
         """
-        x = self._where(-epsilons if back else epsilons)
-        first, second = (
-            (self._below(x, False), self._below(x, True)) if back else (self._above(x, False), self._above(x, True))
-        )
+        x, sign = (self._where(-epsilons), -1.0) if back else (-self._where(epsilons), 1.0)
+        first = self._below(x, sign)
+        second = self._below(x, -sign) if self.replaced else np.asarray(scipy.special.ndtr(x))
         gain, cost = (second, first) if back else (first, second)
         with np.errstate(over="ignore", invalid="ignore"):
             price = np.where(cost > 0, np.exp(epsilons) * cost, 0.0)
@@ -303,21 +302,11 @@ class Mixture:
         x = np.where(losses > known[-1], np.inf, x)
         return np.where(losses < known[0], -np.inf, x)
 
-    def _above(self, x: Floats, second: bool) -> Floats:
-        """The probability of an output above x, under the first or the second dataset."""
-        return self._tail(-x, -1.0 if second else 1.0, second)
-
-    def _below(self, x: Floats, second: bool) -> Floats:
-        """The probability of an output below x, under the first or the second dataset."""
-        return self._tail(x, 1.0 if second else -1.0, second)
-
-    def _tail(self, x: Floats, sign: float, second: bool) -> Floats:
-        if second and not self.replaced:
-            return np.asarray(scipy.special.ndtr(x))
+    def _below(self, x: Floats, sign: float) -> Floats:
+        """Σ w_k Φ(x + sign c_k): the probability of an output below x around the centres (sign -1) or their negatives."""
         c, w = np.array(self.centres), np.array(self.weights)
-        return np.asarray(
-            np.exp(scipy.special.logsumexp(scipy.special.log_ndtr(np.add.outer(x, sign * c)), axis=-1, b=w))
-        )
+        below = scipy.special.log_ndtr(np.add.outer(x, sign * c))
+        return np.asarray(np.exp(scipy.special.logsumexp(below, axis=-1, b=w)))
 
 
 def _curve(leaf: Any, a: int, relation: Any) -> Tradeoff | None:
@@ -477,27 +466,14 @@ def _repeated(losses: Losses, count: int) -> Losses:
     allowed = _TAILS / count
     while count:
         if count % 2:
-            total = losses if total is None else _shortened(total.convolve(losses), allowed)
+            total = losses if total is None else total.convolve(losses).trimmed(allowed)
         count //= 2
         if count:
             twice = losses.convolve(losses)
             allowed *= 2
-            losses = _shortened(twice, max(allowed, twice.infinite - 2 * losses.infinite))
+            losses = twice.trimmed(max(allowed, twice.infinite - 2 * losses.infinite))
     assert total is not None
     return total
-
-
-def _shortened(losses: Losses, mass: float) -> Losses:
-    """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss kept."""
-    masses = losses.masses
-    left = int(np.searchsorted(np.cumsum(masses), mass))
-    right = len(masses) - int(np.searchsorted(np.cumsum(masses[::-1]), mass))
-    left = min(left, len(masses) - 1)
-    right = max(right, left + 1)
-    kept = masses[left:right].copy()
-    kept[0] += masses[:left].sum()
-    infinite = losses.infinite + float(masses[right:].sum()) * (1 + len(masses) * ROUNDOFF)
-    return Losses(losses.step, losses.lowest + left, kept, infinite)
 
 
 def _added(one: dict[float, float], other: dict[float, float]) -> dict[float, float]:

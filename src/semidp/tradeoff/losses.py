@@ -104,13 +104,13 @@ class Losses:
                 masses[j : j + len(short)] += long[j] * x
             masses *= 1 + 4 * _PEAKS * ROUNDOFF
         infinite = self.infinite + other.infinite + lost
-        return Losses(self.step, self.lowest + other.lowest, masses, infinite)._trimmed()
+        return Losses(self.step, self.lowest + other.lowest, masses, infinite).trimmed(_TAIL)
 
-    def _trimmed(self) -> "Losses":
-        """Move a negligible upper tail to infinity and a negligible lower tail up to the lowest loss kept."""
+    def trimmed(self, mass: float) -> "Losses":
+        """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss kept."""
         size = len(self.masses)
-        left = int(np.searchsorted(np.cumsum(self.masses), _TAIL))
-        right = size - int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
+        left = int(np.searchsorted(np.cumsum(self.masses), mass))
+        right = size - int(np.searchsorted(np.cumsum(self.masses[::-1]), mass))
         left = min(left, size - 1)
         right = max(right, left + 1)
         masses = self.masses[left:right].copy()
