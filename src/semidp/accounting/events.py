@@ -303,7 +303,7 @@ class Mixture:
         return np.where(losses < known[0], -np.inf, x)
 
     def _below(self, x: Floats, sign: float) -> Floats:
-        """Σ w_k Φ(x + sign c_k): the probability of an output below x around the centres (sign -1) or their negatives."""
+        """Σ w_k Φ(x + sign c_k): how probable an output below x is, around the centres (sign -1) or their negatives."""
         c, w = np.array(self.centres), np.array(self.weights)
         below = scipy.special.log_ndtr(np.add.outer(x, sign * c))
         return np.asarray(np.exp(scipy.special.logsumexp(below, axis=-1, b=w)))

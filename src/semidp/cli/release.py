@@ -173,7 +173,7 @@ def release(
             if partition is None:
                 prepared = prepare(wanted, source, memory=usable)
                 assert prepared.scope.dataspace.schema is not None
-                takes = needs_of(prepared.plan, prepared.scope.dataspace.schema, False)
+                takes = needs_of(prepared.plan, prepared.scope.dataspace.schema)
                 _rehearse(wanted, prepared, takes, printing)
             else:
                 whole = prepare_parts(wanted, source, partition, jobs=jobs or 1, memory=usable)

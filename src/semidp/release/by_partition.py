@@ -32,7 +32,7 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named, named_files
-from semidp.release.needs import needs_of, refuse_disk, refuse_names
+from semidp.release.needs import needs_of, refuse_names
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
 from semidp.release.partitions import (
     BEGUN,
@@ -342,7 +342,7 @@ class Whole(Prepared):
                 f"the parts of {self.partition!r} cannot all have folders of their own there: a label is too long, or "
                 "two differ in nothing that the file system tells apart"
             ) from None
-        refuse_disk(needs_of(self.plan, self.schema, False, form).disk, work)
+        needs_of(self.plan, self.schema, form).refuse_disk(work)
 
     def release(
         self,

@@ -18,7 +18,7 @@ from semidp.errors import InputError
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, form_of
 from semidp.release.plan import Plan
-from semidp.tables import Schema, refuse_cells
+from semidp.tables import Schema, refuse_cells, refuse_large
 
 BASE_BYTES = 400 * 10**6  # the process, its libraries, DuckDB's buffers
 CELL_BYTES = 80  # the largest table while it is measured and fitted
@@ -51,7 +51,7 @@ class Needs:
 
     Examples
     --------
-    >>> Needs.of([10**8]).memory_text, Needs.of([2, 6]).seconds
+    >>> size_text(Needs.of([10**8]).memory), Needs.of([2, 6]).seconds
     ('10 GB', 2.000012)
     """
 
@@ -71,11 +71,6 @@ class Needs:
         memory = BASE_BYTES + CELL_BYTES * largest + kept + JOINT_BYTES * max(joint, largest)
         return cls(cells, largest, memory, disk + BASE_DISK, BASE_SECONDS + CELL_SECONDS * cells)
 
-    @property
-    def memory_text(self) -> str:
-        """The memory for people."""
-        return size_text(self.memory)
-
     def to_json(self) -> dict[str, Any]:
         """Return the estimates as plain values."""
         return {"cells": self.cells, "memory": self.memory, "disk": self.disk, "seconds": round(self.seconds, 1)}
@@ -90,9 +85,18 @@ class Needs:
         usable = memory_limit() if limit is None else limit
         if self.memory > usable:
             raise InputError(
-                f"the release needs about {self.memory_text} of memory for {self.cells:,} cells, and "
+                f"the release needs about {size_text(self.memory)} of memory for {self.cells:,} cells, and "
                 f"{size_text(usable)} may be used: release a coarser table, or several",
                 needs="memory",
+            )
+
+    def refuse_disk(self, folder: Path) -> None:
+        """Refuse a folder whose disk has too little room."""
+        free = shutil.disk_usage(folder).free
+        if self.disk > free:
+            raise InputError(
+                f"the release needs about {size_text(self.disk)} of disk, and {size_text(free)} are free: choose "
+                "another place, or a coarser table"
             )
 
 
@@ -101,21 +105,17 @@ def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
 
     Tables of which a level list is not declared count for nothing here: `needs_of` knows them when levels are read.
     """
-    known: dict[str, tuple[str, int]] = {}  # what feature a name belongs to, and its number of levels
-    for feature in plan.features:
-        known.update((depth.name, (feature.name, len(depth.labels))) for depth in feature.depths)
-    sizes = []
-    for table in plan.all_tables:
-        if all(name in known for name in table.features):
-            finest: dict[str, int] = {}
-            for owner, levels in (known[name] for name in table.features):
-                finest[owner] = max(levels, finest.get(owner, 0))
-            refuse_cells(finest.values())
-            sizes.append(math.prod(finest.values()))
-    return Needs.of(sizes, form=form) if sizes else None
+    known = {name for feature in plan.features for name in feature.names}
+    declared = [table for table in plan.all_tables if known.issuperset(table.features)]
+    if not declared:
+        return None
+    parts = [Schema(plan.features).restrict(table.features) for table in declared]
+    for part in parts:
+        refuse_large(part)
+    return Needs.of((part.size for part in parts), form=form)
 
 
-def needs_of(plan: Plan, schema: Schema, joint: bool, form: Form | None = None) -> Needs:
+def needs_of(plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False) -> Needs:
     """Return what a plan takes once the levels are known."""
     sizes = [schema.restrict(table.features).size for table in plan.all_tables]
     return Needs.of(sizes, schema.size if joint else 0, form)
@@ -129,7 +129,7 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
     >>> schema = Schema([places, Feature("age", [str(n) for n in range(1000)])])
     >>> from semidp import TableRequest
     >>> plan = Plan([TableRequest(["county", "age"])])
-    >>> part_needs(plan, schema, Cut(0, 1)).largest, needs_of(plan, schema, False).largest
+    >>> part_needs(plan, schema, Cut(0, 1)).largest, needs_of(plan, schema).largest
     (1000000, 10000000)
     """
     chain = cut.chain(schema)
@@ -153,21 +153,14 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
 def refuse_files(plan: Plan, schema: Schema, folder: Path, form: Form | None = None) -> None:
     """Refuse a folder that cannot take the files of a release: the names of files and columns, or their size.
 
-    Parameters
-    ----------
-    plan, schema
-        What is released, once the levels are known.
-    folder
-        A folder that exists and is empty.
-    form
-        How tables are to be written.
+    The levels must be known, and the folder empty.
     """
     for table in plan.all_tables:
         part = schema.restrict(table.features)
         form_of((*part.names, "count", "estimate", "standard_error"), part.size, form)
     stems = [name.removesuffix(".csv") for request in plan.requests for name in request.files]
     refuse_names(stems, folder, ".csv", "name the table otherwise")
-    refuse_disk(needs_of(plan, schema, False, form).disk, folder)
+    needs_of(plan, schema, form).refuse_disk(folder)
 
 
 def refuse_names(stems: Iterable[str], folder: Path, ending: str, mend: str) -> None:
@@ -179,16 +172,6 @@ def refuse_names(stems: Iterable[str], folder: Path, ending: str, mend: str) -> 
             file.unlink()
         except (OSError, ValueError):
             raise InputError(f"no file can be called {stem + ending!r} in that folder: {mend}") from None
-
-
-def refuse_disk(needed: int, folder: Path) -> None:
-    """Refuse a folder whose disk has too little room."""
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise InputError(
-            f"the release needs about {size_text(needed)} of disk, and {size_text(free)} are free: choose another "
-            "place, or a coarser table"
-        )
 
 
 def memory_limit() -> int:

@@ -163,7 +163,7 @@ def survey(
             refuse_cells(schema.restrict(names).shape)
     reader = Reader(schema, source, plan.features)
     if partition is None:
-        needs_of(plan, schema, reader.joint).refuse_memory(memory)
+        needs_of(plan, schema, joint=reader.joint).refuse_memory(memory)
     else:
         part_needs(plan, schema, Cut.at(schema, partition), jobs).refuse_memory(memory)
     if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
