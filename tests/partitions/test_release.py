@@ -118,7 +118,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
                     estimate.append(np.zeros(counted[0].schema.shape))
                     continue
                 noisy = noise.measure(counted, randomness.part("product", str(node)))
-                estimate.append(noise.tables(noisy, [(one, two) for one, two, *_ in rows])[0][0])
+                estimate.append(noise.tables(noisy, [(row.estimate, row.variance) for row in rows])[0][0])
             found.append(np.concatenate(estimate))
             shutil.rmtree(work)
     errors = prepare(asked, people).mechanisms[0].table_errors(0)  # type: ignore[attr-defined]

@@ -130,12 +130,9 @@ class Ledger:
             account = before.charged(guarantee, label, measured)
             assert account.dataspace is not None
             assert account.adjacency is not None
-            charge = account.charges[-1]
-            assert charge.dataspace is not None
-            assert charge.adjacency is not None
-            _under(document, charge.dataspace, charge.adjacency, self.path)
+            _under(document, guarantee.dataspace, guarantee.adjacency, self.path)
             under = _under(document, account.dataspace, account.adjacency, self.path)
-            entry = {**charge.to_json(), "under": under}
+            entry = {**account.charges[-1].to_json(), "under": under}
             if before.charges and (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency):
                 entry["rebased"] = [old.spent.to_json() for old in account.charges[:-1]]
             _append(document, entry)

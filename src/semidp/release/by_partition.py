@@ -6,7 +6,6 @@ measurement of all residuals, whoever draws them: noise is calibrated to the who
 
 import hashlib
 import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +39,6 @@ from semidp.release.partitions import (
     Part,
     Partition,
     PartitionedTables,
-    PartTable,
     as_product,
     overview_names,
     path_of,
@@ -352,12 +350,8 @@ class Whole(Prepared):
         form: Form,
     ) -> Release:
         """Put the release together."""
-        finished = []
-        for result in results:
-            own = {table.name for table in tables_asked(result.request)}
-            variance = sum(table.variance for part in parts for table in part.tables if table.name in own)
-            variance += sum(PartTable.of(table).variance for table in result.overview if table.name in own)
-            finished.append(replace(result, noise=replace(result.noise, expected_l2=math.sqrt(variance))))
+        below = [table for part in parts for table in part.tables]
+        finished = [replace(one, noise=replace(one.noise, expected_l2=one.expected_l2(below))) for one in results]
         return replace(self.finished(finished, entry, form), partition=Partition(self.partition, tuple(parts)))
 
 

@@ -109,7 +109,8 @@ def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
     declared = [table for table in plan.all_tables if known.issuperset(table.features)]
     if not declared:
         return None
-    parts = [Schema(plan.features).restrict(table.features) for table in declared]
+    schema = Schema(plan.features)
+    parts = [schema.restrict(table.features) for table in declared]
     for part in parts:
         refuse_large(part)
     return Needs.of((part.size for part in parts), form=form)

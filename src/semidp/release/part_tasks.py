@@ -77,16 +77,12 @@ class PartTask:
         The folder of the unfinished release, and that of the part in it.
     schema, declared
         The features of the part's records, and as they were declared.
-    cut
-        Where the tables are cut.
-    exact
-        What is published below the cut.
-    requests
-        What is asked for.
+    cut, exact
+        Where the tables are cut, and what is published below.
+    requests, form
+        What is asked for, and how tables are written.
     values
         The values of columns that tell the part's records from others; None where there are no such records.
-    form
-        How tables are written.
     randomness
         Where its random words come from.
     """
@@ -114,15 +110,7 @@ def done_before(task: PartTask) -> Part | None:
 
 
 def carry_out(task: PartTask, source: Source | None) -> Part:
-    """Carry out one part, and return what became of it.
-
-    Parameters
-    ----------
-    task
-        What is to be done.
-    source
-        The part's own records; None where there are none.
-    """
+    """Carry out one part from its own records, if there are any, and return what became of it."""
     done = done_before(task)
     if done is not None:
         return done

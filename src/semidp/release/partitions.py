@@ -4,7 +4,8 @@ Everything here is public: what was measured at the cut and above, what the file
 in them were fitted. How a part is carried out is in `part_tasks`, where tasks run in `by_partition`.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -290,6 +291,12 @@ class PartitionedTables(Published):
             ProductTable.read(files, table.name, schema.restrict(table.features), fits[table.name])
             for table in self.below
         ]
+
+    def expected_l2(self, below: Iterable[PartTable]) -> float:
+        """Return the expected loss of the tables that were asked for, from how they came out in the parts."""
+        own = {table.name for table in tables_asked(self.request)}
+        every = (*map(PartTable.of, self.overview), *below)
+        return math.sqrt(sum(table.variance for table in every if table.name in own))
 
     @property
     def below(self) -> tuple[TableRequest, ...]:

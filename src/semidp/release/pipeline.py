@@ -141,11 +141,11 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     return replace(prepared, values=values)
 
 
-def _space(request: Request, scope: Scope) -> QuerySpace:
-    return request.space(scope)
-
-
-def calibrate(plan: Plan, scope: Scope, space: Callable[[Request, Scope], QuerySpace] = _space) -> Prepared:
+def calibrate(
+    plan: Plan,
+    scope: Scope,
+    space: Callable[[Request, Scope], QuerySpace] = lambda request, scope: request.space(scope),
+) -> Prepared:
     """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits.
 
     Parameters

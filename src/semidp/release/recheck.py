@@ -26,7 +26,7 @@ from semidp.mechanisms import (
 from semidp.progress import silent
 from semidp.release.cells import StoredFiles
 from semidp.release.part_tasks import split_residuals
-from semidp.release.partitions import PartitionedTables, PartTable, measurements_stem, tables_asked
+from semidp.release.partitions import PartitionedTables, PartTable, measurements_stem
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
@@ -223,11 +223,7 @@ def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
     if changed is not None:
         yield f"another {changed} than the folder has"
         return
-    variance = sum(
-        float(np.square(table.standard_errors).sum())
-        for table in result.overview
-        if table.name in {asked.name for asked in tables_asked(result.request)}
-    )
+    below: list[PartTable] = []
     sound = True
     for node, part in enumerate(partition.parts):
         files = StoredFiles(partition.place / part.folder, tuple(part.files))
@@ -238,15 +234,15 @@ def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
             said = ["files that are damaged"]
         yield from (f"{what} in {part.folder}" for what in said)
         sound = sound and not said
-        for table in tables if not said else ():
-            own = next(known for known in part.tables if known.name == table.name)
-            found = PartTable.of(table)
-            variance += found.variance
-            stated = [own.largest_standard_error, own.variance]
-            if not _close(stated, [found.largest_standard_error, found.variance]):
-                yield f"other errors of {table.name} than {part.folder} has"
-    if sound and not _close(result.noise.expected_l2, math.sqrt(variance)):
-        yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {math.sqrt(variance):.6g}"
+        for found in map(PartTable.of, tables if not said else ()):
+            below.append(found)
+            own = next(known for known in part.tables if known.name == found.name)
+            stated, again = ((table.largest_standard_error, table.variance) for table in (own, found))
+            if not _close(stated, again):
+                yield f"other errors of {found.name} than {part.folder} has"
+    expected = result.expected_l2(below)
+    if sound and not _close(result.noise.expected_l2, expected):
+        yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {expected:.6g}"
 
 
 def _of_part(result: PartitionedTables, node: int, tables: Sequence[ProductTable], files: StoredFiles) -> Iterator[str]:

@@ -18,15 +18,7 @@ SIGNATURE = "SHA256SUMS.minisig"
 
 
 class Signer:
-    """A secret key of minisign that is ready to sign.
-
-    Parameters
-    ----------
-    path
-        The file of the secret key.
-    password
-        Asked only where the key is encrypted.
-    """
+    """A secret key of minisign that is ready to sign; the password is asked only where the key is encrypted."""
 
     def __init__(self, path: Path, password: Callable[[], str]) -> None:
         self._key = _key(_minisign().SecretKey, path, "secret")
@@ -49,15 +41,7 @@ class Signer:
 
 
 def verify(folder: Path, public_key: Path) -> None:
-    """Refuse a folder unless the key has signed the list of its files, and they are those of the list.
-
-    Parameters
-    ----------
-    folder
-        A folder that `Signer.sign` signed.
-    public_key
-        The file of the public key.
-    """
+    """Refuse a folder unless the public key of a file has signed the list of its files, and they are those listed."""
     minisign = _minisign()
     key = _key(minisign.PublicKey, public_key, "public")
     try:
