@@ -117,6 +117,11 @@ def test_file_names_and_file_systems_are_tried_before_anything_is_charged(people
     asked = Plan([TableRequest(["tract", "x" * 245], Budget.gdp(1), name="short")], [], features)
     with pytest.raises(InputError, match="no file can be called 'state-x"):
         run_partitioned(asked, long, tmp_path / "release", "state", ledger=ledger)
+    alike = Plan([TableRequest(["tract", "Count"], Budget.gdp(1))], [], (FEATURES[0], Feature("Count", "fm")))
+    with pytest.raises(InputError, match="two columns of a Parquet file would be called 'count'"):
+        run_partitioned(alike, {**people, "Count": people["sex"]}, tmp_path / "release", "state", ledger=ledger)
+    with open_source(people, where="sex = 'f'") as source, pytest.raises(InputError, match="open it as the plan says"):
+        run_partitioned(plan(), source, tmp_path / "release", "state", ledger=ledger)
     monkeypatch.setattr(by_partition.os, "link", broken)
     with pytest.raises(InputError, match="second name"):
         run_partitioned(plan(), people, tmp_path / "release", "state", ledger=ledger)

@@ -137,11 +137,12 @@ def test_a_failure_after_the_charge_is_noted(tmp_path: Path, monkeypatch: pytest
     assert caught.value.__notes__ == ["The ledger was charged for this release all the same."]
 
 
-def test_columns_that_parquet_cannot_tell_apart_are_found_before_the_charge(tmp_path: Path) -> None:
-    book, people = ledger(tmp_path), {"Count": [*"fmmfm"]}
+@pytest.mark.parametrize("name", ["Count", "Estimate_High"])
+def test_columns_that_parquet_cannot_tell_apart_are_found_before_the_charge(name: str, tmp_path: Path) -> None:
+    book, people = ledger(tmp_path), {name: [*"fmmfm"]}
     (tmp_path / "out").mkdir()
-    plan = Plan([TableRequest(["Count"], Budget.zcdp("1/10"))], features=[Feature("Count", "fm")])
-    with pytest.raises(InputError, match="two columns of a Parquet file would be called 'count'"):
+    plan = Plan([TableRequest([name], Budget.zcdp("1/10"))], features=[Feature(name, "fm")])
+    with pytest.raises(InputError, match=f"two columns of a Parquet file would be called '{name.casefold()}'"):
         run(plan, people, ledger=book, folder=tmp_path / "out", form=Form.parquet)
     assert not book.account().charges
     assert not list((tmp_path / "out").iterdir())

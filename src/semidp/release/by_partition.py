@@ -30,8 +30,8 @@ from semidp.mechanisms.branches import mechanism_above
 from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
-from semidp.release.cells import Form, StoredFiles, form_named, named_files
-from semidp.release.needs import needs_of, refuse_names
+from semidp.release.cells import Form, StoredFiles, form_named
+from semidp.release.needs import refuse_files
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
 from semidp.release.partitions import (
     BEGUN,
@@ -41,13 +41,12 @@ from semidp.release.partitions import (
     PartitionedTables,
     as_product,
     overview_names,
-    path_of,
     refuse_apart,
     tables_asked,
 )
 from semidp.release.pipeline import Prepared, charge_told, records_of
 from semidp.release.plan import Plan
-from semidp.release.products import ProductTable, fit_product, totals_of
+from semidp.release.products import fitted_tables
 from semidp.release.published import FitKind, measured_by, read_residuals, residual_columns
 from semidp.release.release import Release, release_files
 from semidp.release.requests import budget_of
@@ -165,7 +164,11 @@ def run_partitioned(
                         durable(work)
                     results = whole.at_cut(noisy, randomness.secure, progress)
                     parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
-                    release = whole.release(results, parts, entry, written)
+                    below = [table for part in parts for table in part.tables]
+                    done = [
+                        replace(one, noise=replace(one.noise, expected_l2=one.expected_l2(below))) for one in results
+                    ]
+                    release = whole.finished(done, entry, written, Partition(whole.partition, tuple(parts)))
                     release.write_files(work, progress)
                     finish(work, sorted(_passing(work)))
                     durable(work)
@@ -228,8 +231,7 @@ class Whole(Prepared):
                 continue
             found.append(values + above.noise_by_residual(randomness.part(self.plan.requests[number].name)))
             (work / STATE).mkdir(exist_ok=True)
-            for name, columns in named_files({stem: residual_columns(above, found[-1])}, Form.parquet).items():
-                columns.write(work / STATE / name)  # type: ignore[union-attr]
+            residual_columns(above, found[-1]).write(work / STATE / f"{stem}.{Form.parquet}")
         return found
 
     def at_cut(self, noisy: Sequence[NDArray[np.int64]], private: bool, progress: Progress) -> list[PartitionedTables]:
@@ -237,27 +239,17 @@ class Whole(Prepared):
         found, schema, cut = [], self.schema, self.cut
         for request, mechanism, vector in zip(self.requests, self.mechanisms, noisy, strict=True):
             above, named = mechanism_above(mechanism, cut), self.names[request.name]
-            estimates = above.space.estimates(above.publish(vector))
             kinds = []
             for _, view in named:
                 fits = [table.fit for table in tables_asked(request) if cut.above(schema.view(table.features)) == view]
                 kinds.append(FitKind.integer if FitKind.integer in fits else FitKind.none)
-            fitted = fit_product(schema.grid, above.space.views, totals_of(above.space), estimates, kinds, progress)
-            overview = [
-                ProductTable(
-                    name, schema.restrict(schema.named(view)), counts, estimate, above.table_errors(number), how
-                )
-                for number, ((name, view), estimate, (counts, how)) in enumerate(
-                    zip(named, estimates, fitted, strict=True)
-                )
-            ]
             found.append(
                 PartitionedTables(
                     request=request,
                     mechanism=mechanism,
                     cut=cut,
                     noisy=vector,
-                    overview=tuple(overview),
+                    overview=fitted_tables(above, above.publish(vector), [name for name, _ in named], kinds, progress),
                     **measured_by(request.name, mechanism, private, 0.0),  # what it costs is known when all is done
                 )
             )
@@ -279,11 +271,10 @@ class Whole(Prepared):
             declared = tuple(
                 known.branch(self.cut.depth, node) if known is feature else known for known in self.plan.features
             )
-            path = path_of(self.schema, self.cut, node)
             yield PartTask(
-                path=path,
+                path=self._path(node),
                 work=work,
-                folder=self._folder(path),
+                folder=self._folder(node),
                 schema=self.cut.branch(self.schema, node),
                 declared=declared,
                 cut=self.cut,
@@ -308,15 +299,20 @@ class Whole(Prepared):
         """The name of the depth at which it is cut."""
         return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
 
-    def _folder(self, path: Sequence[str]) -> str:
+    def _path(self, node: int) -> tuple[str, ...]:
+        """Return the labels of a part, from the top down."""
+        feature = self.schema.features[self.cut.axis]
+        return feature.path(feature.chain.below(self.cut.depth, node, feature.chain.depth).start)[: self.cut.depth]
+
+    def _folder(self, node: int) -> str:
         names = self.schema.features[self.cut.axis].names
-        return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in zip(names, path, strict=False))
+        pairs = zip(names, self._path(node), strict=False)
+        return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in pairs)
 
     def refuse_place(self, work: Path, form: Form) -> None:
-        """Refuse a place that cannot take the folders of the parts or their size, while nothing is charged."""
-        stems = [name for names in self.names.values() for name, _ in names]
-        stems += [name.removesuffix(".csv") for request in self.requests for name in request.files]
-        refuse_names(dict.fromkeys(stems), work, "", "name the table otherwise, or its features")
+        """Refuse a place that cannot take the files and folders of a release, while nothing is charged."""
+        overview = [name for names in self.names.values() for name, _ in names]
+        refuse_files(self.plan, self.schema, work, form, overview)
         try:
             (work / "a").touch()
             os.link(work / "a", work / "b")
@@ -330,7 +326,7 @@ class Whole(Prepared):
         made = []
         try:
             for node in range(self.nodes):
-                folder = work / self._folder(path_of(self.schema, self.cut, node))
+                folder = work / self._folder(node)
                 folder.mkdir(parents=True)
                 made.append(folder)
             for folder in reversed(made):
@@ -340,19 +336,6 @@ class Whole(Prepared):
                 f"the parts of {self.partition!r} cannot all have folders of their own there: a label is too long, or "
                 "two differ in nothing that the file system tells apart"
             ) from None
-        needs_of(self.plan, self.schema, form).refuse_disk(work)
-
-    def release(
-        self,
-        results: Sequence[PartitionedTables],
-        parts: Sequence[Part],
-        entry: Mapping[str, Any] | None,
-        form: Form,
-    ) -> Release:
-        """Put the release together."""
-        below = [table for part in parts for table in part.tables]
-        finished = [replace(one, noise=replace(one.noise, expected_l2=one.expected_l2(below))) for one in results]
-        return replace(self.finished(finished, entry, form), partition=Partition(self.partition, tuple(parts)))
 
 
 def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None) -> Whole:

@@ -7,7 +7,7 @@ does not fit is refused while nothing has been charged.
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ BASE_DISK = 10**5  # the report and release.json
 BASE_SECONDS, CELL_SECONDS = 2.0, 1.5e-6
 PART_BYTES, PART_SECONDS = 200, 8e-6  # a cell that is measured part by part
 
+_NUMBERS = ("count", "estimate", "standard_error", "estimate_low", "estimate_high")  # the columns of a table's file
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -151,28 +152,29 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
     return replace(whole, largest=largest, memory=memory, seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs)
 
 
-def refuse_files(plan: Plan, schema: Schema, folder: Path, form: Form | None = None) -> None:
+def refuse_files(
+    plan: Plan, schema: Schema, folder: Path, form: Form | None = None, overview: Collection[str] = ()
+) -> None:
     """Refuse a folder that cannot take the files of a release: the names of files and columns, or their size.
 
-    The levels must be known, and the folder empty.
+    The levels must be known, and the folder empty. A release part by part has tables at its cut besides, called after
+    their features.
     """
     for table in plan.all_tables:
         part = schema.restrict(table.features)
-        form_of((*part.names, "count", "estimate", "standard_error"), part.size, form)
-    stems = [name.removesuffix(".csv") for request in plan.requests for name in request.files]
-    refuse_names(stems, folder, ".csv", "name the table otherwise")
-    needs_of(plan, schema, form).refuse_disk(folder)
-
-
-def refuse_names(stems: Iterable[str], folder: Path, ending: str, mend: str) -> None:
-    """Refuse files that cannot have their names in a folder: each is tried, with the longest of all endings."""
-    for stem in stems:
-        file = folder / f"{stem}.{Form.parquet}"
+        form_of((*part.names, *_NUMBERS), part.size, form)
+    stems = (name.removesuffix(".csv") for request in plan.requests for name in request.files)
+    ending, mend = ("", ", or its features") if overview else (".csv", "")
+    for stem in dict.fromkeys((*overview, *stems)):
+        file = folder / f"{stem}.{Form.parquet}"  # the longest of all endings
         try:
             file.touch(exist_ok=False)
             file.unlink()
         except (OSError, ValueError):
-            raise InputError(f"no file can be called {stem + ending!r} in that folder: {mend}") from None
+            raise InputError(
+                f"no file can be called {stem + ending!r} in that folder: name the table otherwise{mend}"
+            ) from None
+    needs_of(plan, schema, form).refuse_disk(folder)
 
 
 def memory_limit() -> int:

@@ -28,7 +28,7 @@ from semidp.mechanisms.branches import BranchNoise
 from semidp.noise import Randomness
 from semidp.progress import silent
 from semidp.queries.branches import BranchSpace, Cut
-from semidp.release.cells import Columns, Form, named_files
+from semidp.release.cells import Columns, Form
 from semidp.release.partitions import Asked, AtCut, Part, PartTable, measurements_stem
 from semidp.release.products import ProductTable, fit_product
 from semidp.release.published import FitKind, Fitted, residual_rows
@@ -143,9 +143,7 @@ def _written(task: PartTask, source: Source | None, attempt: Path) -> Part:
         counted = _counted(task, request, source)
         results = _tables(task, request, counted, attempt)
         for table in results:
-            ((name, columns),) = named_files({table.name: table.columns()}, task.form).items()
-            assert isinstance(columns, Columns)
-            columns.write(attempt / name)
+            table.columns().write(attempt / f"{table.name}.{task.form}")
         tables += map(PartTable.of, results)
     names = sorted(path.name for path in attempt.iterdir())
     return Part(task.path, task.folder, {name: digest(attempt / name) for name in names}, tuple(tables))

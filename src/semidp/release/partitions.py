@@ -382,9 +382,3 @@ def refuse_apart(plan: "Plan") -> None:
             raise InputError(f"part by part residuals are measured: leave the mechanism of {table.name!r} out")
         if table.fit == "real":
             raise InputError("part by part tables are fitted in whole numbers, or not at all: integer, none")
-
-
-def path_of(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:
-    """Return the labels of a node at a cut, from the top down."""
-    feature = schema.features[cut.axis]
-    return feature.path(feature.chain.below(cut.depth, node, feature.chain.depth).start)[: cut.depth]

@@ -25,6 +25,7 @@ from semidp.queries import QuerySpace
 from semidp.release.budgets import one_by_one, with_targets_met
 from semidp.release.cells import Form
 from semidp.release.needs import refuse_files
+from semidp.release.partitions import Partition
 from semidp.release.plan import Plan
 from semidp.release.published import Published
 from semidp.release.release import Release, versions
@@ -79,7 +80,13 @@ class Prepared:
         records = [mechanism.record() for mechanism in self.mechanisms]
         return ledger.charge(self.guarantee, label or charge_label(self.plan), records)
 
-    def finished(self, results: Iterable[Published], entry: Mapping[str, Any] | None, form: Form | None) -> Release:
+    def finished(
+        self,
+        results: Iterable[Published],
+        entry: Mapping[str, Any] | None,
+        form: Form | None,
+        partition: Partition | None = None,
+    ) -> Release:
         """Put the release together from what is published."""
         found = tuple(results)
         return Release(
@@ -92,6 +99,7 @@ class Prepared:
             versions=versions(),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             form=form,
+            partition=partition,
         )
 
 

@@ -364,26 +364,35 @@ class PublishedProduct(Published):
 def published_product(
     request: ProductRequest, mechanism: ResidualMechanism, measured: Measurement, scope: Scope, progress: Progress
 ) -> PublishedProduct:
-    """Put every table together from the measured residuals, then fit whole numbers from coarse to fine."""
-    estimates = mechanism.space.estimates(measured.projected)
-    space, schema = mechanism.space, mechanism.space.schema
-    fitted = fit_product(
-        schema.grid, space.views, totals_of(space), estimates, [t.fit for t in request.tables], progress
-    )
+    """Return what is published of a product: its tables, put together from the measured residuals."""
+    names, kinds = [table.name for table in request.tables], [table.fit for table in request.tables]
     return PublishedProduct(
         request=request,
         mechanism=mechanism,
         noisy=np.asarray(measured.noisy, dtype=np.int64),
-        tables=tuple(
-            ProductTable(
-                table.name, schema.restrict(table.features), counts, estimate, mechanism.table_errors(number), how
-            )
-            for number, (table, estimate, (counts, how)) in enumerate(
-                zip(request.tables, estimates, fitted, strict=True)
-            )
-        ),
+        tables=fitted_tables(mechanism, measured.projected, names, kinds, progress),
         one_by_one_l2=mechanism.one_by_one_l2,
         **measured_by(request.name, mechanism, measured.private),
+    )
+
+
+def fitted_tables(
+    mechanism: ResidualMechanism,
+    projected: NDArray[np.float64],
+    names: Sequence[str],
+    kinds: list[FitKind],
+    progress: Progress,
+) -> tuple[ProductTable, ...]:
+    """Put every table together from the measured residuals, then fit whole numbers from coarse to fine."""
+    space, schema = mechanism.space, mechanism.space.schema
+    estimates = space.estimates(projected)
+    fitted = fit_product(schema.grid, space.views, totals_of(space), estimates, kinds, progress)
+    schemas = [schema.restrict(schema.named(view)) for view in space.views]
+    return tuple(
+        ProductTable(name, own, counts, estimate, mechanism.table_errors(number), how)
+        for number, (name, own, estimate, (counts, how)) in enumerate(
+            zip(names, schemas, estimates, fitted, strict=True)
+        )
     )
 
 
