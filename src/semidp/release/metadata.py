@@ -41,7 +41,17 @@ _LEVELS = {"term": "the column of the design", "residual": "the features whose r
 
 
 def csvw(title: str, results: Sequence[Published], files: Mapping[str, bytes | Columns]) -> bytes | None:
-    """Return the description of the CSV files among all files of a release as JSON; None where it has none."""
+    """Return the description of the CSV files of a release as JSON; None where it has none.
+
+    Parameters
+    ----------
+    title
+        What the release is about.
+    results
+        What is published.
+    files
+        What every file holds, by its name.
+    """
     labels = {name: count for result in results for name, count in _labels(result).items()}
     tables = [
         {"url": quote(name), "tableSchema": _schema(content, labels.get(name, 1))}
