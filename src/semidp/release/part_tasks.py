@@ -28,10 +28,10 @@ from semidp.mechanisms.branches import BranchNoise
 from semidp.noise import Randomness
 from semidp.progress import silent
 from semidp.queries.branches import BranchSpace, Cut
-from semidp.release.cells import Columns, Form
+from semidp.release.cells import Form
 from semidp.release.partitions import Asked, AtCut, Part, PartTable, measurements_stem
 from semidp.release.products import ProductTable, fit_product
-from semidp.release.published import FitKind, Fitted, residual_rows
+from semidp.release.published import FitKind, Fitted, residual_columns
 from semidp.release.scope import Reader
 from semidp.spaces import Dataspace
 from semidp.tables import Feature, Schema, Table
@@ -204,36 +204,28 @@ def _measured(
     stored = task.work / STATE / f"{key}.parquet"
     if not stored.exists():
         source = task.randomness.part(request.request.name, *task.path)
-        columns = residuals_of_branch(noise.space, noise.measure(counted, source))
+        drawn = [part.ravel() for part in noise.measure(counted, source).values()]
         fresh = attempt / f"{key}.parquet"
-        columns.write(fresh)
+        residual_columns(noise, np.concatenate([np.zeros(0, np.int64), *drawn])).write(fresh)
         durable(attempt)
         with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
             os.link(fresh, stored)
         fresh.unlink()
     try:
-        found = split_residuals(noise.space, read_parquet(stored, ["noisy"])["noisy"])
+        noisy = read_parquet(stored, ["noisy"])["noisy"]
+        found = split_residuals(noise.space, noisy)
     except ValueError:
         raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
     name, form = measurements_stem(request.request), task.form
     if form is Form.parquet:
         os.link(stored, attempt / f"{name}.{form}")
     else:
-        residuals_of_branch(noise.space, found).write(attempt / f"{name}.{form}")
+        residual_columns(noise, noisy).write(attempt / f"{name}.{form}")
     return found
 
 
-def residuals_of_branch(space: BranchSpace, noisy: Mapping[View, NDArray[np.int64]]) -> Columns:
-    """Return the measured residuals of a part, one row an entry."""
-    return residual_rows(space.schema, {view: (space.residuals.scale(view), noisy[view]) for view in noisy})
-
-
 def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:
-    """Take the rows of `residuals_of_branch` apart; refuse rows that are not of this space."""
-    shapes = {view: space.residuals.shape(view) for view in space.holders}
-    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes.values())])
-    if vector.shape != (int(ends[-1]),) or vector.dtype != np.int64:
+    """Take the measured residuals of a part apart; refuse those that are not of this space."""
+    if vector.shape != space.shape or vector.dtype != np.int64:
         raise DataError("the measurements of a part are not those of the plan")
-    return {
-        view: vector[start:end].reshape(shapes[view]) for view, start, end in zip(shapes, ends, ends[1:], strict=False)
-    }
+    return {view: vector[part].reshape(space.residuals.shape(view)) for view, part in space.parts.items()}

@@ -22,7 +22,7 @@ from semidp.mechanisms import ResidualMechanism
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.queries.branches import Cut
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
-from semidp.release.products import MEASUREMENTS, ProductRequest, ProductTable, called_after
+from semidp.release.products import ProductRequest, ProductTable, called_after
 from semidp.release.published import (
     Fitted,
     Published,
@@ -31,7 +31,6 @@ from semidp.release.published import (
     residual_columns,
     residuals_from_json,
     residuals_json,
-    table_stems,
 )
 from semidp.release.requests import TableRequest
 from semidp.release.scope import Scope
@@ -186,7 +185,7 @@ def tables_asked(request: Asked) -> tuple[TableRequest, ...]:
 
 def measurements_stem(request: Asked) -> str:
     """Return what the file of a request's measurements is called, but for its ending."""
-    return MEASUREMENTS if isinstance(request, ProductRequest) else table_stems(request.name)[1]
+    return request.files[-1].removesuffix(".csv")
 
 
 @dataclass(frozen=True, eq=False)

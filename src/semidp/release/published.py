@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from semidp.engines.columns import Labels
 from semidp.fit import fit_table
-from semidp.geometry import View
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import (
     CLAIMS,
@@ -27,6 +26,7 @@ from semidp.mechanisms import (
     ResidualMechanism,
     interval_factor,
 )
+from semidp.mechanisms.branches import BranchNoise
 from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
@@ -441,25 +441,15 @@ def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> Residu
     )
 
 
-def residual_columns(mechanism: ResidualMechanism, noisy: NDArray[np.int64]) -> Columns:
+def residual_columns(mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]) -> Columns:
     """Return the measured residuals, one row an entry."""
     space = mechanism.space
-    parts = {view: (space.scales[part], noisy[part]) for view, part in space.parts.items()}
-    return residual_rows(space.schema, parts)
-
-
-def residual_rows(schema: Schema, parts: Mapping[View, tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Columns:
-    """Return residuals given by their scales and their noisy values, one row an entry."""
-    none = np.zeros(0, np.int64)
-    sizes = [noisy.size for _, noisy in parts.values()]
-    names = [" × ".join(schema.named(view)) for view in parts] or ["none"]
+    sizes = [part.stop - part.start for part in space.parts.values()]
+    names = [" × ".join(space.schema.named(view)) for view in space.parts] or ["none"]
+    entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
     return Columns(
         {"residual": Labels(names, codes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))},
-        {
-            "entry": np.concatenate([none, *(np.arange(size) for size in sizes)]),
-            "scale": np.concatenate([none, *(scale.ravel() for scale, _ in parts.values())]),
-            "noisy": np.concatenate([none, *(noisy.ravel() for _, noisy in parts.values())]),
-        },
+        {"entry": entries, "scale": space.scales, "noisy": noisy},
     )
 
 
