@@ -181,14 +181,8 @@ def run_partitioned(
 class Whole(Prepared):
     """A plan of tables that is to be carried out part by part, up to the first random number.
 
-    Its mechanisms are calibrated to the whole; its values are the residuals of the confidential tables at the cut.
-
-    Parameters
-    ----------
-    cut
-        Where tables are taken apart.
-    expected
-        For each request the confidential tables at the cut.
+    Its mechanisms are calibrated to the whole. For each request it holds the confidential tables at the cut, where
+    tables are taken apart, and as its values the residuals of those.
     """
 
     mechanisms: tuple[ResidualMechanism, ...]

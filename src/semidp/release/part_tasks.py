@@ -45,18 +45,10 @@ _CHANGED = "the records of a part do not add up to what was read first: nothing 
 
 @dataclass(frozen=True, eq=False)
 class RequestTask:
-    """What one request has below the cut.
+    """What one request has in this part: its tables at the cut, and the noise of its residuals below.
 
-    Parameters
-    ----------
-    request
-        What was asked for.
-    tables
-        What is public of its tables at the cut, for this part.
-    expected
-        For each table the confidential counts of this part at the cut, as they were read first.
-    noise
-        The noise of its residuals; None where nobody can be in this part.
+    The confidential counts at the cut, as they were read first, are what its records must add up to. There is no noise
+    where nobody can be.
     """
 
     request: Asked

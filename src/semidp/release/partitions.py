@@ -190,16 +190,9 @@ def measurements_stem(request: Asked) -> str:
 
 @dataclass(frozen=True, eq=False)
 class AtCut:
-    """What is public of a table at the cut, for one node there.
+    """What is public, at the cut and for one node there, of a table that reaches below.
 
-    Parameters
-    ----------
-    asked
-        The table, which reaches below the cut.
-    estimate, variance
-        Its estimate at the cut, and the variance of that.
-    counts
-        The whole numbers that were fitted there; None where there are none.
+    Its estimate and the variance of that, and the whole numbers that were fitted; None where there are none.
     """
 
     asked: TableRequest

@@ -37,18 +37,8 @@ def guarantee_under(
 ) -> Guarantee:
     """Return what measurements guarantee where the margins, and nothing else, are exact.
 
-    Parameters
-    ----------
-    mechanisms
-        How they were made.
-    margins
-        What is exact.
-    known
-        The features of a record, and all values that are known; a margin that is not among them may have any.
-    adjacency
-        Which datasets are compared.
-    outcomes
-        Whether records carry an unpublished outcome besides.
+    A margin that is not among the known values may have any. `outcomes` says whether records carry an unpublished
+    outcome besides.
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
     if isinstance(reading, int):
