@@ -674,8 +674,8 @@ def release_files(folder: Path) -> Collection[str]:
     names = {"release.json", REPORT, SUMS, SIGNATURE, BEGUN, *listed}
     if PARTS in listed:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            for part in map(Part.from_json, from_json(read_plain(folder / PARTS, folder))):
-                names |= {*part.digests}
+            parts = [*map(Part.from_json, from_json(read_plain(folder / PARTS, folder)))]
+            names |= {name for part in parts for name in part.digests}
     return names
 
 
