@@ -18,7 +18,7 @@ from semidp.errors import InputError
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, form_of
 from semidp.release.plan import Plan
-from semidp.tables import Schema, refuse_cells, refuse_large
+from semidp.tables import Schema, refuse_cells
 
 BASE_BYTES = 400 * 10**6  # the process, its libraries, DuckDB's buffers
 CELL_BYTES = 80  # the largest table while it is measured and fitted
@@ -113,7 +113,7 @@ def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
     schema = Schema(plan.features)
     parts = [schema.restrict(table.features) for table in declared]
     for part in parts:
-        refuse_large(part)
+        refuse_cells(part.shape)
     return Needs.of((part.size for part in parts), form=form)
 
 
