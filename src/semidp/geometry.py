@@ -21,6 +21,7 @@ View = tuple[int, ...]
 Shape = tuple[int, ...]
 Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 LARGEST_MASK = 2**25
 """The most cells for which the possible ones are worked out one by one."""

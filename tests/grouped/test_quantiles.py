@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from semidp.accounting.ledger import Ledger
@@ -18,7 +19,7 @@ from semidp.grouped import GroupQuantiles, quantiles
 from semidp.mechanisms import EXPONENTIAL, ExponentialMechanism, exponential_mechanism, farthest_rank, recorded
 from semidp.noise import ExponentialChoice, FlippedChoice, SeededRandomness, SystemRandomness
 from semidp.queries import outcome_exchange, rank_space
-from semidp.queries.ranks import RankSpace, rank_distances, rank_scores
+from semidp.queries.ranks import RankSpace, rank_scores
 from semidp.release import Plan, QuantileRequest, Release, run
 from semidp.release.recheck import disagreements
 from semidp.spaces import Adjacency, Dataspace, Margin, listing
@@ -144,6 +145,11 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
     laws = {key: law(mechanism, one) for (key, _), (one, _) in seen.items()}
     assert len(seen) > 20
     assert all(held(mechanism, laws[one], laws[other]) for one, other in seen if other in laws)
+
+
+def rank_distances(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
+    """For each step the fewest values that must be replaced to make it the rank-th smallest."""
+    return np.maximum(rank_scores(histogram, rank), 0)
 
 
 def test_distances_count_the_records_to_replace() -> None:

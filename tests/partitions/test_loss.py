@@ -16,7 +16,6 @@ from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.noise import SeededRandomness
 from semidp.queries import product_space
 from semidp.queries.branches import Cut
-from semidp.spaces.listing import tables
 
 SEEDS = range(120)
 MOST_TABLES = 120
@@ -131,7 +130,7 @@ def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | No
         mechanism = ResidualMechanism.calibrate(space, g.choice([Budget.gdp(1), Budget.zcdp("1/2")]))
     except SemidpError:
         return None
-    every = list(itertools.islice(tables(public), MOST_TABLES + 1))
+    every = [table.counts for table in itertools.islice(public.tables(), MOST_TABLES + 1)]
     return (mechanism, Cut.at(schema, depth), every) if len(every) <= MOST_TABLES else None
 
 

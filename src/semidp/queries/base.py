@@ -18,12 +18,11 @@ from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.geometry import Floats
 from semidp.queries.bounds import Norms
 from semidp.queries.moves import Listing
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tables import Table
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.geometry import Chain, Grid, View, named
-from semidp.queries.base import Floats
+from semidp.geometry import Chain, Floats, Grid, View, named
 from semidp.queries.products import ProductSpace
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import Schema, Table

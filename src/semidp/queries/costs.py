@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import View, join, meet, named, variables
+from semidp.geometry import Floats, View, join, meet, named, variables
 from semidp.queries.bounds import certified_norms
-from semidp.queries.residuals import Floats, Residuals
+from semidp.queries.residuals import Residuals
 from semidp.spaces.exchange import servings
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature

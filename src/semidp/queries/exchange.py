@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Counts, meet, named, variables
-from semidp.queries.bounds import Norms, certified_norms
+from semidp.geometry import Counts, meet, named
+from semidp.queries.bounds import Norms
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import LARGEST_A
 from semidp.spaces.exchange import Blocks, servings
@@ -205,10 +205,7 @@ class ExchangeTable:
     @cached_property
     def bound(self) -> Norms:
         """What holds for exchanges with q blocks in sight, and what holds for any q+1 records."""
-        structure = self.blocks.structure
-        varying = structure.varying & variables(self.question.released)
-        margins = [variables(margin.view) & varying for margin in self.blocks.margins]
-        any_records = certified_norms(self.reach, varying, margins)
+        any_records = self.question.certified(self.reach, self.blocks.margins)
         blocks = self.question.blocks
         if blocks is not None and self.reach <= LARGEST_A:
             any_records = any_records.least(blocks.norms(self.reach)[0])
@@ -323,24 +320,22 @@ class ExchangeTable:
 
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, each once; refuse where they are too many to list."""
-        choices = self._choices()
-        if choices is None:
-            raise Refused(
-                "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
-            )
         seen = set()
-        for parts in choices:
+        for parts in self._choices():
             for move in self._tables(parts):
                 for signed in (move, -move):
                     if signed.tobytes() not in seen:
                         seen.add(signed.tobytes())
                         yield signed.astype(np.int64).reshape(self.question.grid.shape)
 
-    def _choices(self) -> list[list[list[Values]]] | None:
-        """For each choice of carriers, what the records can have in each block and outside; None where too many."""
+    def _choices(self) -> list[list[list[Values]]]:
+        """For each choice of carriers, what the records can have in each block and outside; refused where too many."""
         parts, work, found = self._parts(_MOST_LEVELS + 1), 0, []
+        too_many = Refused(
+            "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
+        )
         if len(parts[-1].seen[0][0]) > _MOST_LEVELS:
-            return None
+            raise too_many
 
         @cache
         def options(number: int, carriers: int, server: int | None) -> list[Values]:
@@ -351,7 +346,7 @@ class ExchangeTable:
                 chosen = [options(number, carriers, server) for number, server in enumerate((*servers, None))]
                 work += math.prod(map(len, chosen)) * math.prod(self.question.grid.shape)
                 if work > _MOST_MOVES or max(map(len, chosen)) == _MOST_PATTERNS:
-                    return None
+                    raise too_many
                 found.append(chosen)
         return found
 

@@ -5,18 +5,31 @@ exact after all if a known move attains it. The methods themselves are in `patte
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from semidp.geometry import LARGEST_MASK, Counts, Grid, Mask, Totals, View, join, meet, trimmed_view, variables, within
+from semidp.geometry import (
+    LARGEST_MASK,
+    Counts,
+    Grid,
+    Mask,
+    Totals,
+    View,
+    finest,
+    join,
+    meet,
+    trimmed_view,
+    variables,
+    within,
+)
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.moves import Listing, cube_move, four_cell_move
 from semidp.queries.patterns import LARGEST_A, BlockTable
 from semidp.spaces import Dataspace
-from semidp.spaces.structure import Structure, visible
+from semidp.spaces.structure import Structure
 
 LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
 
@@ -48,7 +61,7 @@ class Question:
     def of(cls, dataspace: Dataspace, released: View) -> "Question":
         """Restrict what is published to the released features."""
         structure = Structure.of(dataspace)
-        seen = visible(structure.grid, structure.margins, released)
+        seen = finest(structure.grid, structure.margins, lambda view: meet(view, released))
         kept = tuple(Totals(trimmed_view(total.view, released), total.counts) for total in seen)
         return cls(dataspace, structure, released, kept)
 
@@ -67,6 +80,15 @@ class Question:
         """Which cells of the released table its own structural zeros allow, or None where all are."""
         schema = self.structure.schema
         return schema.restrict(schema.named(self.released)).possible
+
+    @cached_property
+    def varying(self) -> frozenset[tuple[int, int]]:
+        """Each (feature, depth) of the released table that has a choice."""
+        return self.structure.varying & variables(self.released)
+
+    def certified(self, a: int, margins: Sequence[Totals], even: bool = False) -> Norms:
+        """Return what the pattern of margins alone says of the norms for a records."""
+        return certified_norms(a, self.varying, [variables(margin.view) & self.varying for margin in margins], even)
 
     @property
     def lifts(self) -> bool:
@@ -131,9 +153,7 @@ def find_norms(question: Question, a: int) -> Found:
     open_part = structure.canonical(question.released)
     if not any(open_part) or any(within(open_part, margin.view) for margin in structure.margins):
         return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
-    varying = structure.varying & variables(question.released)
-    margins = [variables(meet(margin.view, question.released)) & varying for margin in structure.margins]
-    upper = certified_norms(a, varying, margins, _even(question, varying))
+    upper = question.certified(a, structure.margins, _even(question))
     blocks = question.blocks
     if blocks is not None and a <= LARGEST_A:
         norms, move = blocks.norms(a)
@@ -149,10 +169,10 @@ def find_norms(question: Question, a: int) -> Found:
     return Found(upper, attained == upper, "certified bound", move)
 
 
-def _even(question: Question, varying: frozenset[tuple[int, int]]) -> bool:
+def _even(question: Question) -> bool:
     """Whether the positive part is always even: two disjoint blocks that cover the table, one of them of two levels."""
-    structure = question.structure
-    sets = [variables(meet(margin.view, question.released)) & varying for margin in structure.margins]
+    structure, varying = question.structure, question.varying
+    sets = [variables(margin.view) & varying for margin in structure.margins]
     named = [variable for part in sets for variable in part]
     if sum(map(bool, sets)) != 2 or len(named) != len({*named}) or not varying <= {*named}:
         return False

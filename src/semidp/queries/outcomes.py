@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.engines import Outcome
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.exact import Number, exact, plain
-from semidp.queries.base import Floats, QuerySpace
+from semidp.geometry import Counts, Floats
+from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.designs import Column, Design
 from semidp.queries.products import product_space
@@ -26,8 +27,6 @@ from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adjacency
 from semidp.spaces.exchange import Blocks
 from semidp.spaces.structure import Structure
-
-Counts = NDArray[np.int64]
 
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
 

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.geometry import Grid, Mask, Totals, View, join
+from semidp.geometry import Grid, Mask, Totals, View, common_part, join
 from semidp.queries.bounds import Norms
 from semidp.spaces.structure import Slices
 
@@ -201,8 +201,8 @@ class BlockTable:
     @classmethod
     def of(cls, grid: Grid, margins: Sequence[Totals], n: int, possible: Mask | None = None) -> "BlockTable | None":
         """Return the table if its margins have this form, else None."""
-        slices = Slices.of(grid, margins)
-        return None if slices is None else cls(slices, n, possible)
+        common = common_part([margin.view for margin in margins]) if margins else grid.nothing
+        return None if common is None else cls(Slices(grid, common, tuple(margins)), n, possible)
 
     @property
     def grid(self) -> Grid:

@@ -16,8 +16,8 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import Counts, View, join, named, within
-from semidp.queries.base import Floats, QuerySpace
+from semidp.geometry import Counts, Floats, View, join, named, within
+from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing

@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Grid, Mask, View, inclusion_exclusion, join, junction_order, meet, within
-
-Floats = NDArray[np.float64]
+from semidp.geometry import Floats, Grid, Mask, View, inclusion_exclusion, join, junction_order, meet, within
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
 
@@ -186,12 +184,10 @@ class LeastSquaresProjection:
 
     def project(self, values: NDArray[Any]) -> Floats:
         """Return P v."""
-        result = np.zeros(self.grid.shape)
         inside = np.asarray(values, dtype=np.float64)[self.domain]
         for _ in range(2):  # the second pass removes the rounding of the first
             inside = inside - self._least_norm(self.operator @ inside)
-        result[self.domain] = inside
-        return result
+        return self._table(inside)
 
     def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
         """Return (I - P) φ: the table of least norm that has these margins."""
@@ -202,16 +198,17 @@ class LeastSquaresProjection:
         wanted = np.concatenate(seen)
         inside = self._least_norm(wanted)
         inside += self._least_norm(wanted - self.operator @ inside)
-        result = np.zeros(self.grid.shape)
-        result[self.domain] = inside
-        return result
+        return self._table(inside)
 
     def variances(self) -> Floats:
         """Return the diagonal of P, from the pseudo-inverse of A A'."""
         inverse, _ = self.gram
         rows = self.operator.tocsc().indices.reshape(-1, len(self.margins))
+        return self._table(np.maximum(1 - inverse[rows[:, :, None], rows[:, None, :]].sum(axis=(1, 2)), 0.0))
+
+    def _table(self, inside: Floats) -> Floats:
         result = np.zeros(self.grid.shape)
-        result[self.domain] = np.maximum(1 - inverse[rows[:, :, None], rows[:, None, :]].sum(axis=(1, 2)), 0.0)
+        result[self.domain] = inside
         return result
 
     def _least_norm(self, margins: Floats) -> Floats:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain
+from semidp.geometry import Counts
 from semidp.queries.bounds import Norms
-from semidp.queries.outcomes import Counts, OutcomeSpace, SumSpace, sum_space
+from semidp.queries.outcomes import OutcomeSpace, SumSpace, sum_space
 from semidp.spaces import Adjacency, Dataspace, Margin
 
 
@@ -28,8 +29,8 @@ class RankSpace(OutcomeSpace):
 
     The r-th smallest value of a group with n_g records is v where fewer than r values lie below v and at least r up
     to v. Every v has the score ``s(v) = max(r - F(v), F(v-1) - r + 1)``, F(v) the number of values up to v
-    (`rank_scores`). Above 0 it is the fewest records of the group that must be replaced to make v the r-th smallest
-    (`rank_distances`). At most 0 it has for the r-th smallest alone, the lower the more of its ties would have to go:
+    (`rank_scores`). Above 0 it is the fewest records of the group that must be replaced to make v the r-th smallest.
+    At most 0 it has for the r-th smallest alone, the lower the more of its ties would have to go:
     the weight of the wanted value grows with its ties, and all else is chosen less often.
 
     *Groups.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes and the sizes are
@@ -213,12 +214,3 @@ def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     """
     up_to = np.cumsum(histogram)
     return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)
-
-
-def rank_distances(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
-    """Return for each step the fewest values that must be replaced to make it the rank-th smallest.
-
-    >>> rank_distances(np.array([1, 0, 2, 0]), 2).tolist()  # values 0, 2, 2
-    [1, 1, 0, 2]
-    """
-    return np.maximum(rank_scores(histogram, rank), 0)

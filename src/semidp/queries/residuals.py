@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.geometry import Chain, Grid, View, named
-
-Floats = NDArray[np.float64]
+from semidp.geometry import Chain, Floats, Grid, View, named
 
 _LARGEST = 2**62
 

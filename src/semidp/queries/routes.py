@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome
 from semidp.errors import InputError
+from semidp.geometry import Floats
 from semidp.queries.designs import Design
 from semidp.queries.outcomes import MomentSpace, SumSpace, moment_space, sum_space
 from semidp.spaces import Adjacency, Dataspace, Margin, normalised
 
-Floats = NDArray[np.float64]
 RouteSpace = SumSpace | MomentSpace
 """A query that X'y follows from."""
 

@@ -14,8 +14,8 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import LARGEST_MASK, Counts, Mask, Totals, View, named
-from semidp.queries.base import Floats, MatrixForm, QuerySpace, RowsForm
+from semidp.geometry import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
+from semidp.queries.base import MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import ONE_RECORD, Norms
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves

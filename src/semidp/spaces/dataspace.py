@@ -257,8 +257,7 @@ class Dataspace:
 
         if self.schema is None:
             raise InputError("a dataspace that is only described cannot be listed: give its schema and margins")
-        for counts in tables(self):
-            yield Table(self.schema, counts)
+        return tables(self)
 
     def is_within(self, other: "Dataspace") -> bool:
         """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'.

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from semidp.errors import InputError, Refused
-from semidp.geometry import LARGEST_MASK, Mask, Totals, View, within
+from semidp.geometry import LARGEST_MASK, Mask, Totals, View, named, within
 from semidp.spaces.dataspace import Dataspace
-from semidp.spaces.listing import cells
+from semidp.spaces.listing import cells, labelled
 from semidp.spaces.structure import Structure
 
 Record = tuple[int, ...]  # a leaf of every feature
@@ -89,7 +89,7 @@ class Blocks:
     @cached_property
     def axes(self) -> frozenset[int]:
         """The features that lie in a block."""
-        return frozenset(axis for margin in self.margins for axis, depth in enumerate(margin.view) if depth)
+        return frozenset(axis for margin in self.margins for axis in named(margin.view))
 
     def _zeros_tie(self) -> bool:
         """Whether the cells that can occur are fewer than: all below the blocks, times what zeros leave of the rest."""
@@ -141,13 +141,8 @@ class Blocks:
                 found.append((margin.view, axes))
         return found
 
-    def forward(self, records: Records) -> Iterator[Records]:
-        """Iterate over what arises from a small dataset, each person going to each possible y."""
-        for i, x in enumerate(records):
-            for y in self.cells:
-                yield from self._from(records, i, x, y)
-
     def _from(self, records: Records, i: int, x: Record, y: Record) -> Iterator[Records]:
+        """Iterate over what arises from a small dataset when one person goes from x to y."""
         differ = self._differ(x, y)
         wanted = [self.nodes(y, view) for view, _ in differ]
         carriers = [
@@ -197,7 +192,9 @@ class Blocks:
 
     def neighbours(self, records: Records) -> set[Records]:
         """Return the datasets adjacent to a small one, without itself."""
-        return {*self.forward(records), *self.backward(records)} - {records}
+        people = ((i, x, y) for i, x in enumerate(records) for y in self.cells)
+        forward = {found for person in people for found in self._from(records, *person)}
+        return forward.union(self.backward(records)) - {records}
 
     def adjacent(self, one: Records, other: Records) -> bool:
         """Whether two datasets of D_t are exchanges of each other, or the same."""
@@ -241,11 +238,7 @@ class Blocks:
 
     def labelled(self, records: Records) -> tuple[tuple[str, ...], ...]:
         """Return records with their labels."""
-        features = self.structure.schema.features
-        return tuple(
-            tuple(label for feature, leaf in zip(features, record, strict=True) for label in feature.path(leaf))
-            for record in records
-        )
+        return tuple(labelled(self.structure.schema, record) for record in records)
 
 
 def servings(blocks: int) -> Iterator[tuple[tuple[int | None, ...], int]]:

@@ -4,7 +4,7 @@ Only for spaces small enough to list; closed forms are in `adjacency` and `queri
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.spaces.dataspace import Dataspace
+from semidp.tables import Schema, Table
 
 MOST_TABLES = 20_000
 MOST_CELLS = 4_096
@@ -58,11 +59,11 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
         tuple[NDArray[np.intp], NDArray[np.int64]]
     ] = []  # for each cell: what a partial table grew from, and by
     residual = left[None, :]
-    last = np.array([[cell not in later for cell in row] for row, later in _with_later(rows)], dtype=bool)
+    last = {part: position for position, row in enumerate(rows) for part in row}
     for position, row in enumerate(rows):
         open_ends = residual[:, row]
         top = open_ends.min(axis=1)
-        forced = last[position]
+        forced = np.array([last[part] == position for part in row])
         # the last cell of a margin takes what is left of it; otherwise every value up to the tightest margin
         low = open_ends[:, forced].max(axis=1) if forced.any() else np.zeros(len(top), dtype=np.int64)
         good = low <= top
@@ -106,14 +107,8 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
     return False
 
 
-def tables(dataspace: Dataspace) -> Iterator[NDArray[np.int64]]:
-    """Iterate over the tables of a small dataspace, as arrays of the schema's shape.
-
-    >>> from semidp.tables import Feature, Schema, Table
-    >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [1, 1]), [])
-    >>> [table.tolist() for table in tables(space)]
-    [[0, 2], [1, 1], [2, 0]]
-    """
+def tables(dataspace: Dataspace) -> Iterator[Table]:
+    """Iterate over the tables of a small dataspace that has a schema."""
     listed = fiber(dataspace)
     if listed is None:
         raise InputError(f"this dataspace has too many tables to list: at most {MOST_TABLES:,} are")
@@ -122,7 +117,7 @@ def tables(dataspace: Dataspace) -> Iterator[NDArray[np.int64]]:
     for row in listed:
         full = np.zeros(dataspace.schema.size, dtype=np.int64)
         full[where] = row
-        yield full.reshape(dataspace.schema.shape)
+        yield Table(dataspace.schema, full.reshape(dataspace.schema.shape))
 
 
 def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
@@ -135,17 +130,18 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     [(('f',), ('m',)), (('m',), ('f',))]
     """
     assert dataspace.schema is not None
-    for table in tables(dataspace):
+    for table in dataspace.tables():
         records = [
-            tuple(
-                label
-                for feature, code in zip(dataspace.schema.features, cell, strict=True)
-                for label in feature.path(int(code))
-            )
-            for cell in np.argwhere(table)
-            for _ in range(int(table[tuple(cell)]))
+            labelled(dataspace.schema, cell)
+            for cell in np.argwhere(table.counts).tolist()
+            for _ in range(int(table.counts[tuple(cell)]))
         ]
         yield from sorted(set(permutations(records)))
+
+
+def labelled(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
+    """Return the labels of a record at every depth of its features, from the codes of its leaves."""
+    return tuple(label for feature, leaf in zip(schema.features, record, strict=True) for label in feature.path(leaf))
 
 
 def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[list[int]], NDArray[np.int64]]:
@@ -161,13 +157,3 @@ def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[li
         values.append(total.counts.ravel())
         start += total.counts.size
     return rows, np.concatenate(values)
-
-
-def _with_later(rows: list[list[int]]) -> list[tuple[list[int], set[int]]]:
-    """Pair each cell's margin rows with those that a later cell still touches."""
-    later: set[int] = set()
-    found = []
-    for row in reversed(rows):
-        found.append((row, set(later)))
-        later |= set(row)
-    return found[::-1]

@@ -4,7 +4,7 @@ Everything here is a function of the schema and the published values. What follo
 follows for norms and projections in `queries`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -110,13 +110,6 @@ class Structure:
         """All that is published about any feature, together."""
         return join(self.grid.nothing, *(margin.view for margin in self.margins))
 
-    @property
-    def unpublished(self) -> tuple[int, ...]:
-        """The features of which nothing, or not the finest depth, is published."""
-        return tuple(
-            i for i, (known, full) in enumerate(zip(self.published, self.grid.full, strict=True)) if known < full
-        )
-
     @cached_property
     def essential(self) -> tuple[Totals, ...]:
         """The margins as far as they leave a choice, nested ones dropped: what really constrains the data."""
@@ -176,12 +169,6 @@ class Slices:
     common: View
     margins: tuple[Totals, ...] = field(repr=False)
 
-    @classmethod
-    def of(cls, grid: Grid, margins: Sequence[Totals]) -> "Slices | None":
-        """Return the slices if the margins have this form, else None."""
-        common = common_part([margin.view for margin in margins]) if margins else grid.nothing
-        return None if common is None else cls(grid, common, tuple(margins))
-
     @cached_property
     def homes(self) -> list[NDArray[np.intp]]:
         """For each margin the level of Z that each of its cells lies in, flattened."""
@@ -192,14 +179,6 @@ class Slices:
         """The number of records at each level of Z."""
         first = self.margins[0]
         return np.asarray(self.grid.sum(first.counts, self.common, first.view).ravel())
-
-    @cached_property
-    def choices(self) -> NDArray[np.intp]:
-        """For each level of Z, how many blocks have two cells with records."""
-        found = np.zeros(self.grid.size_of(self.common), dtype=np.intp)
-        for margin, home in zip(self.margins, self.homes, strict=True):
-            found += np.bincount(home[margin.counts.ravel() > 0], minlength=len(found)) > 1
-        return found
 
     def largest(self, number: int, a: int) -> Counts:
         """Return the largest counts of a block at each level of Z: a matrix of at most a columns, capped at a."""
@@ -230,9 +209,8 @@ class Slices:
         several = len(inhabited) > 1
         rarest = [self._rarest_of_all(number) for number in range(len(self.margins))]
         keys = np.sort(np.stack(rarest, axis=1), axis=1)[inhabited]  # no choice counts as 0: sorted to the front
-        alike = np.hstack([-self.choices[inhabited, None], keys, self.sizes[inhabited, None]])
-        _, first = np.unique(alike, axis=0, return_index=True)
-        for place in sorted(first.tolist(), key=lambda place: (-self.choices[inhabited[place]], place)):
+        _, first = np.unique(np.hstack([keys, self.sizes[inhabited, None]]), axis=0, return_index=True)
+        for place in sorted(first.tolist(), key=lambda place: (-int((keys[place] > 0).sum()), place)):
             z = int(inhabited[place])
             yield z, tuple(keys[place][keys[place] > 0].tolist()), int(self.sizes[z]) - int(not several), several
 
@@ -244,8 +222,3 @@ class Slices:
         found = np.full(size, np.iinfo(np.int64).max)
         np.minimum.at(found, home[there], counts[there])
         return np.where(np.bincount(home[there], minlength=size) > 1, found, 0)
-
-
-def visible(grid: Grid, margins: Sequence[Totals], released: View) -> tuple[Totals, ...]:
-    """Return what margins say about the table at a view: each as far as the table sees it, nested ones dropped."""
-    return finest(grid, margins, lambda view: tuple(map(min, view, released)))

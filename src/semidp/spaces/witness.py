@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.geometry import View
 from semidp.spaces.cover import Cover
+from semidp.spaces.listing import labelled
 from semidp.spaces.structure import Slices, Structure
 from semidp.tables import Schema
 
@@ -40,12 +41,8 @@ class Witness:
     @classmethod
     def of(cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]) -> "Witness":
         """Name the levels of records given by their codes."""
-
-        def named(record: Record) -> tuple[str, ...]:
-            pairs = zip(schema.features, record, strict=True)
-            return tuple(label for feature, code in pairs for label in feature.path(code))
-
-        return cls(schema.names, named(x), named(y), tuple((named(before), named(after)) for before, after in others))
+        moved = tuple((labelled(schema, before), labelled(schema, after)) for before, after in others)
+        return cls(schema.names, labelled(schema, x), labelled(schema, y), moved)
 
     def to_json(self) -> dict[str, Any]:
         """Return the witness as plain values."""
