@@ -51,10 +51,6 @@ class Norms:
         return Norms(max(self.l1, other.l1), max(self.l2_squared, other.l2_squared), max(self.linf, other.linf))
 
 
-ONE_RECORD = Norms(2, 2, 1)
-"""The norms of S_DP: one record leaves a cell and enters another."""
-
-
 def certified_norms(
     a: int, features: Iterable[Hashable], margins: Sequence[frozenset[Any]], parity: bool = False
 ) -> Norms:

@@ -125,6 +125,8 @@ class SumSpace(OutcomeSpace):
 
     blocks: tuple[Margin, ...]
 
+    method = "closed form for sums by published groups"
+
     def query(self) -> dict[str, Any]:
         """Return the outcome and the groups."""
         return {"kind": "sums", **self._outcome_json(), "by": [list(block.names) for block in self.blocks]}
@@ -188,11 +190,6 @@ class SumSpace(OutcomeSpace):
         )
         zeros = self.dataspace.schema is not None and bool(self.dataspace.schema.structural_zeros)
         return len(self.blocks) == 1 or (apart and not tied and not zeros)
-
-    @property
-    def method(self) -> str:
-        """How the norms were found."""
-        return "closed form for sums by published groups"
 
     @property
     def dimension(self) -> int:
@@ -280,6 +277,8 @@ class MomentSpace(OutcomeSpace):
     design: Design
     combination: tuple[tuple[Fraction, ...], ...] = ()
 
+    method = "longest row of a design with public moments"
+
     def query(self) -> dict[str, Any]:
         """Return the outcome, the columns of the design, and how they are combined where they are."""
         columns = [
@@ -318,11 +317,6 @@ class MomentSpace(OutcomeSpace):
     def exact(self) -> bool:
         """Whether the rows were compared, under exchange; else whether a longest rows exist is not looked into."""
         return self.adjacency.is_exchange and len(self._rows) <= _MOST_ROWS
-
-    @property
-    def method(self) -> str:
-        """How the norms were found."""
-        return "longest row of a design with public moments"
 
     @property
     def dimension(self) -> int:

@@ -89,6 +89,8 @@ class ProductSpace(QuerySpace):
     adjacency: Adjacency
     views: tuple[View, ...]
 
+    exact = False  # the norms are bounds
+
     @property
     def schema(self) -> Schema:
         """The features of a record."""
@@ -278,11 +280,6 @@ class ProductSpace(QuerySpace):
         """The same bounds for one record where nothing but n is public."""
         free = BallCosts(self.residuals, (), 1)
         return self._norms({view: free.cost(view) for view in self.measured})
-
-    @property
-    def exact(self) -> bool:
-        """The norms are bounds."""
-        return False
 
     @property
     def method(self) -> str:

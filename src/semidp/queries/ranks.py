@@ -71,6 +71,8 @@ class RankSpace(OutcomeSpace):
     level: Fraction | None = None
     sampling: bool = False
 
+    method = "closed form for replaced values by published groups"
+
     def query(self) -> dict[str, Any]:
         """Return the outcome, the groups, and what is chosen in each."""
         chosen: dict[str, Any] = {"probabilities": [plain(q) for q in self.probabilities]}
@@ -120,11 +122,6 @@ class RankSpace(OutcomeSpace):
     def exact(self) -> bool:
         """Whether as many records can be replaced as the norms say."""
         return self._sums.exact
-
-    @property
-    def method(self) -> str:
-        """How the norms were found."""
-        return "closed form for replaced values by published groups"
 
     @property
     def dimension(self) -> int:

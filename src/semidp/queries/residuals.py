@@ -116,7 +116,8 @@ class Residuals:
         result = self.grid.spread(np.asarray(values, dtype=np.float64), view, target)
         for place, axis in enumerate(axes):
             if view[axis] < target[axis]:
-                result = result * _along(self.share(axis, view[axis], target[axis]) ** power, place, len(axes))
+                share = _share(self.grid.chains[axis], view[axis], target[axis])
+                result = result * _along(share**power, place, len(axes))
         return np.broadcast_to(result, self.shape(target))
 
     def gathered(self, weights: NDArray[Any], source: View, view: View) -> Floats:
@@ -124,7 +125,8 @@ class Residuals:
         values = np.asarray(weights, dtype=np.float64).reshape(self.shape(source))
         for place, axis in enumerate(named(source)):
             if view[axis] < source[axis]:
-                values = values * _along(self.share(axis, view[axis], source[axis]), place, values.ndim)
+                share = _share(self.grid.chains[axis], view[axis], source[axis])
+                values = values * _along(share, place, values.ndim)
         return self.table(values, source, view)
 
     def together(self, residuals: "dict[View, Floats]", view: View) -> Floats:
@@ -134,10 +136,6 @@ class Residuals:
             if small in residuals:
                 result = result + self.spread(residuals[small], small, view)
         return result
-
-    def share(self, axis: int, coarse: int, fine: int) -> Floats:
-        """Return for each node of a fine depth its share of the node above it at a coarse one."""
-        return _share(self.grid.chains[axis], coarse, fine)
 
     def gain(self, view: View, target: View) -> float:
         """Return the sum over the cells of a table of their variance for unit noise in one residual below it."""
@@ -204,6 +202,7 @@ def _siblings(chain: Chain, depth: int) -> NDArray[np.intp]:
 
 @cache
 def _share(chain: Chain, coarse: int, fine: int) -> Floats:
+    """Return for each node of a fine depth its share of the node above it at a coarse one."""
     share = np.ones(chain.size(coarse))
     for depth in range(coarse, fine):
         children = chain.children(depth, depth + 1)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from semidp.errors import DataError, InputError, Refused
 from semidp.geometry import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
 from semidp.queries.base import MatrixForm, QuerySpace, RowsForm
-from semidp.queries.bounds import ONE_RECORD, Norms
+from semidp.queries.bounds import Norms
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
@@ -92,6 +92,7 @@ class TableSpace(QuerySpace):
     schema: Schema
 
     of_counts: ClassVar[bool] = True
+    naive = Norms(2, 2, 1)  # S_DP: one record leaves a cell and enters another
 
     def query(self) -> dict[str, Any]:
         """Return the features of the released table."""
@@ -106,11 +107,6 @@ class TableSpace(QuerySpace):
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the released table."""
         return self._found.norms
-
-    @property
-    def naive(self) -> Norms:
-        """The norms of S_DP, one record: 2, 2 (squared) and 1. Group privacy multiplies them by a."""
-        return ONE_RECORD
 
     @property
     def exact(self) -> bool:
@@ -198,15 +194,12 @@ class TableSpace(QuerySpace):
         rest = tuple(axis for axis in range(len(self.shape)) if not any(axis in margin for margin in axes))
         if len(axes) > 2 or (len(axes) == 2 and (rest or {*axes[0]} & {*axes[1]})):
             return None
+        groups = [*(axes or [()]), rest][:2]
+        sizes = [math.prod(self.shape[axis] for axis in group) for group in groups]
         sides = [np.flatnonzero(margin.counts) for margin in visible]
-        groups = [*axes, rest][:2] if len(axes) == 2 else [axes[0] if axes else (), rest]
-        while len(sides) < 2:
-            missing = groups[len(sides)]
-            sides.append(np.arange(math.prod(self.shape[axis] for axis in missing)))
+        sides += [np.arange(size) for size in sizes[len(sides) :]]
         position = np.arange(math.prod(self.shape)).reshape(self.shape)
-        cells = position.transpose(*groups[0], *groups[1]).reshape(
-            math.prod(self.shape[axis] for axis in groups[0]), -1
-        )[np.ix_(*sides)]
+        cells = position.transpose(*groups[0], *groups[1]).reshape(sizes)[np.ix_(*sides)]
         if self._domain is not None and (self._domain.sum() != cells.size or not self._domain.ravel()[cells].all()):
             return None
         return MatrixForm(cells, len(axes) == 2)
@@ -244,9 +237,7 @@ class TableSpace(QuerySpace):
     @property
     def reach(self) -> int:
         """The most records that the table can see change between adjacent datasets."""
-        if self._exchange is not None:
-            return self._exchange.reach
-        return min(self.adjacency.a, self._question.structure.n)
+        return super().reach if self._exchange is None else self._exchange.reach
 
     @cached_property
     def _found(self) -> Found:
