@@ -4,6 +4,7 @@ The norm by one generic linear program, the uniform point by the paper's rejecti
 Algorithm 3). For few dimensions; tables with published margins have faster balls in `closed` and `table`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.knorm.base import Floats, pilot
-from semidp.knorm.linear_programs import LinearProgram, Optimum, Rationals, inside
+from semidp.knorm.linear_programs import LinearProgram, Rationals, inside
 from semidp.knorm.polar import MARGIN
 from semidp.progress import Progress, silent
 
@@ -149,36 +150,34 @@ class ExplicitBall:
         return result
 
     def _decide(self, point: Floats) -> bool:
-        for answer in self._answers(point):
-            if self._high(point, answer) <= 1 - MARGIN:
+        for low, high, polar in self._bounds(point):
+            if high <= 1 - MARGIN:
                 return True
-            polar = self._scaled(answer)
-            if point @ polar >= 1 + MARGIN:
+            if low >= 1 + MARGIN:
                 if len(self._polar_points) < _POLAR_POINTS:
                     self._polar_points.append(polar)
                 return False
         return self.contains_exactly(point)
 
     def _norm(self, point: Floats) -> float:
-        first = np.abs(self._start_inverse @ point).sum()
-        return float(min([first, *(self._high(point, answer) for answer in self._answers(point))]))
+        first = float(np.abs(self._start_inverse @ point).sum())
+        return min([first, *(high for _, high, _ in self._bounds(point))])
 
-    def _answers(self, point: Floats) -> list[Optimum]:
-        """The warm answer, then a cold one if it leaves a gap."""
-        answer = self._program.solve(point)
-        if answer is not None and self._high(point, answer) - point @ self._scaled(answer) <= MARGIN:
-            return [answer]
-        cold = self._program.solve_cold(point)
-        return [found for found in (answer, cold) if found is not None]
+    def _bounds(self, point: Floats) -> Iterator[tuple[float, float, Floats]]:
+        """Yield proved bounds of the norm, with the point of the polar behind the lower: warm, cold if they stay apart.
 
-    def _scaled(self, answer: Optimum) -> Floats:
-        """Return w scaled into the polar: a lower bound ``<x, w>`` whatever the solver says."""
-        return answer.point / max(float(np.abs(self._vertices @ answer.point).max()), 1e-300)
-
-    def _high(self, point: Floats, answer: Optimum) -> float:
-        """The cost of the weights of the answer, and of what they leave over in the starting vertices."""
-        rest = self._start_inverse @ (point - answer.multipliers @ self._vertices)
-        return float(np.abs(answer.multipliers).sum() + np.abs(rest).sum())
+        Low is ``<x, w>`` with w scaled into the polar, whatever the solver says; high is the cost of the weights of the
+        answer, and of what they leave over in the starting vertices.
+        """
+        for solve in (self._program.solve, self._program.solve_cold):
+            answer = solve(point)
+            if answer is not None:
+                polar = answer.point / max(float(np.abs(self._vertices @ answer.point).max()), 1e-300)
+                rest = self._start_inverse @ (point - answer.multipliers @ self._vertices)
+                low, high = float(point @ polar), float(np.abs(answer.multipliers).sum() + np.abs(rest).sum())
+                yield low, high, polar
+                if high - low <= MARGIN:
+                    return
 
     @cached_property
     def _start(self) -> NDArray[np.intp]:

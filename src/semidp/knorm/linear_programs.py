@@ -37,27 +37,22 @@ class LinearProgram:
     """
 
     def __init__(self, matrix: Floats, lower: Floats, upper: Floats) -> None:
-        self._matrix, self._lower, self._upper = matrix, lower, upper
-        self._warm = _warm_solver(matrix, lower, upper)
+        self._matrix, self._lower, self._upper = matrix[:0], lower[:0], upper[:0]
+        self._warm = _warm_solver(matrix.shape[1])
+        self._append(matrix, lower, upper)
 
     def add(self, rows: Floats) -> None:
         """Add rows ``<row, w> <= 1``."""
-        count = len(rows)
+        self._append(rows, np.full(len(rows), -np.inf), np.ones(len(rows)))
+
+    def _append(self, rows: Floats, lower: Floats, upper: Floats) -> None:
         self._matrix = np.concatenate([self._matrix, rows])
-        self._lower = np.concatenate([self._lower, np.full(count, -np.inf)])
-        self._upper = np.concatenate([self._upper, np.ones(count)])
+        self._lower = np.concatenate([self._lower, lower])
+        self._upper = np.concatenate([self._upper, upper])
         if self._warm is not None:
             at, column = np.nonzero(rows)
-            starts = np.searchsorted(at, np.arange(count)).astype(np.int32)
-            self._warm.addRows(
-                count,
-                np.full(count, -np.inf),
-                np.ones(count),
-                len(at),
-                starts,
-                column.astype(np.int32),
-                rows[at, column],
-            )
+            starts = np.searchsorted(at, np.arange(len(rows))).astype(np.int32)
+            self._warm.addRows(len(rows), lower, upper, len(at), starts, column.astype(np.int32), rows[at, column])
 
     def solve(self, objective: Floats) -> Optimum | None:
         """Return an optimal answer, None where the solver does not claim one."""
@@ -97,7 +92,7 @@ def _core() -> Any:
     return importlib.import_module("scipy.optimize._highspy._core")
 
 
-def _warm_solver(matrix: Floats, lower: Floats, upper: Floats) -> Any:
+def _warm_solver(columns: int) -> Any:
     """Return a HiGHS object that keeps its basis between objectives, None where this scipy does not offer one.
 
     scipy.optimize has no public warm start, and the `highspy` package cannot share a process with ortools.
@@ -109,17 +104,11 @@ def _warm_solver(matrix: Floats, lower: Floats, upper: Floats) -> Any:
         return None
     for option, value in {"output_flag": False, "presolve": "off", "solver": "simplex", "simplex_strategy": 4}.items():
         solver.setOptionValue(option, value)  # strategy 4, primal: a new objective leaves the old basis feasible
-    rows, columns = matrix.shape
-    at, column = np.nonzero(matrix)
     program = core.HighsLp()
-    program.num_row_, program.num_col_ = rows, columns
+    program.num_row_, program.num_col_ = 0, columns
     program.col_cost_ = np.zeros(columns)
     program.col_lower_, program.col_upper_ = np.full(columns, -np.inf), np.full(columns, np.inf)
-    program.row_lower_, program.row_upper_ = lower, upper
     program.a_matrix_.format_ = core.MatrixFormat.kRowwise
-    program.a_matrix_.start_ = np.searchsorted(at, np.arange(rows + 1)).astype(np.int32)
-    program.a_matrix_.index_ = column.astype(np.int32)
-    program.a_matrix_.value_ = matrix[at, column]
     solver.passModel(program)
     return solver
 

@@ -19,7 +19,7 @@ from semidp.knorm.base import Ball, Floats
 from semidp.knorm.closed import PairBall, RowsBall
 from semidp.knorm.explicit import ExplicitBall
 from semidp.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
-from semidp.queries import MatrixForm, QuerySpace
+from semidp.queries import QuerySpace
 
 Whole = NDArray[np.int64]
 
@@ -162,30 +162,23 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> place_ball(sensitivity_space(public, Adjacency(3))).ball
     PairBall(columns=2, reach=1)
     """
-    a = space.reach
-    form, rows = space.matrix(), space.rows()
-    if form is None and rows is not None:
-        if space.adjacency.is_exchange:
-            a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
-            if a > 1 and space.dimension <= MOST_DIMENSIONS:
-                return _listed(space)
-        return PlacedRows(RowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape, rows.lengths)
-    if form is None:
+    a, form, rows = space.reach, space.matrix(), space.rows()
+    if form is not None and form.columns_published:
+        return _two_sided(space, form.cells, a)
+    if rows is None:
         return _listed(space)
-    return _matrix(space, form, a)
+    if space.adjacency.is_exchange:
+        sides = None if form is None else form.cells.shape
+        if sides is None:
+            a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
+        elif sides[0] > 1 and min(sides) == 2 and (sides[1] == 2 or space.dimension <= MOST_FREE_CELLS):
+            return PlacedRows(ExchangeBall(*sides), rows.cells.reshape(sides), space.shape, rows.lengths)
+        if (a if sides is None else sides[0]) > 1 and space.dimension <= MOST_DIMENSIONS:
+            return _listed(space)
+    return PlacedRows(RowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape, rows.lengths)
 
 
-def _matrix(space: QuerySpace, form: MatrixForm, a: int) -> PlacedBall:
-    cells = form.cells
-    if not form.columns_published:
-        lengths = (cells.shape[1],) * len(cells)
-        if space.adjacency.is_exchange and len(cells) > 1:
-            if min(cells.shape) == 2 and (cells.shape[1] == 2 or space.dimension <= MOST_FREE_CELLS):
-                return PlacedRows(ExchangeBall(*cells.shape), cells, space.shape, lengths)
-            if space.dimension <= MOST_DIMENSIONS:
-                return _listed(space)
-        totals = np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).astype(np.int64)
-        return PlacedRows(RowsBall(tuple(totals.tolist()), lengths, a), cells.ravel(), space.shape, lengths)
+def _two_sided(space: QuerySpace, cells: NDArray[np.intp], a: int) -> PlacedBall:
     if cells.shape[0] > cells.shape[1]:
         cells = cells.T
     if len(cells) == 2:

@@ -183,7 +183,7 @@ class TableBall:
 
     @property
     def _second_moment(self) -> float:
-        """``E ||U||²``, from a fit: see `moments` for its error."""
+        """``E ||U||²``, from a fit: see `table_moment` for its error."""
         s = self.dimension
         return table_moment(self.rows, self.columns, self.a) / ((s + 1) * (s + 2))
 

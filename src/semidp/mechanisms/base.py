@@ -345,7 +345,7 @@ def root_up(square: Fraction) -> float:
     return up(sqrt_up(square))
 
 
-def largest(holds: Callable[[Fraction], bool], start: Fraction = Fraction(1)) -> Fraction:
+def largest(holds: Callable[[Fraction], bool]) -> Fraction:
     """Return nearly the largest number that satisfies a condition which holds below some threshold, from below.
 
     The number has 40 significant bits, so that it is at most one part in 10¹² short.
@@ -353,7 +353,7 @@ def largest(holds: Callable[[Fraction], bool], start: Fraction = Fraction(1)) ->
     >>> float(largest(lambda x: x * x <= 2))
     1.4142135623...
     """
-    low, high = start, start * 2
+    low, high = Fraction(1), Fraction(2)
     while not holds(low):
         low, high = low / 2, low
         if low.denominator.bit_length() > 200:

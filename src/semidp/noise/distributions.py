@@ -186,7 +186,7 @@ class RoundedGaussian(_VarianceNoise):
         """The variance: σ² + 1/12 but for tiny σ."""
         if self.sigma2 >= _FROM_HERE_SMOOTH:
             return float(self.sigma2 + Fraction(1, 12))
-        odd = np.arange(1, 2 * _reach(self.sigma2), 2)
+        odd = np.arange(1, 2 * RoundedGaussianLaw(self.sigma2).boundaries(64)[1], 2)
         return float(np.sum(odd * scipy.special.erfc(odd / math.sqrt(8 * self.sigma2))))
 
     def pmf(self, k: ArrayLike) -> Floats:
@@ -334,10 +334,6 @@ def _signed(magnitude: Integers, stream: Stream) -> Integers:
     keep = (magnitude > 0) | (coins == 0)
     signed: Integers = np.where(coins == 1, -magnitude, magnitude)[keep]
     return signed
-
-
-def _reach(sigma2: Fraction) -> int:
-    return GaussianLaw(sigma2).boundaries(64)[1]
 
 
 def _whole(k: ArrayLike) -> NDArray[np.float64]:

@@ -459,9 +459,9 @@ def _ball_product(plan: _DrawingOrder, sums: Integers) -> RealBall:
     counted = np.flatnonzero(nats <= ctx.prec)
     numerator, denominator = _centres(plan, counted, [sums[at][:, None] for at in _blocks(plan, counted)[0]])
     i, j = plan.pair(counted)
-    cells = (
-        (Fraction(int(numerator[k, 0]), int(denominator[k])), plan.variance(int(i[k]), int(j[k])))
-        for k in range(counted.size)
-    )
     # q < exp(-precision) for the others, each factor is at least 1 - 4q.
-    return theta.product(cells, 4 * nats.size * arb(2) ** (-ctx.prec))
+    product = 1 - arb(0).union((4 * nats.size * arb(2) ** (-ctx.prec)).upper())
+    for k in range(counted.size):
+        centre = Fraction(int(numerator[k, 0]), int(denominator[k]))
+        product *= theta.ratio(centre, plan.variance(int(i[k]), int(j[k])))
+    return product

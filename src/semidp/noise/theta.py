@@ -5,7 +5,6 @@
 """
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -85,11 +84,3 @@ def ratio(centre: Fraction, variance: Fraction) -> RealBall:
         above += power * arb.cos_pi_fmpq(fmpq(angle.numerator, angle.denominator))
         below += power
         k += 1
-
-
-def product(cells: Iterable[tuple[Fraction, Fraction]], lightest: RealBall) -> RealBall:
-    """Return a ball of Π θ(c; q)/θ(0; q) over (centre, variance), times a factor between 1 - `lightest` and 1."""
-    result = 1 - ball(0).union(lightest.upper())
-    for centre, variance in cells:
-        result *= ratio(centre, variance)
-    return result
