@@ -60,9 +60,9 @@ def zero_sum(size: int, run: int) -> Splits:
     >>> zero_sum(4, run=4).weights.round(3).tolist()
     [0.75, 0.667, 0.5]
     """
-    parents, lefts, rights, depths, sizes, left_sizes = ([np.empty(0, dtype=np.int64)] for _ in range(6))
+    levels = [np.empty((6, 0), dtype=np.int64)]
     start, stop, node = np.array([0]), np.array([size]), np.array([2 * size - 2])
-    unused, depth = 2 * size - 3, 0  # inner nodes are numbered downwards from the root, which is the last node
+    unused = 2 * size - 3  # inner nodes are numbered downwards from the root, which is the last node
     while True:
         inner = stop - start > 1
         start, stop, node = start[inner], stop[inner], node[inner]
@@ -74,24 +74,12 @@ def zero_sum(size: int, run: int) -> Splits:
         single = stops - starts == 1
         children = np.where(single, starts, unused - np.cumsum(~single) + 1)
         unused -= int(np.sum(~single))
-        for column, values in zip(
-            (parents, lefts, rights, depths, sizes, left_sizes),
-            (node, children[: node.size], children[node.size :], np.full(node.size, depth), count, middle - start),
-            strict=True,
-        ):
-            column.append(values)
-        start, stop, node, depth = starts, stops, children, depth + 1
-    n, part = np.concatenate(sizes), np.concatenate(left_sizes)
-    return Splits(
-        size,
-        2 * size - 1,
-        np.concatenate(parents),
-        np.concatenate(lefts),
-        np.concatenate(rights),
-        np.concatenate(depths),
-        _reduced(part, n),
-        _reduced(part * (n - part), n),
-    )
+        depths = np.full(node.size, len(levels) - 1)
+        levels.append(np.stack([node, *np.split(children, 2), depths, count, middle - start]))
+        start, stop, node = starts, stops, children
+    parent, left, right, depth, n, part = np.concatenate(levels, axis=1)
+    shares = _reduced(part, n), _reduced(part * (n - part), n)
+    return Splits(size, 2 * size - 1, parent, left, right, depth, *shares)
 
 
 def single() -> Splits:
