@@ -7,17 +7,16 @@ much noise a guarantee needs is decided by the mechanisms.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.ball_arithmetic import ball, precision
+from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
 from semidp.noise.inversion import (
@@ -26,9 +25,9 @@ from semidp.noise.inversion import (
     GaussianLaw,
     GeometricLaw,
     Inversion,
-    LaplaceLaw,
     LazyUniform,
-    RoundedGaussianLaw,
+    OfVariance,
+    exponential_reach,
     gaussian_tails,
 )
 from semidp.noise.randomness import Randomness, Stream
@@ -76,12 +75,8 @@ class CountNoise(ABC):
 
 
 @dataclass(frozen=True)
-class _VarianceNoise(CountNoise):
+class _VarianceNoise(CountNoise, OfVariance):
     """What the two Gaussians share: an exact σ², and draws by look-up or, for a large σ², by attempts."""
-
-    sigma2: Fraction
-
-    law: ClassVar[type[GaussianLaw] | type[RoundedGaussianLaw]]
 
     def __post_init__(self) -> None:
         """Check σ²."""
@@ -94,7 +89,7 @@ class _VarianceNoise(CountNoise):
 
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.sigma2 <= _SMALL_VARIANCE:
-            return _table(self.law(self.sigma2)).draw(count, stream)
+            return _table(self).draw(count, stream)
         return _collect(count, lambda tries: self._accepted(tries, stream))
 
     def _accepted(self, tries: int, stream: Stream) -> Integers:
@@ -103,7 +98,7 @@ class _VarianceNoise(CountNoise):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(_VarianceNoise):
+class DiscreteGaussian(_VarianceNoise, GaussianLaw):
     """P(k) = exp(-k²/2σ²) / Σ_j exp(-j²/2σ²) on the integers (canonne2020discrete), given by σ².
 
     Adding it to integers that differ by at most Δ2 in Euclidean norm satisfies Δ2²/(2σ²)-zCDP. The draws have exactly
@@ -127,8 +122,6 @@ class DiscreteGaussian(_VarianceNoise):
     Traceback (most recent call last):
     semidp.errors.InputError: sigma2 must be above 0, not -1
     """
-
-    law = GaussianLaw
 
     @property
     def variance(self) -> float:
@@ -179,14 +172,23 @@ class RoundedGaussian(_VarianceNoise):
     6.083333
     """
 
-    law = RoundedGaussianLaw
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
+        """Return F(first), …, F(last) = Φ((k + 1/2)/σ) = erfc(-(2k + 1)/√(8σ²))/2.
+
+        >>> with precision(64):
+        ...     print(round(float(next(RoundedGaussian(Fraction(1)).cdf(0, 0))), 6))
+        0.691462
+        """
+        unit = 1 / ball(8 * self.sigma2).sqrt()
+        for k in range(first, last + 1):
+            yield (-(2 * k + 1) * unit).erfc() / 2
 
     @property
     def variance(self) -> float:
         """The variance: σ² + 1/12 but for tiny σ."""
         if self.sigma2 >= _FROM_HERE_SMOOTH:
             return float(self.sigma2 + Fraction(1, 12))
-        odd = np.arange(1, 2 * RoundedGaussianLaw(self.sigma2).boundaries(64)[1], 2)
+        odd = np.arange(1, 2 * self.boundaries(64)[1], 2)
         return float(np.sum(odd * scipy.special.erfc(odd / math.sqrt(8 * self.sigma2))))
 
     def pmf(self, k: ArrayLike) -> Floats:
@@ -247,6 +249,23 @@ class DiscreteLaplace(CountNoise):
             raise Refused("a Laplace scale above 2^50 leaves no room for counts in 64 bits, count in larger units")
         object.__setattr__(self, "scale", scale)
 
+    def boundaries(self, bits: int) -> tuple[int, int]:
+        """Return the range outside which a tail is below 2^-bits."""
+        reach = exponential_reach(self.scale, bits)
+        return -reach, reach - 1
+
+    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
+        """Return F(first), …, F(last): q^-k/(1 + q) for k < 0, 1 - q^(k+1)/(1 + q) else, q = exp(-1/s).
+
+        >>> with precision(64):
+        ...     print(round(float(next(DiscreteLaplace(Fraction(1)).cdf(-1, -1))), 6))
+        0.268941
+        """
+        rate = 1 / ball(self.scale)
+        norm = 1 + (-rate).exp()
+        for k in range(first, last + 1):
+            yield (k * rate).exp() / norm if k < 0 else 1 - (-(k + 1) * rate).exp() / norm
+
     @property
     def variance(self) -> float:
         """The variance 2q/(1 - q)², q = exp(-1/s)."""
@@ -261,7 +280,7 @@ class DiscreteLaplace(CountNoise):
 
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.scale <= _SMALL_SCALE:
-            return _table(LaplaceLaw(self.scale)).draw(count, stream)
+            return _table(self).draw(count, stream)
         return _collect(count, lambda tries: _signed(_digits(self.scale, tries, stream), stream))
 
 

@@ -2,7 +2,7 @@
 
 A uniform real number U falls between two values F(k-1) <= U < F(k). Its first 16 bits decide almost always; if not,
 64 bits do; if not, ball arithmetic with as many bits as it takes: each law gives balls of F(k) at any precision, and a
-comparison that a ball answers is true. Variances, and the sign of large Laplace noise, are in `distributions`.
+comparison that a ball answers is true. Here are the laws that others are made of; the others are in `distributions`.
 """
 
 import math
@@ -77,7 +77,7 @@ _BITS_TO_NATS = math.log(2)
 
 
 @dataclass(frozen=True)
-class _OfVariance:
+class OfVariance:
     """What the two Gaussian laws share: σ², and where their tails begin."""
 
     sigma2: Fraction
@@ -89,7 +89,7 @@ class _OfVariance:
 
 
 @dataclass(frozen=True)
-class GaussianLaw(_OfVariance):
+class GaussianLaw(OfVariance):
     """P(k) = exp(-k²/2σ²) / Σ_j exp(-j²/2σ²) on the integers.
 
     >>> law = GaussianLaw(Fraction(1))
@@ -143,46 +143,6 @@ def _gaussian_reach(sigma2: Fraction, bits: int) -> int:
 
 
 @dataclass(frozen=True)
-class RoundedGaussianLaw(_OfVariance):
-    """The law of round(σZ) for a standard normal Z: F(k) = Φ((k + 1/2)/σ).
-
-    >>> with precision(64):
-    ...     print(round(float(next(RoundedGaussianLaw(Fraction(1)).cdf(0, 0))), 6))
-    0.691462
-    """
-
-    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
-        """Return F(first), …, F(last) = erfc(-(2k + 1)/√(8σ²))/2."""
-        unit = 1 / ball(8 * self.sigma2).sqrt()
-        for k in range(first, last + 1):
-            yield (-(2 * k + 1) * unit).erfc() / 2
-
-
-@dataclass(frozen=True)
-class LaplaceLaw:
-    """P(k) ∝ exp(-|k|/s) on the integers: F(k) = q^-k/(1 + q) for k < 0, 1 - q^(k+1)/(1 + q) else, q = exp(-1/s).
-
-    >>> with precision(64):
-    ...     print(round(float(next(LaplaceLaw(Fraction(1)).cdf(-1, -1))), 6))
-    0.268941
-    """
-
-    scale: Fraction
-
-    def boundaries(self, bits: int) -> tuple[int, int]:
-        """Return the range outside which a tail is below 2^-bits."""
-        reach = _exponential_reach(self.scale, bits)
-        return -reach, reach - 1
-
-    def cdf(self, first: int, last: int) -> Iterator[RealBall]:
-        """Return F(first), …, F(last)."""
-        rate = 1 / ball(self.scale)
-        norm = 1 + (-rate).exp()
-        for k in range(first, last + 1):
-            yield (k * rate).exp() / norm if k < 0 else 1 - (-(k + 1) * rate).exp() / norm
-
-
-@dataclass(frozen=True)
 class GeometricLaw:
     """P(k) ∝ exp(-k/s) on 0, 1, 2, …, or below `size`: a geometric variable, or a digit of one in base `size`.
 
@@ -200,7 +160,7 @@ class GeometricLaw:
 
     def boundaries(self, bits: int) -> tuple[int, int]:
         """Return 0 and the end beyond which the tail is below 2^-bits; of digits the last but one."""
-        return 0, _exponential_reach(self.scale, bits) if self.size is None else self.size - 2
+        return 0, exponential_reach(self.scale, bits) if self.size is None else self.size - 2
 
     def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last); 0 below 0 and 1 from the last digit on."""
@@ -213,7 +173,7 @@ class GeometricLaw:
             yield arb(1) if beyond else (-max(k + 1, 0) * rate).expm1() / norm
 
 
-def _exponential_reach(scale: Fraction, bits: int) -> int:
+def exponential_reach(scale: Fraction, bits: int) -> int:
     """Return a k with exp(-k/s) < 2^-bits."""
     return math.ceil(scale * math.ceil((bits + 1) * _BITS_TO_NATS)) + 1
 
