@@ -58,28 +58,15 @@ def compute(settings: Settings = PAPER) -> Tidy:
     """
     budgets = [("persons", "rounded", "all", ROUNDED["persons"]), ("persons", "production", "all", PERSONS)]
     budgets += [("units", "rounded", "all", ROUNDED["units"]), ("units", "production", "all", UNITS)]
-    shares = sum(LEVELS.values())
-    budgets += [("persons", "production", level, PERSONS * share / shares) for level, share in LEVELS.items()]
-    rows = [_row(tables, setting, level, a, rho * a * a) for tables, setting, level, rho in budgets for a in (1, 2, 3)]
-    rows += [_row("persons", setting, "all", 2, rho, kind, condition) for setting, rho, kind, condition in _nominal()]
-    return Tidy.of(rows)
-
-
-def _row(
-    tables: str, setting: str, level: str, a: int, rho: Fraction, kind: str = "ball", condition: str = ""
-) -> dict[str, Any]:
-    return {
-        "tables": tables,
-        "setting": setting,
-        "level": level,
-        "a": a,
-        "rho": rho,
-        "delta": DELTA,
-        "epsilon_paper": zcdp_epsilon_paper(rho, DELTA),
-        "epsilon_tight": zcdp(rho).epsilon(DELTA),
-        "adjacency": kind,
-        "condition": condition,
-    }
+    budgets += [("persons", "production", level, PERSONS * share / 4099) for level, share in LEVELS.items()]
+    costs = [(*budget, a, rho * a * a, "ball", "") for *budget, rho in budgets for a in (1, 2, 3)]
+    costs += [("persons", setting, "all", 2, *cost) for setting, *cost in _nominal()]
+    return Tidy.of(
+        {"tables": tables, "setting": setting, "level": level, "a": a, "rho": rho, "delta": DELTA}
+        | {"epsilon_paper": zcdp_epsilon_paper(rho, DELTA), "epsilon_tight": zcdp(rho).epsilon(DELTA)}
+        | {"adjacency": kind, "condition": condition}
+        for tables, setting, level, a, rho, kind, condition in costs
+    )
 
 
 def _nominal() -> list[tuple[str, Fraction, str, str]]:
@@ -93,7 +80,7 @@ def _nominal() -> list[tuple[str, Fraction, str, str]]:
     fixed = "and the state level is the whole state, so that its total is the exact statistic"
     return [
         ("exchange", 2 * ROUNDED["persons"], "exchange", ""),
-        ("exchange by level", PERSONS * (2 - level_share("US")), "exchange", shares),
+        ("exchange by level", PERSONS * (2 - Fraction(LEVELS["US"], 4099)), "exchange", shares),
         ("exchange by query", exchange, "exchange", queries),
         ("exchange, states fixed", states_fixed, "exchange", f"{queries}, {fixed}"),
         ("ball, states fixed", ball, "ball", f"{queries}, {fixed}"),
@@ -112,15 +99,6 @@ def budget() -> tuple[tuple[str, Fraction, str, Fraction], ...]:
         (row["level"], Fraction(row["level_share"]), row["query"], Fraction(row["query_share"]))
         for row in csv.DictReader(text.splitlines())
     )
-
-
-def level_share(level: str) -> Fraction:
-    """Return the share of a geographic level in the persons budget.
-
-    >>> level_share("US")
-    Fraction(104, 4099)
-    """
-    return next(share for name, share, _, _ in budget() if name == level)
 
 
 def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:

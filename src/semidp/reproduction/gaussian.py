@@ -30,7 +30,7 @@ STYLES = {
 }
 
 
-def compute(settings: Settings = PAPER, sizes: range = SIZES, mu: Fraction = MU) -> Tidy:
+def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
     """Return the mean loss of each mechanism on each table, before and after truncation at zero.
 
     The loss is ``‖M(X) - φ(X)‖_2``. Truncation sets negative cells of the output to zero; the paper's figure has it.
@@ -42,7 +42,7 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES, mu: Fraction = MU)
 
     def run(model: str, k: int, mu: Fraction) -> Iterator[Losses]:
         table = simulated_table(model, k, settings.seed)
-        for name, variant, mechanism in mechanisms(table, mu):
+        for name, variant, mechanism in mechanisms(table):
             measured = [mechanism.apply(table, randomness) for _ in range(settings.replicates)]
             # the naive mechanism publishes its noisy table as it is; ours projects it
             outputs = np.stack([each.noisy if name == NAIVE else each.projected for each in measured])
@@ -51,17 +51,17 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES, mu: Fraction = MU)
                 off = (np.maximum(outputs, 0) if truncated else outputs) - table.counts
                 yield labels, np.linalg.norm(off.reshape(len(off), -1), axis=1)
 
-    cases = [{"model": model, "k": k, "mu": mu} for model in MODELS for k in sizes]
+    cases = [{"model": model, "k": k, "mu": MU} for model in MODELS for k in sizes]
     return settings.replicated("Gaussian mechanisms", "mean_l2", cases, run)
 
 
-def mechanisms(table: Table, mu: Fraction = MU) -> Iterator[tuple[str, str, Mechanism]]:
+def mechanisms(table: Table) -> Iterator[tuple[str, str, Mechanism]]:
     """Yield the name, the variant and the mechanism of each curve of the figure.
 
     >>> [round(mechanism.scale, 3) for _, _, mechanism in mechanisms(simulated_table("I", 3, seed=0))]
     [20.0, 42.426, 24.495, 42.426]
     """
-    dataspace, budget = both_margins(table), Budget.gdp(mu)
+    dataspace, budget = both_margins(table), Budget.gdp(MU)
     for variant, adjacency in VARIANTS.items():
         space = sensitivity_space(dataspace, adjacency)
         yield SEMI, variant, ContinuousGaussianMechanism.calibrate(space, budget)
@@ -92,7 +92,6 @@ def mean_chi(degrees: int) -> float:
 
 def plot(table: Tidy) -> Figure:
     """Draw the mean losses: what the paper's figure shows (truncated), and before truncation beside the theory."""
-    mu = float(table["mu"][0])
     with drawing(9.2, 7.2, columns=2, rows=2) as (figure, grid):
         for axes_row, truncated in zip(grid, (True, False), strict=True):
             for axes, model in zip(axes_row, MODELS, strict=True):
@@ -101,22 +100,26 @@ def plot(table: Tidy) -> Figure:
                     curve = part.where(mechanism=mechanism, variant=variant)
                     error_bars(axes, curve["k"], curve["mean_l2"], curve["se"], style, label, markersize=5)
                 if not truncated:
-                    _theory(axes, part.distinct("k"), mu)
+                    _theory(axes, part.distinct("k"))
                 axes.set_title(f"Model {model}, {'truncated at 0, as published' if truncated else 'not truncated'}")
                 axes.set(xlabel="table size k (k × k cells)", ylim=(0, None), xticks=part.distinct("k"))
             axes_row[0].set_ylabel("mean L2 loss (records)")
         figure.legend(*grid[1][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle(f"Gaussian mechanisms at μ = {mu:g}: mean of {table['replicates'][0]} runs ± 2 standard errors")
+        figure.suptitle(
+            f"Gaussian mechanisms at μ = {float(MU):g}: mean of {table['replicates'][0]} runs ± 2 standard errors"
+        )
     return figure
 
 
-def _theory(axes: Any, sizes: list[int], mu: float) -> None:
-    free = [mean_chi((k - 1) ** 2) / mu for k in sizes]
-    curves = [
-        [2 * mean for mean in free],
-        [(2 if k == 2 else np.sqrt(6)) * mean for k, mean in zip(sizes, free, strict=True)],
-        [3 * np.sqrt(2) / mu * mean_chi(k * k) for k in sizes],
+def _theory(axes: Any, sizes: list[int]) -> None:
+    means = [
+        {
+            (name, variant): expected_loss(mechanism)
+            for name, variant, mechanism in mechanisms(simulated_table("I", k, 0))
+        }
+        for k in sizes
     ]
-    for position, means in enumerate(curves):
+    for position, curve in enumerate(STYLES):
         label = None if position else "theory, σ E[χ]"
-        axes.plot(sizes, means, color=GREY, linestyle=":", linewidth=3, zorder=0, label=label)
+        losses = [each[curve] for each in means]
+        axes.plot(sizes, losses, color=GREY, linestyle=":", linewidth=3, zorder=0, label=label)

@@ -4,7 +4,8 @@ Beside each stands its twin, the same procedure with the noise ignored (for simu
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy
@@ -90,9 +91,8 @@ def _sizes(p: Floats, twin: Floats, reference: float = math.inf) -> Shares:
     return {alpha: (float(np.mean(p <= alpha)), float(np.mean(twin <= alpha)), share) for alpha in ALPHAS}
 
 
-def _covered(held: Iterable[bool], twin: Iterable[bool], reference: float = math.inf) -> Shares:
-    one, other = (np.array([*part], dtype=bool) for part in (held, twin))
-    return {LEVEL: (float(one.mean()), float(other.mean()), 1 / len(one) + 1 / reference)}
+def _covered(held: Sequence[Any], twin: Sequence[Any], reference: float = math.inf) -> Shares:
+    return {LEVEL: (float(np.mean(held)), float(np.mean(twin)), 1 / len(held) + 1 / reference)}
 
 
 def _ranked(seen: Floats, reference: Floats) -> Floats:
@@ -148,8 +148,7 @@ def odds_ratio(budget: Budget, alternative: Alternative, strata: int = 0, odds: 
         count = runs if alternative is not Alternative.TWO_SIDED else max(runs // 4, 100)
         u = source.choice(law.values, count, p=law.pmf) + noise.sample(count, SeededRandomness(seed))
         right, twin = (UmpuTest(margins, law).p_value(u, alternative, odds) for law in (noise, Recursive.none()))
-        found = _sizes(right, twin)
-        return found if odds == 1 else _covered(right > 1 - LEVEL, twin > 1 - LEVEL)
+        return _sizes(right, twin) if odds == 1 else _covered(right > 1 - LEVEL, twin > 1 - LEVEL)
 
     return run
 
@@ -190,7 +189,7 @@ def one_cell(seed: int, runs: int, draws: int) -> Shares:
     seen, drawn = world.errors(runs // 10)[:, 0], world.errors(draws)[:, 0]
     truth, most = 100.0, (0.0, 200.0)
     held = [[truth in linear_interval(truth + e, 1.0, drawn * k, most, LEVEL) for e in seen] for k in (1.0, 0.5)]
-    return _covered(held[0], held[1], draws)
+    return _covered(*held, draws)
 
 
 def all_cells(seed: int, runs: int, draws: int) -> Shares:
@@ -199,9 +198,8 @@ def all_cells(seed: int, runs: int, draws: int) -> Shares:
     errors = world.mechanism.standard_errors().ravel()
     noisy = errors > 1e-9
     seen, drawn = (np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws))
-    reach = simulated_bound(drawn.max(axis=1), LEVEL)
-    single = simulated_bound(drawn[:, 0], LEVEL)
-    return _covered(seen.max(axis=1) <= reach, seen.max(axis=1) <= single, draws)
+    held = [seen.max(axis=1) <= simulated_bound(sizes, LEVEL) for sizes in (drawn.max(axis=1), drawn[:, 0])]
+    return _covered(*held, draws)
 
 
 def noisy_ratio(seed: int, runs: int, draws: int) -> Shares:
@@ -225,7 +223,7 @@ def population_rate(seed: int, runs: int, draws: int) -> Shares:
     size = float(sizes[0])
     cases = world.source.binomial(sizes[0], rate, runs) + world.errors(runs)[:, 0]
     held = [[rate in sampled_rate((float(y), size), (v, 0.0, 0.0), LEVEL) for y in cases] for v in (noise, 0.0)]
-    return _covered(held[0], held[1])
+    return _covered(*held)
 
 
 TWO_SIDED = Alternative.TWO_SIDED
