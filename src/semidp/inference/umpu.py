@@ -149,9 +149,15 @@ class UmpuTest:
         alternative = Alternative(alternative)
         if alternative is Alternative.TWO_SIDED:
             raise InputError("a two-sided test has two thresholds: ask for thresholds")
-        law = self.margins.law()
-        sign = 1.0 if alternative is Alternative.GREATER else -1.0
-        return sign * self._edge(_threshold(law if sign > 0 else law.mirrored(), self.noise, alpha))
+        sign, law = 1.0, self.margins.law()
+        if alternative is Alternative.LESS:
+            sign, law = -1.0, law.mirrored()
+
+        def excess(m: float) -> float:
+            return _log(float(_exceedance(law, self.noise, np.asarray(m)))) - _log(alpha)
+
+        reach = self.noise.standard_deviation + math.sqrt(len(law.pmf)) + 1
+        return sign * self._edge(_zero(excess, law.mean, reach))
 
     def thresholds(self, alpha: float) -> tuple[float, float]:
         """Return c1 and c2: the two-sided test rejects at level alpha where U before rounding is outside of them.
@@ -358,12 +364,8 @@ class _Balance:
             centre, reach = float(points[self._height(points).argmax()]), reach * (_ZOOM[1] - _ZOOM[0])
         return centre
 
-    def partner(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The other end of each pair."""
-        return self._partner(u, self.mode)
-
     def _partner(self, u: NDArray[np.float64], inside: float) -> NDArray[np.float64]:
-        """The same from a point between the two ends."""
+        """The other end of each pair, from a point between the two ends."""
         wanted = self._height(u)
         far = inside + np.where(u > inside, -1.0, 1.0) * (np.abs(u - inside) + 1)
         while np.any(short := self._height(far) > wanted):
@@ -393,7 +395,7 @@ class _Balance:
             return _log(float(self.p_value(np.asarray(u)))) - _log(alpha)
 
         high = _zero(excess, self.mode, self.noise.standard_deviation + math.sqrt(self.law.variance))
-        return float(self.partner(np.array([high]))[0]), high
+        return float(self._partner(np.array([high]), self.mode)[0]), high
 
 
 @dataclass(frozen=True)
@@ -495,13 +497,6 @@ def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArra
     past = np.exp(-epsilon * np.maximum(k - len(p), 0)) * (1 - share + share * b) * knots[-1]
     before = 1 - np.exp(-epsilon * np.maximum(-1 - k, 0)) * (share + (1 - share) * b) * edge * above[0]
     return np.asarray(np.where(k >= len(p), past, np.where(k < 0, before, between)))
-
-
-def _threshold(law: IntegerLaw, noise: CanonicalNoise, alpha: float) -> float:
-    def excess(m: float) -> float:
-        return _log(float(_exceedance(law, noise, np.asarray(m)))) - _log(alpha)
-
-    return _zero(excess, law.mean, noise.standard_deviation + math.sqrt(len(law.pmf)) + 1)
 
 
 def _log_odds(rising: Callable[[float], float]) -> float:

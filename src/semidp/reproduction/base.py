@@ -131,13 +131,13 @@ class Tidy:
         return text.getvalue()
 
 
-def two_way_table(counts: ArrayLike) -> Table:
-    """Return the table of rows and columns with these counts.
+def table_of(counts: ArrayLike) -> Table:
+    """Return the table with these counts: of rows and columns, and of strata where there is a third axis.
 
-    >>> two_way_table([[1, 2, 3], [4, 5, 6]]).margin(["column"]).counts.tolist()
+    >>> table_of([[1, 2, 3], [4, 5, 6]]).margin(["column"]).counts.tolist()
     [5, 7, 9]
     """
-    sides = zip(("row", "column"), np.shape(counts), strict=True)
+    sides = zip(("row", "column", "stratum"), np.shape(counts), strict=False)
     return Table(Schema([Feature(name, map(str, range(1, size + 1))) for name, size in sides]), counts)
 
 
@@ -151,7 +151,7 @@ def simulated_table(model: str, k: int, seed: int) -> Table:
     """
     weights = np.ones(k * k) if model == "I" else np.arange(1.0, k * k + 1)
     source = np.random.default_rng([seed, MODELS.index(model), k])
-    return two_way_table(source.multinomial(RECORDS, weights / weights.sum()).reshape(k, k))
+    return table_of(source.multinomial(RECORDS, weights / weights.sum()).reshape(k, k))
 
 
 def both_margins(table: Table) -> Dataspace:

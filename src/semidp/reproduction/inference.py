@@ -16,10 +16,7 @@ from semidp import (
     Alternative,
     Budget,
     Dataspace,
-    Feature,
     Margin,
-    Schema,
-    Table,
     TwoByTwo,
     UmpuTest,
     canonical_noise,
@@ -31,7 +28,7 @@ from semidp.inference.answers import linear_interval, normal_interval, ratio_int
 from semidp.mechanisms import Mechanism, calibrated
 from semidp.noise import SeededRandomness
 from semidp.plots.style import BLUE, ORANGE, Figure, drawing
-from semidp.reproduction.base import PAPER, Settings, Tidy
+from semidp.reproduction.base import PAPER, Settings, Tidy, table_of
 
 Floats = NDArray[np.float64]
 Shares = dict[float, tuple[float, float, float]]
@@ -56,14 +53,12 @@ class World:
         while True:
             sides = fixed or (int(self.source.integers(2, 5)), int(self.source.integers(3, 6)))
             shape = (*sides, strata)
-            self.n = int(np.exp(self.source.uniform(math.log(60), math.log(1000)))) * strata
+            n = int(np.exp(self.source.uniform(math.log(60), math.log(1000)))) * strata
             shares = self.source.dirichlet(np.ones(math.prod(shape)) * 3)
-            self.counts = self.source.multinomial(self.n, shares).reshape(shape)
-            schema = _schema(shape if strata > 1 else shape[:2])
+            self.counts = self.source.multinomial(n, shares).reshape(shape)
             within = ["stratum"] if strata > 1 else []
-            public = Dataspace.of(
-                Table(schema, self.counts.reshape(schema.shape)), [Margin("row", *within), Margin("column", *within)]
-            )
+            table = table_of(self.counts if within else self.counts[..., 0])
+            public = Dataspace.of(table, [Margin("row", *within), Margin("column", *within)])
             space = sensitivity_space(public, Adjacency(semi_adjacency(public).bound))
             if not space.is_zero:
                 break
@@ -79,11 +74,6 @@ class World:
         zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
         noise = self.mechanism.measure_many(zeros, count, SeededRandomness(1000 * self.seed + self._draws))
         return np.asarray(noise.reshape(count, -1).astype(np.float64) @ self.projection)
-
-
-def _schema(shape: tuple[int, ...]) -> Schema:
-    names = ("row", "column", "stratum")
-    return Schema([Feature(name, [str(level) for level in range(k)]) for name, k in zip(names, shape, strict=False)])
 
 
 def _sizes(p: Floats, twin: Floats, reference: float = math.inf) -> Shares:

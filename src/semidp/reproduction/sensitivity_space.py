@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from semidp import Adjacency, Budget, TableSpace, sensitivity_space
 from semidp.mechanisms import KNormMechanism
 from semidp.plots.style import BLUE, GREY, ORANGE, Figure, drawing
-from semidp.reproduction.base import PAPER, Settings, Tidy, both_margins, two_way_table
+from semidp.reproduction.base import PAPER, Settings, Tidy, both_margins, table_of
 
 SHAPE = (7, 6)
 FOUR_CELLS, THREE_CYCLE = "four-cell move", "three-cycle"
@@ -28,7 +28,7 @@ def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
     [(4, 4, 1), (6, 6, 1)]
     """
-    return sensitivity_space(both_margins(two_way_table(np.full(shape, 3))), Adjacency(a))
+    return sensitivity_space(both_margins(table_of(np.full(shape, 3))), Adjacency(a))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
