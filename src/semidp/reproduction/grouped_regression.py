@@ -73,12 +73,10 @@ class Simulated:
         return np.bincount(cells, weights, minlength=2**factors).astype(np.int64)
 
 
-def compute(
-    settings: Settings = PAPER, cases: tuple[tuple[int, int], ...] = CASES, mus: tuple[Fraction, ...] = MUS
-) -> Tidy:
+def compute(settings: Settings = PAPER) -> Tidy:
     """Return the error of the coefficients, ``‖β̂ - β‖`` with β fitted without noise, averaged over replicates.
 
-    >>> compute(Settings(replicates=2), cases=((1, 128),), mus=(Fraction(1),)).columns
+    >>> compute(Settings(replicates=2)).columns
     ('factors', 'records', 'mu', 'method', 'error', 'se', 'replicates')
     """
     randomness = SeededRandomness(settings.seed)
@@ -99,8 +97,8 @@ def compute(
         for method, errors in found.items():
             yield {"method": method}, np.array(errors)
 
-    work = [{"factors": factors, "records": records, "mu": mu} for factors, records in cases for mu in mus]
-    return settings.replicated("regressions", "error", work, run)
+    cases = [{"factors": factors, "records": records, "mu": mu} for factors, records in CASES for mu in MUS]
+    return settings.replicated("regressions", "error", cases, run)
 
 
 def _fitted(
@@ -112,12 +110,11 @@ def _fitted(
 
 def plot(table: Tidy) -> Figure:
     """Draw the error of each method at μ = 1: against the number of factors, and against the number of records."""
-    mu = SHOWN if SHOWN in table["mu"] else table["mu"][0]
     with drawing(9.2, 4.4, columns=2) as (figure, panels):
         for axes, cases, column in ((panels[0], BY_FACTORS, "factors"), (panels[1], BY_RECORDS, "records")):
             for style, (method, label) in enumerate(METHODS.items()):
-                parts = [table.where(factors=k, records=records, mu=mu, method=method) for k, records in cases]
-                x, means, errors = ([part[name][0] for part in parts if len(part)] for name in (column, "error", "se"))
+                parts = [table.where(factors=k, records=records, mu=SHOWN, method=method) for k, records in cases]
+                x, means, errors = ([part[name][0] for part in parts] for name in (column, "error", "se"))
                 error_bars(axes, x, means, errors, style, label)
             axes.set(xscale="log" if column == "records" else "linear")
             axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])
@@ -125,5 +122,7 @@ def plot(table: Tidy) -> Figure:
         panels[0].set(xlabel="binary factors K", ylabel="error of the coefficients", title="512 records")
         panels[1].set(xlabel="records", title="four factors")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle(f"Regression at μ = {float(mu):g}: mean of {table['replicates'][0]} runs ± 2 standard errors")
+        figure.suptitle(
+            f"Regression at μ = {float(SHOWN):g}: mean of {table['replicates'][0]} runs ± 2 standard errors"
+        )
     return figure
