@@ -59,13 +59,13 @@ def compute(settings: Settings = PAPER) -> Tidy:
     budgets = [("persons", "rounded", "all", ROUNDED["persons"]), ("persons", "production", "all", PERSONS)]
     budgets += [("units", "rounded", "all", ROUNDED["units"]), ("units", "production", "all", UNITS)]
     budgets += [("persons", "production", level, PERSONS * share / 4099) for level, share in LEVELS.items()]
-    costs = [(*budget, a, rho * a * a, "ball", "") for *budget, rho in budgets for a in (1, 2, 3)]
-    costs += [("persons", setting, "all", 2, *cost) for setting, *cost in _nominal()]
+    rows: list[Any] = [(*where, a, rho * a * a, "ball", "") for *where, rho in budgets for a in (1, 2, 3)]
+    rows += [("persons", setting, "all", 2, *cost) for setting, *cost in _nominal()]
     return Tidy.of(
         {"tables": tables, "setting": setting, "level": level, "a": a, "rho": rho, "delta": DELTA}
         | {"epsilon_paper": zcdp_epsilon_paper(rho, DELTA), "epsilon_tight": zcdp(rho).epsilon(DELTA)}
         | {"adjacency": kind, "condition": condition}
-        for tables, setting, level, a, rho, kind, condition in costs
+        for tables, setting, level, a, rho, kind, condition in rows
     )
 
 

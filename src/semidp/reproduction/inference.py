@@ -81,8 +81,9 @@ def _sizes(p: Floats, twin: Floats, reference: float = math.inf) -> Shares:
     return {alpha: (float(np.mean(p <= alpha)), float(np.mean(twin <= alpha)), share) for alpha in ALPHAS}
 
 
-def _covered(held: Sequence[Any], twin: Sequence[Any], reference: float = math.inf) -> Shares:
-    return {LEVEL: (float(np.mean(held)), float(np.mean(twin)), 1 / len(held) + 1 / reference)}
+def _covered(held: Sequence[Any], reference: float = math.inf) -> Shares:
+    """What the intervals held, and what those of the twin did."""
+    return {LEVEL: (float(np.mean(held[0])), float(np.mean(held[1])), 1 / len(held[0]) + 1 / reference)}
 
 
 def _ranked(seen: Floats, reference: Floats) -> Floats:
@@ -138,7 +139,7 @@ def odds_ratio(budget: Budget, alternative: Alternative, strata: int = 0, odds: 
         count = runs if alternative is not Alternative.TWO_SIDED else max(runs // 4, 100)
         u = source.choice(law.values, count, p=law.pmf) + noise.sample(count, SeededRandomness(seed))
         right, twin = (UmpuTest(margins, law).p_value(u, alternative, odds) for law in (noise, Recursive.none()))
-        return _sizes(right, twin) if odds == 1 else _covered(right > 1 - LEVEL, twin > 1 - LEVEL)
+        return _sizes(right, twin) if odds == 1 else _covered([right > 1 - LEVEL, twin > 1 - LEVEL])
 
     return run
 
@@ -179,7 +180,7 @@ def one_cell(seed: int, runs: int, draws: int) -> Shares:
     seen, drawn = world.errors(runs // 10)[:, 0], world.errors(draws)[:, 0]
     truth, most = 100.0, (0.0, 200.0)
     held = [[truth in linear_interval(truth + e, 1.0, drawn * k, most, LEVEL) for e in seen] for k in (1.0, 0.5)]
-    return _covered(*held, draws)
+    return _covered(held, draws)
 
 
 def all_cells(seed: int, runs: int, draws: int) -> Shares:
@@ -189,7 +190,7 @@ def all_cells(seed: int, runs: int, draws: int) -> Shares:
     noisy = errors > 1e-9
     seen, drawn = (np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws))
     held = [seen.max(axis=1) <= simulated_bound(sizes, LEVEL) for sizes in (drawn.max(axis=1), drawn[:, 0])]
-    return _covered(*held, draws)
+    return _covered(held, draws)
 
 
 def noisy_ratio(seed: int, runs: int, draws: int) -> Shares:
@@ -203,7 +204,7 @@ def noisy_ratio(seed: int, runs: int, draws: int) -> Shares:
         known = (noise[:, 0], noise[:, 1])
         return [top / bottom in ratio_interval((top + e1, bottom + e2), known, 0.0, LEVEL) for e1, e2 in seen]
 
-    return _covered(held(drawn), held(drawn / 2), draws)
+    return _covered([held(drawn), held(drawn / 2)], draws)
 
 
 def population_rate(seed: int, runs: int, draws: int) -> Shares:
@@ -213,7 +214,7 @@ def population_rate(seed: int, runs: int, draws: int) -> Shares:
     size = float(sizes[0])
     cases = world.source.binomial(sizes[0], rate, runs) + world.errors(runs)[:, 0]
     held = [[rate in sampled_rate((float(y), size), (v, 0.0, 0.0), LEVEL) for y in cases] for v in (noise, 0.0)]
-    return _covered(*held)
+    return _covered(held)
 
 
 TWO_SIDED = Alternative.TWO_SIDED
