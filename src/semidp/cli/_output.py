@@ -9,10 +9,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ import typer
 
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.exact import number
-from semidp.files import new_folder
 from semidp.progress import Progress, silent
 from semidp.spaces import Adjacency
 
@@ -128,15 +126,6 @@ def naming_options(force: bool) -> Iterator[None]:
     except Occupied as error:
         replacing = ", or replace it with --force" if error.replaceable and not force else ""
         raise InputError(f"{error}: choose another --out{replacing}") from None
-
-
-@contextlib.contextmanager
-def output_folder(
-    out: Path, force: bool, ours: Callable[[Path], Collection[str]], inputs: Iterable[str | Path] = ()
-) -> Iterator[Path]:
-    """Yield the folder that becomes `out`, whole or not at all; see `new_folder`."""
-    with naming_options(force), new_folder(out, force=force, ours=ours, inputs=inputs) as folder:
-        yield folder
 
 
 @contextlib.contextmanager

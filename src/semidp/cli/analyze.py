@@ -154,8 +154,10 @@ def _norms(norms: Norms) -> dict[str, float]:
 def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Write the document of `analysis` for people."""
     published = "; ".join(" × ".join(names) for names in document["invariants"]) or "only the number of records"
+    any_totals = document["totals"] == "any"
+    records = "any totals (upper bounds for all of them)" if any_totals else f"{document['n']:,} records"
     found = [
-        ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {_records(document)}"),
+        ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {records}"),
         ("published", published),
         ("a(t)", _adjacency(document["a"])),
     ]
@@ -167,7 +169,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     chosen = document["adjacency"]
     pairs = f"a = {space['a']}" if chosen["kind"] == "ball" else f"exchange, up to {space['a']} records"
     found.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
-    found += _both(document["sensitivities"], document["totals"] == "any")
+    found += _both(document["sensitivities"], any_totals)
     found.append(("naive", f"{_norm_text(document['naive'])} (a times one record)"))
     found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     if document["published_exactly"]:
@@ -176,12 +178,6 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
         a = max(chosen["a"], 1)
         found.append(("next", f"semidp guarantee --rho 1 --a {a}: what a release that states rho = 1 guarantees here"))
     return found
-
-
-def _records(document: dict[str, Any]) -> str:
-    return (
-        f"{document['n']:,} records" if document["totals"] == "known" else "any totals (upper bounds for all of them)"
-    )
 
 
 def _both(spaces: dict[str, Any], any_totals: bool) -> list[tuple[str, str]]:

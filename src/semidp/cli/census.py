@@ -8,8 +8,9 @@ from typing import Any
 
 from semidp.cli import _options as o
 from semidp.cli._command import command, option
-from semidp.cli._output import echo, grid, in_place, output_folder, print_json
+from semidp.cli._output import echo, grid, in_place, naming_options, print_json
 from semidp.cli.reproduce import study_files, write_study
+from semidp.files import new_folder
 from semidp.guarantees import Guarantee
 from semidp.reproduction import Tidy
 
@@ -27,37 +28,31 @@ def census(
     table = study.compute()
     effective = study.guarantee()
     if out is not None:
-        with output_folder(out, force, study_files) as folder:
+        with naming_options(force), new_folder(out, force=force, ours=study_files) as folder:
             write_study(folder, "census", study, table)
     with in_place(f"the folder {out}") if out is not None else contextlib.nullcontext():
-        _show(table, effective, out, printing)
-
-
-def _show(table: Tidy, effective: Guarantee, out: Path | None, printing: o.Printing) -> None:
-    from semidp.reproduction import census as study
-
-    if printing.json:
-        print_json(
-            {
-                "invariant": study.STATE_TOTALS,
-                "a": effective.adjacency.a,
-                "report_delta": study.DELTA,
-                "rows": [_plainly(row) for row in table.records()],
-                "file": "P.L. 94-171, persons",
-                "costs": [_plainly(row) for row in study.costs().records()],
-                "guarantee": effective.to_json(),
-                "explanation": str(effective.explain()),
-                "exchange": {
-                    "guarantee": study.exchange_guarantee().to_json(),
-                    "explanation": str(study.exchange_guarantee().explain()),
-                },
-                "notes": list(study.NOTES),
-            }
-        )
-    else:
-        _print(table, effective)
-        if out is not None:
-            echo(f"\n{out / 'census.csv'}\n{out / 'census.png'}")
+        if printing.json:
+            print_json(
+                {
+                    "invariant": study.STATE_TOTALS,
+                    "a": effective.adjacency.a,
+                    "report_delta": study.DELTA,
+                    "rows": [_plainly(row) for row in table.records()],
+                    "file": "P.L. 94-171, persons",
+                    "costs": [_plainly(row) for row in study.costs().records()],
+                    "guarantee": effective.to_json(),
+                    "explanation": str(effective.explain()),
+                    "exchange": {
+                        "guarantee": study.exchange_guarantee().to_json(),
+                        "explanation": str(study.exchange_guarantee().explain()),
+                    },
+                    "notes": list(study.NOTES),
+                }
+            )
+        else:
+            _print(table, effective)
+            if out is not None:
+                echo(f"\n{out / 'census.csv'}\n{out / 'census.png'}")
 
 
 def _plainly(row: dict[str, Any]) -> dict[str, Any]:

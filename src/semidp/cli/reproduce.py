@@ -6,8 +6,8 @@ from pathlib import Path
 
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._output import echo, in_place, output_folder, print_json, progress_bar
-from semidp.files import document_at
+from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
+from semidp.files import document_at, new_folder
 from semidp.plots import png
 from semidp.reproduction import STUDIES, Settings, Study, Tidy, study
 
@@ -34,7 +34,11 @@ def reproduce(
     chosen = list(dict.fromkeys(names or STUDIES))
     modules = {name: study(name) for name in chosen}
     files = []
-    with progress_bar(printing.quiet) as progress, output_folder(out, force, study_files) as folder:
+    with (
+        progress_bar(printing.quiet) as progress,
+        naming_options(force),
+        new_folder(out, force=force, ours=study_files) as folder,
+    ):
         settings = Settings(replicates, seed, progress)
         for done, (name, module) in enumerate(modules.items()):
             progress("studies", done, len(modules))

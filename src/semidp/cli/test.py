@@ -4,9 +4,8 @@ Data: the semi-private test of the odds ratio of a 2×2 table, or common to stra
 any size, from what is published.
 """
 
-from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -110,7 +109,17 @@ def odds_ratio(
     warnings = [*scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]
     notes = [*([] if book else [_NO_LEDGER]), *([] if opening.identity else [_NO_ID])]
     if printing.json:
-        print_json(_document(result, confidence, budget, plan.report_delta, [*warnings, *notes]))
+        print_json(
+            {
+                **result.to_json(confidence),
+                "budget": budget.numbers(),
+                "report_delta": plan.report_delta,
+                "epsilon": result.guarantee.tradeoff.epsilon(plan.report_delta),
+                "most_powerful": result.most_powerful,
+                "unbiased": result.unbiased,
+                "warnings": [*warnings, *notes],
+            }
+        )
     else:
         _print(result, interval, budget, [*warnings, *notes])  # the only record of it: --quiet must not hide these
     printing.warn(warnings)
@@ -140,20 +149,6 @@ def _test_release(
         *(("note", note) for note in found.notes),
     ]
     print_rows(rows)
-
-
-def _document(
-    result: OddsRatioResult, level: float, budget: Budget, report_delta: Fraction, warnings: list[str]
-) -> dict[str, Any]:
-    return {
-        **result.to_json(level),
-        "budget": budget.numbers(),
-        "report_delta": report_delta,
-        "epsilon": result.guarantee.tradeoff.epsilon(report_delta),
-        "most_powerful": result.most_powerful,
-        "unbiased": result.unbiased,
-        "warnings": warnings,
-    }
 
 
 def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:

@@ -14,7 +14,7 @@ from attrs import define, evolve, field
 
 from semidp.errors import SemidpError
 from semidp.queries import QuerySpace
-from semidp.release import Plan, Prepared, Release, Request, Scope, TableRequest, calibrate
+from semidp.release import Plan, Prepared, Reading, Release, Request, Scope, TableRequest, calibrate
 from semidp.release.scope import any_totals
 from semidp.report import forecast
 from semidp.spaces import Margin
@@ -100,12 +100,14 @@ class Desk:
         found: list[dict[str, Any]] = []
         names = tuple(dict.fromkeys(name for table in plan.all_tables for name in schema.closed(table.features)))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
+        # the literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not
+        reading = Reading.worst_case if plan.adjacency is Reading.definition else plan.adjacency
         for margin in (Margin(*schema.closed(part)) for part in sets):
             if scope.dataspace.publishes(margin) or any(margin == entry["margin"] for entry in found):
                 continue
             more = evolve(plan, invariants=(*plan.invariants, margin))
             try:
-                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=_without_totals(more)), schema)))
+                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=reading), schema)))
             except SemidpError as refusal:
                 found.append({"margin": margin, "refused": str(refusal)})
             else:
@@ -116,11 +118,6 @@ class Desk:
 
 
 _BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
-
-
-def _without_totals(plan: Plan) -> Any:
-    """The literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not."""
-    return "worst-case" if str(plan.adjacency) == "definition" else plan.adjacency
 
 
 def _budgetless(plan: Plan) -> Plan:
