@@ -86,12 +86,9 @@ def tradeoff_from_json(value: Mapping[str, Any]) -> Tradeoff:
     True
     """
     kind = value.get("kind")
-    if kind == "gaussian":
-        return Gaussian(exact(value["mu_squared"]))
-    if kind == "zcdp":
-        return ZCDP(exact(value["rho"]))
-    if kind == "laplace":
-        return Laplace(exact(value["epsilon"]))
+    for family in (Gaussian, ZCDP, Laplace):
+        if kind == family.kind:
+            return family(exact(value[family.name.removesuffix("0")]))
     if kind == "approximate":
         return Approximate(exact(value["epsilon"]), exact(value["delta"]), value["group"])
     if kind == "piecewise":

@@ -120,20 +120,12 @@ class Tradeoff(ABC):
         return self
 
     def __ge__(self, other: "Tradeoff") -> bool:
-        """Whether this curve is nowhere lower than `other`: at least as private."""
+        """Whether this curve is nowhere lower than `other`: at least as private. Of two that cross, neither is."""
         return self.compare(other) in (Order.EQUAL, Order.STRONGER)
 
     def __gt__(self, other: "Tradeoff") -> bool:
         """Whether this curve is nowhere lower than `other` and somewhere higher: more private."""
         return self.compare(other) is Order.STRONGER
-
-    def __le__(self, other: "Tradeoff") -> bool:
-        """Whether `other` is at least as private. Of two curves that cross, neither is."""
-        return other >= self
-
-    def __lt__(self, other: "Tradeoff") -> bool:
-        """Whether `other` is more private."""
-        return other > self
 
     def compare(self, other: "Tradeoff") -> Order:
         """Return how this curve stands to `other`, pointwise.
@@ -141,6 +133,8 @@ class Tradeoff(ABC):
         Exact within a family. Between families the curves are compared through delta(epsilon) on a grid that
         reaches into the far tails and holds every kink; differences below one part in 10^9 count as none.
         """
+        if self == other:
+            return Order.EQUAL
         grid = np.union1d(self._landmarks(), other._landmarks())
         below = above = False
         for ours, theirs in zip(self._sides(other), other._sides(self), strict=True):

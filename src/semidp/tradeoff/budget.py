@@ -3,14 +3,14 @@
 A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked out elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from attrs import frozen
 
 from semidp.errors import InputError
-from semidp.exact import Number, exact, number, plain, positive, sqrt_down, sqrt_up
+from semidp.exact import Number, number, plain, positive, sqrt_down, sqrt_up
 from semidp.tradeoff.base import Tradeoff
 from semidp.tradeoff.polygons import Approximate
 from semidp.tradeoff.smooth import ZCDP, Gaussian
@@ -21,13 +21,15 @@ MOST = 10**15
 """The largest rho, mu or epsilon: beyond it nothing is private, and floating point runs out first."""
 
 
-PARTS: dict[str, tuple[str, ...]] = {
+GIVEN: dict[str, tuple[str, ...]] = {
     "zcdp": ("rho",),
     "gdp": ("mu",),
-    "pure": ("epsilon", "delta"),
+    "pure": ("epsilon",),
     "approximate": ("epsilon", "delta"),
 }
-"""The numbers that each kind of budget has."""
+"""The numbers that each kind of budget is given; a pure one has a delta of 0 besides."""
+
+_WORDS = {"zcdp": "zero-concentrated DP", "gdp": "Gaussian DP", "pure": "pure DP", "approximate": "approximate DP"}
 
 
 @frozen
@@ -49,7 +51,8 @@ class Budget:
     delta: Fraction | None = None
 
     def __attrs_post_init__(self) -> None:
-        if self.kind not in PARTS or set(self._numbers()) != {*PARTS.get(self.kind, ())}:
+        given = {*GIVEN.get(self.kind, ()), *(["delta"] if self.kind == "pure" and not self.delta else [])}
+        if not given or set(self._numbers()) != given:
             raise InputError(
                 "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or "
                 "Budget.approximate(epsilon, delta)"
@@ -129,16 +132,9 @@ class Budget:
         """
         if part == 1:
             return self
-        if self.rho is not None:
-            return Budget.zcdp(self.rho * part)
         if self.mu is not None:
             return Budget.gdp(sqrt_down(self.mu**2 * part))
-        assert self.epsilon is not None
-        return (
-            Budget.approximate(self.epsilon * part, self.delta * part)
-            if self.delta
-            else Budget.pure(self.epsilon * part)
-        )
+        return Budget._of(self.kind, [number * part for number in self._given().values()])
 
     @staticmethod
     def together(parts: "Sequence[Budget | None]") -> "Budget | None":
@@ -152,15 +148,12 @@ class Budget:
             return None
         if len(known) == 1:
             return known[0]
-        if known[0].rho is not None:
-            return Budget.zcdp(sum((part.rho or Fraction(0) for part in known), Fraction(0)))
         if known[0].mu is not None:
             return Budget.gdp(sqrt_up(sum(((part.mu or Fraction(0)) ** 2 for part in known), Fraction(0))))
-        epsilon = sum((part.epsilon or Fraction(0) for part in known), Fraction(0))
-        delta = sum((part.delta or Fraction(0) for part in known), Fraction(0))
-        if delta >= 1:
+        if sum(part.delta or Fraction(0) for part in known) >= 1:
             return None
-        return Budget.approximate(epsilon, delta) if delta else Budget.pure(epsilon)
+        sums = [sum(numbers, Fraction(0)) for numbers in zip(*(part._given().values() for part in known), strict=True)]
+        return Budget._of(known[0].kind, sums)
 
     @staticmethod
     def stated(value: Mapping[str, Any]) -> "Budget | None":
@@ -183,18 +176,10 @@ class Budget:
 
     def keys(self) -> dict[str, str]:
         """Return the budget as the keys of a plan that `stated` reads."""
-        pure = self.kind == "pure"
-        return {name: plain(x) for name, x in self._numbers().items() if not (pure and name == "delta")}
+        return {name: plain(x) for name, x in self._given().items()}
 
     def __str__(self) -> str:
-        if self.rho is not None:
-            return f"rho = {plain(self.rho)} (zero-concentrated DP)"
-        if self.mu is not None:
-            return f"mu = {plain(self.mu)} (Gaussian DP)"
-        assert self.epsilon is not None
-        if not self.delta:
-            return f"epsilon = {plain(self.epsilon)} (pure DP)"
-        return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)} (approximate DP)"
+        return f"{', '.join(f'{name} = {text}' for name, text in self.keys().items())} ({_WORDS[self.kind]})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the budget as plain values, exact numbers as text.
@@ -216,6 +201,15 @@ class Budget:
         found = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
         return {name: x for name, x in found.items() if x is not None}
 
+    def _given(self) -> dict[str, Fraction]:
+        return {name: x for name, x in self._numbers().items() if name in GIVEN[self.kind]}
+
+    @classmethod
+    def _of(cls, kind: Kind, numbers: Sequence[Number]) -> "Budget":
+        makers: dict[Kind, Callable[..., Budget]]
+        makers = {"zcdp": cls.zcdp, "gdp": cls.gdp, "pure": cls.pure, "approximate": cls.approximate}
+        return makers[kind](*numbers)
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Budget":
         """Read what `to_json` wrote.
@@ -223,16 +217,10 @@ class Budget:
         >>> Budget.from_json({"kind": "gdp", "mu": "0.5"}) == Budget.gdp("1/2")
         True
         """
-        kind = value.get("kind")
-        if kind == "zcdp":
-            return cls.zcdp(value["rho"])
-        if kind == "gdp":
-            return cls.gdp(value["mu"])
-        if kind == "pure":
-            return cls.pure(value["epsilon"])
-        if kind == "approximate":
-            return cls.approximate(exact(value["epsilon"]), exact(value["delta"]))
-        raise InputError(f"a budget is one of {', '.join(get_args(Kind))}, not {kind!r}")
+        kind: Any = value.get("kind")
+        if kind not in get_args(Kind):
+            raise InputError(f"a budget is one of {', '.join(get_args(Kind))}, not {kind!r}")
+        return cls._of(kind, [value[name] for name in GIVEN[kind]])
 
 
 def _amount(value: Number, name: str) -> Fraction:

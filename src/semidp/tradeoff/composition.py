@@ -7,31 +7,19 @@ construction and small on disk. The arithmetic of privacy losses is in `losses`.
 import functools
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semidp.ball_arithmetic import above, ball, least, sharp
 from semidp.exact import Number, down, up
-from semidp.tradeoff.base import (
-    ROUNDOFF,
-    Floats,
-    Order,
-    Tradeoff,
-    group_size,
-    grown,
-    like,
-    nonnegative,
-    probabilities,
-    proportion,
-    read_up,
-)
+from semidp.tradeoff.base import ROUNDOFF, Floats, Tradeoff, group_size, grown, nonnegative, proportion, read_up
 from semidp.tradeoff.losses import Losses, convolve_all
-from semidp.tradeoff.polygons import Approximate, Polygon, geometric
+from semidp.tradeoff.polygons import Approximate, Cornered, Polygon, geometric
 from semidp.tradeoff.smooth import ZCDP, Gaussian
 
 _CELLS = 1 << 16  # of the grid that carries the sum of all losses, each side of zero
@@ -50,14 +38,12 @@ def compose(*parts: Tradeoff) -> Tradeoff:
     """
     flat = [piece.symmetric() for part in parts for piece in (part.parts if isinstance(part, Composed) else (part,))]
     kept = [part for part in flat if not part.is_trivial]
-    if not kept:
-        return Gaussian(Fraction(0))
-    squares = [part.implied_mu_squared() for part in kept]
-    if all(square is not None for square in squares):
-        return Gaussian(sum((square for square in squares if square is not None), Fraction(0)))
-    rhos = [part.implied_rho() for part in kept]
-    if any(isinstance(part, ZCDP) for part in kept) and all(rho is not None for rho in rhos):
-        return ZCDP(sum((rho for rho in rhos if rho is not None), Fraction(0)))
+    square = _total(part.implied_mu_squared() for part in kept)
+    if square is not None:
+        return Gaussian(square)
+    rho = _total(part.implied_rho() for part in kept)
+    if rho is not None and any(isinstance(part, ZCDP) for part in kept):
+        return ZCDP(rho)
     kept = _merged(kept)
     return kept[0] if len(kept) == 1 else Composed(tuple(kept))
 
@@ -71,25 +57,8 @@ def _merged(parts: list[Tradeoff]) -> list[Tradeoff]:
     return [*sums, *sorted(rest, key=lambda part: json.dumps(part.to_json(), sort_keys=True))]
 
 
-class Numeric(Tradeoff):
-    """A symmetric curve known by the corners of its power function, in floats that claim too little."""
-
-    @cached_property
-    def _curve(self) -> tuple[Floats, Floats]:
-        return self._compute_curve()
-
-    def _compute_curve(self) -> tuple[Floats, Floats]:
-        raise NotImplementedError
-
-    def __call__(self, alpha: npt.ArrayLike) -> Any:
-        a = probabilities(alpha)
-        sizes, powers = self._curve
-        rising, first = np.unique(powers, return_index=True)
-        values = np.maximum(
-            1 - np.minimum(np.interp(1 - a, sizes, powers), 1.0) * (1 + 4 * ROUNDOFF) - ROUNDOFF,
-            np.interp(a, rising, sizes[first]) * (1 - 8 * ROUNDOFF),
-        )
-        return like(np.clip(values, 0.0, a), alpha)
+class Numeric(Cornered):
+    """A symmetric curve of which nothing but the float corners and some other proofs are known."""
 
     def group(self, k: int) -> Tradeoff:
         return self if group_size(k) == 1 else Grouped(self, k)
@@ -105,7 +74,7 @@ class Numeric(Tradeoff):
         exactly = proportion(delta, "delta")
         target = down(exactly)
         pure = self.implied_epsilon()
-        sizes, powers = self._curve
+        sizes, powers = self._outer
         best = math.inf
         held = powers > target
         if np.all(sizes[held] > 0):  # else delta does not fall to the target, or only beyond the range of floats
@@ -125,17 +94,14 @@ class Numeric(Tradeoff):
         rho = self.implied_rho()
         return [] if rho is None else [ZCDP(rho).epsilon(delta)]
 
-    def compare(self, other: Tradeoff) -> Order:
-        return Order.EQUAL if self == other else super().compare(other)
-
     def _landmarks(self) -> Floats:
-        sizes, powers = self._curve
+        sizes, powers = self._outer
         held = (sizes > 0) & (powers > powers[0])
         last = max(float(np.max(np.log(powers[held] - powers[0]) - np.log(sizes[held]), initial=0.0)), 0.0)
         return np.append(np.linspace(0.0, last, 129), 2 * last + 1)
 
     def _deltas(self, epsilons: Floats) -> Floats:
-        sizes, powers = self._curve
+        sizes, powers = self._outer
         powers = powers * (1 + 2 * ROUNDOFF)
         best = [np.max(powers - factor * sizes) for factor in grown(epsilons)]
         deltas: Floats = np.clip(np.array(best), 0.0, 1.0)
@@ -153,10 +119,10 @@ class Composed(Numeric):
         return {"kind": "composed", "parts": [part.to_json() for part in self.parts]}
 
     def implied_epsilon(self) -> Fraction | None:
-        return _total([part.implied_epsilon() for part in self.parts])
+        return _total(part.implied_epsilon() for part in self.parts)
 
     def implied_rho(self) -> Fraction | None:
-        return _total([part.implied_rho() for part in self.parts])
+        return _total(part.implied_rho() for part in self.parts)
 
     @cached_property
     def step(self) -> float:
@@ -179,7 +145,8 @@ class Composed(Numeric):
             return unit
         return unit / 2.0 ** max(math.ceil(math.log2(unit / fine)), 0)
 
-    def _compute_curve(self) -> tuple[Floats, Floats]:
+    @cached_property
+    def _outer(self) -> tuple[Floats, Floats]:
         return convolve_all([losses_of(part, self.step) for part in self.parts]).power_curve()
 
     @cached_property
@@ -191,10 +158,8 @@ class Composed(Numeric):
         """
         smooth = [part for part in self.parts if isinstance(part, (Gaussian, ZCDP))]
         points = [_bounded(part) for part in self.parts if part not in smooth]
-        known = [point for point in points if point is not None]
-        if len(known) < len(points):
-            return None
-        return sum((e for e, _ in known), Fraction(0)), sum((d for _, d in known), Fraction(0)), compose(*smooth)
+        spent, lost = _total(epsilon for epsilon, _ in points), _total(delta for _, delta in points)
+        return None if spent is None or lost is None else (spent, lost, compose(*smooth))
 
     def _other_deltas(self, epsilon: Fraction) -> list[float]:
         found = super()._other_deltas(epsilon)
@@ -250,8 +215,9 @@ class Grouped(Numeric):
             return 1.0 if once else 0.0
         return min(above(sharp(lambda: ball(Fraction(once)) * geometric(self.size, ball(step)))), 1.0)
 
-    def _compute_curve(self) -> tuple[Floats, Floats]:
-        once = self.curve._curve
+    @cached_property
+    def _outer(self) -> tuple[Floats, Floats]:
+        once = self.curve._outer
         return functools.reduce(lambda inner, _: _after(once, inner), range(self.size - 1), once)
 
 
@@ -271,23 +237,19 @@ def losses_of(part: Tradeoff, step: float) -> Losses:
     >>> round(float(losses_of(Gaussian(Fraction(1)), 0.25).masses.sum()), 9)
     1.0
     """
-    if isinstance(part, Polygon):
+    if isinstance(part, Cornered):
         return Losses.through(*part._outer, step)
-    if isinstance(part, Numeric):
-        return Losses.through(*part._curve, step)
     return Losses.of(part._deltas, step, reach_of(part))
 
 
-def _bounded(part: Tradeoff) -> tuple[Fraction, Fraction] | None:
-    """Return an (epsilon, delta) of a part at which its losses end, or None where they do not."""
+def _bounded(part: Tradeoff) -> tuple[Fraction | None, Fraction]:
+    """Return an (epsilon, delta) of a part at which its losses end, with no epsilon where they do not."""
     pure = part.implied_epsilon()
-    if pure is not None:
-        return pure, Fraction(0)
-    if isinstance(part, Polygon):
+    if pure is None and isinstance(part, Polygon):
         lost = Fraction(float(part._outer[1][0]))
         epsilon = part.epsilon(lost)
-        return (Fraction(epsilon), lost) if math.isfinite(epsilon) else None
-    return None
+        return (Fraction(epsilon) if math.isfinite(epsilon) else None), lost
+    return pure, Fraction(0)
 
 
 def _common(numbers: list[Fraction]) -> Fraction:
@@ -296,8 +258,9 @@ def _common(numbers: list[Fraction]) -> Fraction:
     return Fraction(math.gcd(*(int(number * bottom) for number in numbers)), bottom)
 
 
-def _total(values: list[Fraction | None]) -> Fraction | None:
-    return None if any(value is None for value in values) else sum((v for v in values if v is not None), Fraction(0))
+def _total(values: Iterable[Fraction | None]) -> Fraction | None:
+    found = list(values)
+    return None if None in found else sum((value for value in found if value is not None), Fraction(0))
 
 
 @functools.lru_cache(maxsize=4096)

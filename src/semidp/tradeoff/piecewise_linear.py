@@ -19,7 +19,7 @@ from semidp.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain, up
 from semidp.tradeoff.base import Floats, Order, Tradeoff, group_size, nonnegative, proportion
-from semidp.tradeoff.polygons import BITS, Polygon
+from semidp.tradeoff.polygons import BITS, Polygon, lowest
 
 _GRID = 1 << 200  # denominators of corners that stand for irrational ones
 _NOISE = 1e-9  # what rounding inside a user's function may do to its values
@@ -43,7 +43,7 @@ class PiecewiseLinear(Polygon):
         alphas = tuple(exact(alpha, "alpha") for alpha in self.alphas)
         values = tuple(exact(value, "a value of f") for value in self.values)
         _check_shape(alphas, values)
-        kept = _straightened(list(zip(alphas, values, strict=True)))
+        kept = _lower_hull(list(zip(alphas, values, strict=True)))  # without corners on straight lines
         object.__setattr__(self, "alphas", tuple(alpha for alpha, _ in kept))
         object.__setattr__(self, "values", tuple(value for _, value in kept))
 
@@ -143,13 +143,14 @@ def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
     >>> curve.delta("1/2") - 1e-3 < 1e-12, curve.is_symmetric
     (True, True)
     """
-
-    pairs = sorted({(nonnegative(e, "epsilon"), proportion(d, "delta")) for e, d in points}, reverse=True)
+    pairs = [(nonnegative(e, "epsilon"), proportion(d, "delta")) for e, d in points]
     if not pairs:
         raise InputError("a privacy profile needs at least one pair (epsilon, delta)")
     with precision(BITS):  # power <= slope · size + delta, with the slope rounded up: claims a little less
-        corners = _lowest([(_ceiling(ball(e).exp()), d) for e, d in pairs])
-    return _through([(1 - size, 1 - power) for size, power in reversed(corners)]).symmetric()
+        lines = sorted(((_ceiling(ball(e).exp()), d) for e, d in pairs), reverse=True)
+    first, corners = lowest([*lines, (Fraction(0), Fraction(1))])
+    ends = [(Fraction(0), first), *(corner for corner in corners if corner[0] < 1), (Fraction(1), Fraction(1))]
+    return _through([(1 - size, 1 - power) for size, power in reversed(ends)]).symmetric()
 
 
 def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> PiecewiseLinear:
@@ -201,34 +202,16 @@ def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None
     if any(low >= high for low, high in itertools.pairwise(alphas)):
         raise InputError("the alphas of a piecewise linear curve must increase")
 
-    def refuse(what: str, alpha: Fraction) -> None:
-        raise InputError(f"not a tradeoff function: {what} fails at alpha = {plain(alpha)}")
-
-    for alpha, value in zip(alphas, values, strict=True):
-        if value > alpha:
-            refuse("f(x) <= x", alpha)
-        if value < 0:
-            refuse("f(x) >= 0", alpha)
-    slopes = [
-        (v1 - v0) / (a1 - a0)
-        for (a0, a1), (v0, v1) in zip(itertools.pairwise(alphas), itertools.pairwise(values), strict=True)
-    ]
-    for slope, alpha in zip(slopes, alphas[1:], strict=True):
-        if slope < 0:
-            refuse("f nondecreasing", alpha)
-    for (before, after), alpha in zip(itertools.pairwise(slopes), alphas[1:], strict=False):
-        if before > after:
-            refuse("f convex", alpha)
-
-
-def _straightened(corners: list[Corner]) -> list[Corner]:
-    """Drop corners that lie on the straight line between their neighbours."""
-    kept: list[Corner] = []
-    for corner in corners:
-        while len(kept) > 1 and _turn(kept[-2], kept[-1], corner) == 0:
-            kept.pop()
-        kept.append(corner)
-    return kept
+    corners = list(zip(alphas, values, strict=True))
+    slopes = [((v1 - v0) / (a1 - a0), a1) for (a0, v0), (a1, v1) in itertools.pairwise(corners)]
+    for law, fails in (
+        ("f(x) <= x", [alpha for alpha, value in corners if value > alpha]),
+        ("f(x) >= 0", [alpha for alpha, value in corners if value < 0]),
+        ("f nondecreasing", [alpha for slope, alpha in slopes if slope < 0]),
+        ("f convex", [alpha for (before, alpha), (after, _) in itertools.pairwise(slopes) if before > after]),
+    ):
+        if fails:
+            raise InputError(f"not a tradeoff function: {law} fails at alpha = {plain(fails[0])}")
 
 
 def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
@@ -263,29 +246,6 @@ def _below_chords(corners: list[Corner]) -> list[Corner]:
         meeting = a0 + (v1 - v0 - right * (a1 - a0)) / (left - right) if left != right else a1
         result += [(meeting, v0 + left * (meeting - a0)), (a1, v1)]
     return _lower_hull([corner for i, corner in enumerate(result) if i == 0 or corner[0] > result[i - 1][0]])
-
-
-def _lowest(lines: list[Corner]) -> list[Corner]:
-    """Return the corners (size, power) of the lowest of the given lines (slope, power at 0), and 1."""
-    best: list[Corner] = []
-    for line in sorted([*lines, (Fraction(0), Fraction(1))], reverse=True):
-        while best and line[1] <= best[-1][1]:
-            best.pop()
-        while len(best) > 1 and _cross(best[-1], line) <= _cross(best[-2], best[-1]):
-            best.pop()
-        best.append(line)
-    corners = [(Fraction(0), best[0][1])]
-    lowest = best[0]
-    for line in best[1:]:
-        if (size := _cross(lowest, line)) >= 1:
-            break
-        corners.append((size, line[0] * size + line[1]))
-        lowest = line
-    return [*corners, (Fraction(1), sum(lowest, Fraction(0)))]
-
-
-def _cross(steep: Corner, flat: Corner) -> Fraction:
-    return (flat[1] - steep[1]) / (steep[0] - flat[0])
 
 
 def _interpolate(x: Fraction, xs: Sequence[Fraction], ys: Sequence[Fraction]) -> Fraction:

@@ -7,6 +7,7 @@ A corner is kept as (size, power) = (1 - alpha, 1 - f(alpha)) of a test, where s
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +21,6 @@ from semidp.exact import Number, plain, up
 from semidp.tradeoff.base import (
     ROUNDOFF,
     Floats,
-    Order,
     Tradeoff,
     group_size,
     grown,
@@ -39,13 +39,30 @@ _NEARLY = Fraction(1, 1 << 100)
 _LINES = 1024  # of a group's curve that are kept
 
 
-class Polygon(Tradeoff):
+class Cornered(Tradeoff):
+    """A curve known by the corners (size, power) of its power function, in floats that claim a little less."""
+
+    @property
+    @abstractmethod
+    def _outer(self) -> tuple[Floats, Floats]:
+        """Sizes that are rounded down and powers that are rounded up; where these pass 1, the curve ends."""
+
+    def __call__(self, alpha: npt.ArrayLike) -> Any:
+        a = probabilities(alpha)
+        sizes, powers = self._outer
+        values = 1 - np.minimum(np.interp(1 - a, sizes, powers), 1.0) * (1 + 4 * ROUNDOFF) - ROUNDOFF
+        if self.is_symmetric:  # then f is the inverse of the power function, which is precise where f is small
+            rising, first = np.unique(powers, return_index=True)
+            values = np.maximum(values, np.interp(a, rising, sizes[first]) * (1 - 8 * ROUNDOFF))
+        return like(np.clip(values, 0.0, a), alpha)
+
+
+class Polygon(Cornered):
     """A curve through finitely many corners, from (size, power) = (0, p) to (1, 1)."""
 
     @cached_property
     def _corners(self) -> list[tuple[RealBall, RealBall]]:
-        """Return balls around the (size, power) of each corner, sizes increasing from 0 to 1."""
-
+        """Balls around the (size, power) of each corner, sizes increasing from 0 to 1."""
         with precision(BITS):
             return self._compute_corners()
 
@@ -54,19 +71,9 @@ class Polygon(Tradeoff):
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
-        """Return float corners whose sizes are rounded down and powers up: a curve that claims a little less."""
         sizes = np.array([max(below(size), 0.0) for size, _ in self._corners])
         powers = np.array([min(above(power), 1.0) for _, power in self._corners])
         return sizes, powers
-
-    def __call__(self, alpha: npt.ArrayLike) -> Any:
-        a = probabilities(alpha)
-        sizes, powers = self._outer
-        values = 1 - np.interp(1 - a, sizes, powers) * (1 + 4 * ROUNDOFF) - ROUNDOFF
-        if self.is_symmetric:  # then f is the inverse of the power function, which is precise where f is small
-            rising, first = np.unique(powers, return_index=True)
-            values = np.maximum(values, np.interp(a, rising, sizes[first]) * (1 - 8 * ROUNDOFF))
-        return like(np.clip(values, 0.0, a), alpha)
 
     def delta(self, epsilon: Number) -> float:
 
@@ -139,11 +146,6 @@ class Approximate(Polygon):
     def group(self, k: int) -> "Approximate":
         return Approximate(self.epsilon0, self.delta0, self.size * group_size(k))
 
-    def compare(self, other: Tradeoff) -> Order:
-        if self == other:
-            return Order.EQUAL
-        return super().compare(other)
-
     def implied_rho(self) -> Fraction | None:
         return None if self.delta0 else pure_rho(self.epsilon0 * self.size)
 
@@ -164,32 +166,17 @@ class Approximate(Polygon):
     def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
         """Return the corners of the lowest of the lines power_j + slope_j · size and 1.
 
-        Steepest first. A line is dropped where balls cannot prove it lowest somewhere, and some are for very large
-        groups: a higher curve only claims less.
+        Some lines are dropped for very large groups: a higher curve only claims less.
         """
         step = ball(self.epsilon0)
         some = sorted(
             {round(i * self.size / _LINES) for i in range(_LINES + 1)} if self.size > _LINES else range(self.size + 1)
         )
         lines = [self._line(j, step) for j in some] if self.epsilon0 else [self._flat_line()]
-        lines.append((ball(0), ball(1)))
-        corners: list[tuple[RealBall, RealBall]] = []
-        kept: list[tuple[RealBall, RealBall]] = []
-        for slope, power in lines:
-            while kept and not power > kept[-1][1]:  # lower at size 0 and flatter: always lower
-                kept.pop()
-                del corners[-1:]
-            while corners and not _meeting(kept[-1], (slope, power)) > corners[-1][0]:
-                kept.pop()
-                corners.pop()
-            if kept:
-                size = _meeting(kept[-1], (slope, power))
-                corners.append((size, power + slope * size))
-            kept.append((slope, power))
+        first, corners = lowest([*lines, (ball(0), ball(1))])
         if any(not (size < 1 or size > ball(1 - _NEARLY)) for size, _ in corners):
             return [(ball(0), ball(1)), (ball(1), ball(1))]  # beyond arithmetic: claim nothing
-        corners = [corner for corner in corners if corner[0] < 1]
-        return [(ball(0), kept[0][1]), *corners, (ball(1), ball(1))]
+        return [(ball(0), first), *(corner for corner in corners if corner[0] < 1), (ball(1), ball(1))]
 
     def _line(self, j: int, step: RealBall) -> tuple[RealBall, RealBall]:
         """Return slope and power at size 0 of the line with j flat pieces outside k - j steep ones."""
@@ -205,5 +192,30 @@ def geometric(terms: int, step: RealBall) -> RealBall:
     return ball(terms) if terms < 2 else (terms * step).expm1() / step.expm1()
 
 
-def _meeting(steep: tuple[RealBall, RealBall], flat: tuple[RealBall, RealBall]) -> RealBall:
+def lowest(lines: Iterable[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Return the power at size 0 and the corners (size, power) of the lowest of lines (slope, power at size 0).
+
+    Lines come steepest first, in fractions or in balls. One is dropped where balls cannot prove it lowest somewhere:
+    a higher curve only claims less.
+
+    >>> lowest([(Fraction(2), Fraction(0)), (Fraction(1), Fraction(1, 4)), (Fraction(0), Fraction(1))])
+    (Fraction(0, 1), [(Fraction(1, 4), Fraction(1, 2)), (Fraction(3, 4), Fraction(1, 1))])
+    """
+    corners: list[tuple[Any, Any]] = []
+    kept: list[tuple[Any, Any]] = []
+    for slope, power in lines:
+        while kept and not power > kept[-1][1]:  # lower at size 0 and flatter: always lower
+            kept.pop()
+            del corners[-1:]
+        while corners and not _meeting(kept[-1], (slope, power)) > corners[-1][0]:
+            kept.pop()
+            corners.pop()
+        if kept:
+            size = _meeting(kept[-1], (slope, power))
+            corners.append((size, power + slope * size))
+        kept.append((slope, power))
+    return kept[0][1], corners
+
+
+def _meeting(steep: tuple[Any, Any], flat: tuple[Any, Any]) -> Any:
     return (flat[1] - steep[1]) / (steep[0] - flat[0])

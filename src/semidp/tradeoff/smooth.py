@@ -5,10 +5,10 @@ form), so a shift by k records is the same curve with a larger parameter.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +38,47 @@ _DEEPEST = 37.0  # standard deviations at which a normal tail leaves the range o
 
 
 @dataclass(frozen=True)
-class Gaussian(Tradeoff):
+class OneNumber(Tradeoff):
+    """A family with one exact number: the larger it is, the lower the curve, and for 0 it is the diagonal.
+
+    A group of k records multiplies the number by k to some `power`.
+    """
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    power: ClassVar[int]
+
+    @property
+    def number(self) -> Fraction:
+        """The number, whatever its name."""
+        number: Fraction = getattr(self, self.name)
+        return number
+
+    def group(self, k: int) -> Self:
+        return replace(self, **{self.name: self.number * group_size(k) ** self.power})
+
+    def compare(self, other: Tradeoff) -> Order:
+        if isinstance(other, OneNumber) and other.kind == self.kind:
+            return Order.of(self.number > other.number, self.number < other.number)
+        return super().compare(other)
+
+    @property
+    def is_trivial(self) -> bool:
+        return self.number == 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, self.name.removesuffix("0"): plain(self.number)}
+
+
+@dataclass(frozen=True)
+class Gaussian(OneNumber):
     """``G_mu(a) = Phi(Phi^-1(a) - mu)``, kept by the exact square of mu so that sqrt(6)/sigma needs no rounding.
 
     >>> Gaussian(Fraction(6)).compose(Gaussian(Fraction(3))).group(2)
     Gaussian(mu_squared=Fraction(36, 1))
     """
 
+    kind, name, power = "gaussian", "mu_squared", 2
     mu_squared: Fraction
 
     def __post_init__(self) -> None:
@@ -71,9 +105,6 @@ class Gaussian(Tradeoff):
         values = np.where(a == 1, 1.0, np.where(z < 0, scipy.special.ndtr(z) * (1 - margin), upper))
         return like(np.clip(values, 0.0, a), alpha)
 
-    def group(self, k: int) -> "Gaussian":
-        return Gaussian(self.mu_squared * group_size(k) ** 2)
-
     def delta(self, epsilon: Number) -> float:
         e = nonnegative(epsilon, "epsilon")
         if self.mu_squared == 0:
@@ -85,23 +116,11 @@ class Gaussian(Tradeoff):
 
         return min(above(sharp(profile)), 1.0)
 
-    def compare(self, other: Tradeoff) -> Order:
-        if isinstance(other, Gaussian):
-            return Order.of(self.mu_squared > other.mu_squared, self.mu_squared < other.mu_squared)
-        return super().compare(other)
-
     def implied_mu_squared(self) -> Fraction:
         return self.mu_squared
 
     def implied_rho(self) -> Fraction:
         return self.mu_squared / 2
-
-    @property
-    def is_trivial(self) -> bool:
-        return self.mu_squared == 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "gaussian", "mu_squared": plain(self.mu_squared)}
 
     def _landmarks(self) -> Floats:
         mu = up(self.mu)
@@ -123,7 +142,7 @@ class Gaussian(Tradeoff):
 
 
 @dataclass(frozen=True)
-class ZCDP(Tradeoff):
+class ZCDP(OneNumber):
     """The best curve that follows from the moment bound behind rho-zCDP; rho stays exact.
 
     A test of size s has power at most ``exp(-(sqrt(ln 1/s) - sqrt(rho))^2)`` (Hölder's inequality at every order),
@@ -139,6 +158,7 @@ class ZCDP(Tradeoff):
     17.1583
     """
 
+    kind, name, power = "zcdp", "rho", 2
     rho: Fraction
 
     def __post_init__(self) -> None:
@@ -158,9 +178,6 @@ class ZCDP(Tradeoff):
         gap_squared = np.maximum(gap * gap - 16 * ROUNDOFF * gap * (gap + 2 * root + 1), 0.0)
         common = np.where(a == 1, 1.0, -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF))
         return like(np.clip(np.maximum(rare, common), 0.0, a), alpha)
-
-    def group(self, k: int) -> "ZCDP":
-        return ZCDP(self.rho * group_size(k) ** 2)
 
     def delta(self, epsilon: Number) -> float:
         e = nonnegative(epsilon, "epsilon")
@@ -196,20 +213,8 @@ class ZCDP(Tradeoff):
         epsilon = Fraction(max((2 * high - 1) * rho + math.log1p(-1 / high), 0.0)) if high > 1 else Fraction(0)
         return Approximate(epsilon, Fraction(self.conversion(epsilon)))
 
-    def compare(self, other: Tradeoff) -> Order:
-        if isinstance(other, ZCDP):
-            return Order.of(self.rho > other.rho, self.rho < other.rho)
-        return super().compare(other)
-
     def implied_rho(self) -> Fraction:
         return self.rho
-
-    @property
-    def is_trivial(self) -> bool:
-        return self.rho == 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "zcdp", "rho": plain(self.rho)}
 
     def _landmarks(self) -> Floats:
         rho = up(self.rho)
@@ -229,7 +234,7 @@ class ZCDP(Tradeoff):
 
 
 @dataclass(frozen=True)
-class Laplace(Tradeoff):
+class Laplace(OneNumber):
     """Laplace noise of scale 1/epsilon on one number of sensitivity 1: ``F(F^-1(a) - epsilon)``.
 
     Strictly more private than pure epsilon-DP says; grouping multiplies epsilon.
@@ -238,6 +243,7 @@ class Laplace(Tradeoff):
     (Laplace(epsilon0=Fraction(2, 1)), 'STRONGER')
     """
 
+    kind, name, power = "laplace", "epsilon0", 1
     epsilon0: Fraction
 
     def __post_init__(self) -> None:
@@ -256,32 +262,17 @@ class Laplace(Tradeoff):
         values = np.where(a <= 0.5, shrink * a, np.where(rest >= shrink / 2, middle, top))
         return like(np.clip(values - np.where(a <= 0.5, 0.0, ROUNDOFF * values), 0.0, a), alpha)
 
-    def group(self, k: int) -> "Laplace":
-        return Laplace(self.epsilon0 * group_size(k))
-
     def delta(self, epsilon: Number) -> float:
         e = nonnegative(epsilon, "epsilon")
         if e >= self.epsilon0:
             return 0.0
         return min(above(sharp(lambda: -ball((e - self.epsilon0) / 2).expm1())), 1.0)
 
-    def compare(self, other: Tradeoff) -> Order:
-        if isinstance(other, Laplace):
-            return Order.of(self.epsilon0 > other.epsilon0, self.epsilon0 < other.epsilon0)
-        return super().compare(other)
-
     def implied_rho(self) -> Fraction:
         return pure_rho(self.epsilon0)
 
     def implied_epsilon(self) -> Fraction:
         return self.epsilon0
-
-    @property
-    def is_trivial(self) -> bool:
-        return self.epsilon0 == 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "laplace", "epsilon": plain(self.epsilon0)}
 
     def _landmarks(self) -> Floats:
         return np.append(tail(down(self.epsilon0)), 2 * up(self.epsilon0) + 1)
