@@ -44,12 +44,12 @@ from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
 from semidp.release.synthesis import about_file, check_records
 from semidp.report import (
-    announced_text,
     budget_parts,
     forecast,
     forecast_text,
     product_errors,
     product_lines,
+    stated_text,
     strength,
     summary,
     together_text,
@@ -384,7 +384,7 @@ def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Pr
         seen = forecast(found)
         rows += [*_uses(found, seen), *adjacency]
         if seen["announced"] is not None:
-            rows.append(("announced", f"{announced_text(seen)} if the exact totals were forgotten"))
+            rows.append(("announced", f"{stated_text(seen, 'announced')} if the exact totals were forgotten"))
         rows += [("otherwise", sentence) for sentence in seen["otherwise"]]
     space = f"{size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk"
     print_rows([*rows, ("would take", f"about {space} and {takes.seconds:,.0f} s beside reading")])

@@ -3,7 +3,7 @@
 Everything said here is computed from a `Release`, which holds nothing confidential.
 """
 
-from semidp.report.outlook import announced_text, comparison, expected_counts, forecast, forecast_text
+from semidp.report.outlook import comparison, expected_counts, forecast, forecast_text, stated_text
 from semidp.report.page import html
 from semidp.report.sentences import (
     budget_parts,
@@ -19,7 +19,6 @@ from semidp.report.sentences import (
 )
 
 __all__ = [
-    "announced_text",
     "budget_parts",
     "cell_errors",
     "comparison",
@@ -32,6 +31,7 @@ __all__ = [
     "name_of",
     "product_errors",
     "product_lines",
+    "stated_text",
     "strength",
     "summary",
     "together_text",

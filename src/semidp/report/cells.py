@@ -4,7 +4,7 @@ A table with a nested feature is cut into one table for each of its coarsest nod
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
@@ -81,13 +81,11 @@ def grid(table: PublishedTable | ProductTable) -> CellGrid | None:
 
 def branches(table: PublishedTable | ProductTable) -> tuple[Branch, ...]:
     """Cut a published table at the coarsest depth of its first nested feature; empty where it has none."""
-    nested = [axis for axis, feature in enumerate(table.schema.features) if feature.above]
-    if not nested:
+    axis = next((axis for axis, feature in enumerate(table.schema.features) if feature.above), None)
+    if axis is None:
         return ()
-    axis, found = nested[0], []
-    feature = table.schema.features[axis]
-    top = feature.depths[0]
-    paths = feature.paths()
+    feature, found = table.schema.features[axis], []
+    top, paths = feature.depths[0], feature.paths()
     for name, (start, end) in zip(top.labels, pairwise((*top.starts, len(paths))), strict=True):
         here = (slice(None),) * axis + (slice(start, end),)
         counts, errors = table.counts[here], table.standard_errors[here]
@@ -113,38 +111,29 @@ def _laid_out(
     """Lay out counts with one feature across, never the one that is to run down."""
     chosen = _across(features, down)
     side = [feature for position, feature in enumerate(features) if position != chosen]
-    counts, errors = (_last(array, chosen, len(side)) for array in (all_counts, all_errors))
-    largest = max(float(np.max(counts, initial=0)), 1.0)
-    lines = zip(
-        _heads(side),
-        counts.reshape(-1, counts.shape[-1]),
-        errors.reshape(-1, counts.shape[-1]),
-        strict=True,
+    across, columns = (None, ("count",)) if chosen is None else (features[chosen].name, features[chosen].levels)
+    counts, errors = (
+        (array if chosen is None else np.moveaxis(array, chosen, -1)).reshape(-1, len(columns))
+        for array in (all_counts, all_errors)
     )
+    largest = max(float(np.max(counts, initial=0)), 1.0)
+    block = math.prod(len(feature.levels) for feature in side[1:])
+    several = 1 < block < len(counts)
     rows = tuple(
         Row(
             heads,
             tuple(_cell(n, e, largest, reach) for n, e in zip(ns.tolist(), es.tolist(), strict=True)),
             _text(ns.sum().item()),
+            _sums(counts[line - block : line], chosen) if several and line % block == 0 else (),
         )
-        for heads, ns, es in lines
+        for line, (heads, ns, es) in enumerate(zip(_heads(side), counts, errors, strict=True), start=1)
     )
-    block = math.prod(len(feature.levels) for feature in side[1:])
-    if len(side) > 1 and 1 < block < len(rows):
-        sums = counts.reshape(-1, block, counts.shape[-1]).sum(axis=1)
-        rows = tuple(
-            replace(row, subtotals=_sums(sums[line // block], chosen)) if line % block == block - 1 else row
-            for line, row in enumerate(rows)
-        )
-    totals = _sums(counts.reshape(-1, counts.shape[-1]).sum(axis=0), chosen)
-    names = tuple(feature.name for feature in side)
-    if chosen is None:
-        return CellGrid(names, None, ("count",), rows, totals)
-    return CellGrid(names, features[chosen].name, features[chosen].levels, rows, totals)
+    return CellGrid(tuple(feature.name for feature in side), across, columns, rows, _sums(counts, chosen))
 
 
-def _sums(columns: Any, chosen: int | None) -> tuple[str, ...]:
+def _sums(counts: Any, chosen: int | None) -> tuple[str, ...]:
     """Write the sums of columns, and their sum where a feature runs across."""
+    columns = counts.sum(axis=0)
     whole = () if chosen is None else (_text(columns.sum().item()),)
     return (*map(_text, columns.tolist()), *whole)
 
@@ -158,10 +147,6 @@ def _across(features: tuple[Feature, ...], down: int | None) -> int | None:
     if not fitting:
         return min(sizes, key=lambda position: sizes[position])
     return max(fitting, key=lambda position: (sizes[position], position))
-
-
-def _last(array: Any, chosen: int | None, side: int) -> Any:
-    return array[..., np.newaxis] if chosen is None else np.moveaxis(array, chosen, side)
 
 
 def _heads(side: list[Feature]) -> list[tuple[tuple[str, int], ...]]:
@@ -191,6 +176,15 @@ def error_text(error: float) -> str:
     if error == 0:
         return "0"
     return f"{error:,.0f}" if error >= 100 else f"{error:.1f}" if error >= 1 else f"{error:.2g}"
+
+
+def more(said: str, shown: int, every: int, where: str = "the file") -> list[str]:
+    """Say that only the first of a list are shown, and where the others are; nothing where all are.
+
+    >>> more("groups are shown", 2, 5)
+    ['The first 2 groups are shown; 3 more are in the file.']
+    """
+    return [f"The first {shown:,} {said}; {every - shown:,} more are in {where}."] if every > shown else []
 
 
 def scale_text(scale: float) -> str:

@@ -126,11 +126,6 @@ def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
     return said
 
 
-def unit(group: PublishedGroups) -> float:
-    """The width of one step of the grid, in which the noise is counted."""
-    return float(group.outcome.width)
-
-
 def group_lines(group: PublishedGroups) -> list[str]:
     """Return the estimates of a statistic, a line each, the first few."""
     return _first_few(
@@ -161,7 +156,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
     """Say how a statistic of groups was made, how far it may be off, and whether the groups differ."""
     if group.noise.absent:
         return ["There is no record, so there is nothing to measure and no noise."]
-    outcome, width = group.outcome, unit(group)
+    outcome = group.outcome
     clipped = (
         "Each record counted as 0 or 1."
         if group.request.statistic == "proportion"
@@ -170,8 +165,8 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
     divided = "" if group.request.statistic == "sum" else " Noisy sums were divided by the exact counts."
     first = (
         f"{clipped} The sums were measured with the {group.noise.mechanism} mechanism (scale "
-        f"{scale_text(group.noise.scale * width)}).{divided} The standard errors are those of the noise alone; two of "
-        "them to each side are drawn. Values outside the bounds are noise."
+        f"{scale_text(group.noise.scale * float(outcome.width))}).{divided} The standard errors are those of the noise "
+        "alone; two of them to each side are drawn. Values outside the bounds are noise."
     )
     paragraphs = [first]
     if group.noise.naive_l2 and group.noise.expected_l2:
@@ -180,8 +175,7 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
             f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
             "the sums, and noise in the counts besides."
         )
-    if any(part.coarse for part in group.estimates):
-        paragraphs.append(grid_warning(group))
+    paragraphs += grid_warning(group)
     for by, comparison in zip(group.request.by, group.comparisons, strict=True):
         if comparison.degrees:
             paragraphs.append(_difference(" and ".join(by.names), comparison))
@@ -193,13 +187,15 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
     return [*paragraphs, *(interval_paragraphs(group.intervals[0]) if group.intervals else ())]
 
 
-def grid_warning(group: PublishedGroups) -> str:
-    """Say that rounding may have moved an estimate by more than the noise did."""
-    return (
+def grid_warning(group: PublishedGroups) -> list[str]:
+    """Say that rounding may have moved an estimate by more than the noise did, where it may."""
+    if not any(part.coarse for part in group.estimates):
+        return []
+    return [
         f"The grid is coarse: rounding to steps of {plain(group.outcome.width)} can have moved a "
         f"{group.request.statistic} by up to half a step a record, which is more than its standard error. Values that "
         "lie on the grid are not moved; for others choose a finer grid."
-    )
+    ]
 
 
 def _difference(by: str, comparison: Comparison) -> str:

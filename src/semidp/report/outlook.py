@@ -125,29 +125,22 @@ def comparison(plans: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     return [
         *lines,
         ("attacker", [plan["guarantee"]["attacker"] for plan in plans]),
-        ("guarantee", [_stated(plan, "guarantee") for plan in plans]),
+        ("guarantee", [stated_text(plan, "guarantee") for plan in plans]),
         *([("otherwise", others)] if any(others := [" ".join(plan["otherwise"]) for plan in plans]) else []),
-        ("announced", [announced_text(plan) for plan in plans]),
+        ("announced", [stated_text(plan, "announced") for plan in plans]),
     ]
 
 
-def announced_text(seen: dict[str, Any]) -> str:
-    """Write what the noise of a forecast would be said to give if the exact totals were forgotten."""
-    return _stated(seen, "announced")
-
-
-def _stated(plan: dict[str, Any], key: str) -> str:
-    """Write a guarantee, or what the same noise would be said to give if the exact totals were forgotten."""
+def stated_text(plan: dict[str, Any], key: str) -> str:
+    """Write a forecast's ``guarantee``, or what its noise is ``announced`` to give where the totals are forgotten."""
     found = plan[key]
     if found is None:
         return "the same" if not plan["exact"] else "not known"
-    restated = (
-        "none" if found["epsilon"] is None else f"({rounded_up(found['epsilon'])}, {plain(plan['report_delta'])})-DP"
-    )
-    pairs = (
-        ", for exchanges of one person" if key == "guarantee" and plan["adjacency"].get("kind") == "exchange" else ""
-    )
-    return f"{found['name']}, {restated}{pairs}" if found["name"] else f"{restated}{pairs}"
+    epsilon = found["epsilon"]
+    restated = "none" if epsilon is None else f"({rounded_up(epsilon)}, {plain(plan['report_delta'])})-DP"
+    exchange = key == "guarantee" and plan["adjacency"].get("kind") == "exchange"
+    name = f"{found['name']}, " if found["name"] else ""
+    return f"{name}{restated}{', for exchanges of one person' if exchange else ''}"
 
 
 def _strength(tradeoff: Tradeoff, delta: Fraction) -> dict[str, Any]:

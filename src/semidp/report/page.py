@@ -27,9 +27,8 @@ from semidp.release import (
 )
 from semidp.release.published_outcomes import columns_of
 from semidp.report import outcome_sentences, partitioned, sentences
-from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, scale_text
+from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, more, scale_text
 from semidp.spaces import Dataspace
-from semidp.tradeoff import Tradeoff
 
 _SHOWN_TOTALS = 1000
 _LONG = 25  # rows from which on a table is searched
@@ -49,45 +48,49 @@ def html(release: Release, title: str | None = None) -> str:
     title
         The heading; by default it names the tables.
     """
-    scope, moved = release.scope, moves(release.scope)
+    scope, moved, explanation = release.scope, moves(release.scope), release.guarantee.explain()
     advertised = sentences.forgotten(scope.dataspace, (result.advertised for result in release.results))
-    explanation = release.guarantee.explain()
-    template = _template()
-    page: str = template.render(
-        title=title or f"{_listed(release)}: what is exact, what is protected",
-        created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
-        versions=release.versions,
-        private=release.private,
-        exact=sentences.exact_part(scope.dataspace),
-        noisy=sentences.noisy_part(release),
-        strength=sentences.strength(release.guarantee, release.plan.report_delta),
-        warnings=(*scope.warnings, *scope.disclosures, *sentences.apart(release)),
-        explanation=[explanation.protected, explanation.attacker],
-        curve=_picture(tradeoff_plot(_curves(release, advertised))),
-        advertised=advertised is not None,
-        advertised_name=sentences.name_of(advertised) if advertised else None,
-        adjacency_heading=sentences.why_heading(scope),
-        adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
-        also_known=sentences.also_known(release),
-        moves=moved[:_SHOWN_MOVES],
-        more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        tables=[_table(table, release.form) for table in release.tables],
-        sections=[
-            *([] if release.product is None else _product(release.product, release)),
-            *_partitioned(release),
-            *(section for group in release.groups for section in _sections(group)),
-            *(_regression(regression) for regression in release.regressions),
-            *(section for quantile in release.quantiles for section in _quantiles(quantile)),
-        ],
-        limits=sentences.limits(release),
-        details=_details(release),
-        published=_totals(scope.dataspace),
-        long=_LONG,
-        files=[(name, quote(name), what) for name, what in sentences.files(release)],
-    ).lstrip()
-    if _SEARCHED not in page:
-        return page
-    return page.replace("</body>", f"<script>{search_script()}</script>\n</body>")
+    curves = {f"this release ({_used(release)})": release.guarantee.tradeoff}
+    if advertised is not None:
+        curves["if the totals were forgotten"] = advertised
+    page: str = (
+        _template()
+        .render(
+            title=title or f"{_listed(release)}: what is exact, what is protected",
+            created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
+            versions=release.versions,
+            private=release.private,
+            exact=sentences.exact_part(scope.dataspace),
+            noisy=sentences.noisy_part(release),
+            strength=sentences.strength(release.guarantee, release.plan.report_delta),
+            warnings=(*scope.warnings, *scope.disclosures, *sentences.apart(release)),
+            explanation=[explanation.protected, explanation.attacker],
+            curve=_picture(tradeoff_plot(curves)),
+            advertised=advertised is not None,
+            advertised_name=sentences.name_of(advertised) if advertised else None,
+            adjacency_heading=sentences.why_heading(scope),
+            adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
+            also_known=sentences.also_known(release),
+            moves=moved[:_SHOWN_MOVES],
+            more_moves=max(len(moved) - _SHOWN_MOVES, 0),
+            tables=[_table(table, release.form) for table in release.tables],
+            sections=[
+                *([] if release.product is None else _product(release.product, release)),
+                *_partitioned(release),
+                *(section for group in release.groups for section in _sections(group)),
+                *(_regression(regression) for regression in release.regressions),
+                *(section for quantile in release.quantiles for section in _quantiles(quantile)),
+            ],
+            limits=sentences.limits(release),
+            details=_details(release),
+            published=_totals(scope.dataspace),
+            long=_LONG,
+            files=[(name, quote(name), what) for name, what in sentences.files(release)],
+        )
+        .lstrip()
+    )
+    script = f"<script>{search_script()}</script>\n" if _SEARCHED in page else ""
+    return page.replace("</body>", f"{script}</body>")
 
 
 @functools.cache
@@ -105,9 +108,10 @@ def search_script() -> str:
 
 
 def _picture(figure: Any) -> Any:
+    """Return a figure as part of the page; None where there is nothing to draw."""
     from markupsafe import Markup
 
-    return Markup(svg(figure))
+    return figure and Markup(svg(figure))
 
 
 def _listed(release: Release) -> str:
@@ -120,11 +124,6 @@ def _listed(release: Release) -> str:
     quantiles = [outcome_sentences.quantiled(quantile) for quantile in release.quantiles]
     text = ", ".join([*names, *(outcome_sentences.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
-
-
-def _curves(release: Release, advertised: Tradeoff | None) -> dict[str, Tradeoff]:
-    curves = {f"this release ({_used(release)})": release.guarantee.tradeoff}
-    return curves if advertised is None else {**curves, "if the totals were forgotten": advertised}
 
 
 def moves(scope: Scope) -> list[dict[str, Any]]:
@@ -144,11 +143,11 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
 
 
 def _table(table: PublishedTable, form: Form | None) -> dict[str, Any]:
+    losses = {"this release": table.noise.expected_l2, "ordinary DP,\nsame guarantee": table.noise.naive_l2}
     return {
         **_cells(table, table.noise.absent, form),
-        "heading": f"Published counts: {' by '.join(table.schema.names)}",
         "summary": sentences.table_summary(table),
-        "loss": _loss(table),
+        "loss": _picture(loss_plot(losses)) if table.noise.naive_l2 is not None else None,
         "loss_caption": (
             "Root mean squared distance between the measurement and the true table, known before any noise was drawn, "
             "next to ordinary differential privacy pushed to the same guarantee by group privacy."
@@ -160,21 +159,17 @@ def _cells(table: PublishedTable | ProductTable, absent: bool, form: Form | None
     """Return the counts of a table as a page shows them: as numbers, folded by parent, as shades, or only the file."""
     parts, file = branches(table), f"{table.name}.{table.columns().form(form)}"
     cells = None if parts else grid(table)
-    picture = None if cells or parts else table.plot()
     return {
+        "heading": f"Published counts: {' by '.join(table.schema.names)}",
         "grid": cells,
         "branches": parts,
-        "top": table.schema.features[nested[0]].names[0] if (nested := _nested(table)) else "",
-        "heatmap": picture and _picture(picture),
+        "top": next((feature.names[0] for feature in table.schema.features if feature.above), ""),
+        "heatmap": None if cells or parts else _picture(table.plot()),
         "caption": sentences.errors_caption(table, absent, bool(cells or parts)),
         "cells": f"{table.schema.size:,}",
         "file": file,
         "link": quote(file),
     }
-
-
-def _nested(table: PublishedTable | ProductTable) -> list[int]:
-    return [axis for axis, feature in enumerate(table.schema.features) if feature.above]
 
 
 def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
@@ -183,7 +178,6 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
     what = f"{group.request.statistic} of {group.outcome.column}"
     for number, (by, part) in enumerate(zip(group.request.by, group.estimates, strict=True)):
         labels = [" · ".join(levels) for levels in part.groups]
-        picture = group.plot(by=number)
         ends = columns_of(group.intervals[number] if group.intervals else ())
         filled = [row for row in zip(labels, part.rows(), *ends.values(), strict=True) if row[1][1]]
         rows = [
@@ -195,9 +189,9 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
                 "heading": f"Published {what} by {' and '.join(by.names)}",
                 "paragraphs": [
                     *(outcome_sentences.group_paragraphs(group) if number == 0 else ()),
-                    *_more("groups", len(rows), len(filled)),
+                    *more("groups are shown", len(rows), len(filled)),
                 ],
-                "figure": picture and _picture(picture),
+                "figure": _picture(group.plot(by=number)),
                 "caption": "Estimates with two standard errors of the noise to each side. A declared bound that lies "
                 "in the picture is a dotted line.",
                 "columns": (
@@ -218,69 +212,61 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
 
 def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]]:
     """Return the sections of tables that share a budget: their errors, how they fit together, their counts."""
-    errors = sentences.product_errors(product.request, product.mechanism)
     losses = sentences.product_losses(product)
     said, rows = sentences.fits_together(product)
-    shown = [table for table in product.tables[:_SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
+    every = len(product.tables)
     first = {
         "heading": "Published tables from one budget",
-        "paragraphs": sentences.product_paragraphs(product),
+        "paragraphs": [
+            *sentences.product_paragraphs(product),
+            *more("tables are listed", min(every, _SHOWN_TOTALS), every, "the files"),
+        ],
         "figure": _picture(loss_plot(losses)) if len(losses) > 1 and product.mechanism.sigma2 else None,
         "caption": sentences.losses_caption(product, release.scope),
         "columns": ("table", "cells", "standard error", "largest", "fit"),
         "rows": [
             (
-                part["name"],
-                f"{part['cells']:,}",
-                error_text(part["rms_standard_error"]),
-                error_text(part["largest_standard_error"]),
+                table.name,
+                f"{table.schema.size:,}",
+                error_text(errors["standard_error"]),
+                error_text(errors["largest"]),
                 table.fitted.method,
             )
-            for part, table in zip(errors[:_SHOWN_TOTALS], product.tables, strict=False)
+            for number, table in enumerate(product.tables[:_SHOWN_TOTALS])
+            for errors in [sentences.table_errors(product.mechanism, number)]
         ],
     }
     second = {
         "heading": "How the tables fit together",
-        "paragraphs": [said],
+        "paragraphs": [said, *more("tables are listed", len(rows), every, "the files")],
         "columns": ("table", "has the same numbers as other tables in", "exact in it"),
-        "rows": rows[:_SHOWN_TOTALS],
+        "rows": rows,
         "names": 3,
-        "tables": [
-            {
-                **_cells(table, product.noise.absent, release.form),
-                "heading": f"Published counts: {' by '.join(table.schema.names)}",
-            }
-            for table in shown
-        ],
+        "tables": _first_cells(product.tables, product.noise.absent, release.form),
     }
-    more = len(product.tables) - _SHOWN_TOTALS
-    if more > 0:
-        second["paragraphs"] = [said, f"The first {_SHOWN_TOTALS} tables are listed; {more:,} more are in the files."]
     return [first, second]
+
+
+def _first_cells(tables: Sequence[ProductTable], absent: bool, form: Form | None) -> list[dict[str, Any]]:
+    """Return the counts of the first tables, as far as they fit on a page."""
+    return [_cells(table, absent, form) for table in tables[:_SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
 
 
 def _partitioned(release: Release) -> list[dict[str, Any]]:
     """Return the sections of tables released part by part, with their counts at the partition's depth."""
     found = partitioned.sections(release)
-    tables = [table for result in release.partitioned for table in result.overview]
     if found:
-        found[-1]["tables"] = [
-            {
-                **_cells(table, False, release.form),
-                "heading": f"Published counts: {' by '.join(table.schema.names)}",
-            }
-            for table in tables[:_SHOWN_TABLES]
-            if table.schema.size <= FOLDED_CELLS
-        ]
+        tables = [table for result in release.partitioned for table in result.overview]
+        found[-1]["tables"] = _first_cells(tables, False, release.form)
     return found
 
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
-    ends, picture = columns_of(regression.intervals), regression.plot()
+    ends = columns_of(regression.intervals)
     return {
         "heading": f"Published {outcome_sentences.regressed(regression)}",
         "paragraphs": outcome_sentences.regression_paragraphs(regression),
-        "figure": picture and _picture(picture),
+        "figure": _picture(regression.plot()),
         "caption": "Coefficients with two standard errors of the noise to each side.",
         "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
         "rows": [
@@ -305,7 +291,7 @@ def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
                 else f"The same by {' and '.join(by.names)}",
                 "paragraphs": [
                     *(outcome_sentences.quantile_paragraphs(quantile) if position == 0 else ()),
-                    *_more("groups", len(rows), len(quantile.groups[position])),
+                    *more("groups are shown", len(rows), len(quantile.groups[position])),
                 ],
                 "columns": (" · ".join(by.names), "count (exact)", *map(_heading, quantile.headings)),
                 "rows": rows,
@@ -327,15 +313,11 @@ def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
         "paragraphs": [
             "The first group less the second.",
             *outcome_sentences.interval_paragraphs(intervals),
-            *_more("pairs", len(rows), len(first.names)),
+            *more("pairs are shown", len(rows), len(first.names)),
         ],
         "columns": ("group", "other group", "difference", *map(_heading, ends)),
         "rows": rows,
     }
-
-
-def _more(what: str, shown: int, every: int) -> list[str]:
-    return [f"The first {shown} {what} are shown; {every - shown:,} more are in the file."] if every > shown else []
 
 
 def _heading(column: str) -> str:
@@ -344,13 +326,6 @@ def _heading(column: str) -> str:
 
 def _end(value: float) -> str:
     return "open" if math.isinf(value) else outcome_sentences.number_text(value)
-
-
-def _loss(table: PublishedTable) -> Any:
-    if table.noise.naive_l2 is None:
-        return None
-    losses = {"this release": table.noise.expected_l2, "ordinary DP,\nsame guarantee": table.noise.naive_l2}
-    return _picture(loss_plot(losses))
 
 
 def _used(release: Release) -> str:
@@ -369,7 +344,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
             rows.append(("a(t), the paper's definition read literally", str(semi.definition)))
     for table in release.tables:
         how = f"scale {scale_text(table.noise.scale)}"
-        rows += _mechanism(release, table, " by ".join(table.schema.names), how, sentences.claim(table))
+        rows += _mechanism(release, table, " by ".join(table.schema.names), how)
         rows.append(("Fit", f"{table.fitted.kind}: {table.fitted.method}"))
     if release.product is not None:
         rows += _mechanism(release, release.product, "the tables that share a budget", "exact noise on each residual")
@@ -393,14 +368,12 @@ def _details(release: Release) -> list[tuple[str, str]]:
     return rows
 
 
-def _mechanism(
-    release: Release, result: Published, what: str, how: str, claim: str | None = None
-) -> list[tuple[str, str]]:
+def _mechanism(release: Release, result: Published, what: str, how: str) -> list[tuple[str, str]]:
     """Return how one of the results was measured; the guarantee of the only one stands at the top of the page."""
     guarantee = ("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])
     return [
         (f"Mechanism of {what}", f"{result.noise.mechanism}, {how}"),
-        ("Kind of claim", claim or sentences.CLAIMS[result.noise.claim]),
+        ("Kind of claim", sentences.claim(result)),
         *([guarantee] if len(release.results) > 1 else []),
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from semidp.release import PartitionedTables, Release
 from semidp.release.partitions import tables_asked
-from semidp.report.cells import error_text
+from semidp.report.cells import error_text, more
 
 _SHOWN_PARTS = 1000
 
@@ -23,8 +23,6 @@ class TableErrors:
     parts: int
     rms: float
     largest: float
-    loss: float
-    bound: float
     notes: tuple[str, ...]
 
 
@@ -52,8 +50,6 @@ def errors_of(release: Release, result: PartitionedTables) -> list[TableErrors]:
                 len(fits),
                 math.sqrt(variance / own.size),
                 largest,
-                sum(fit.loss for fit in fits),
-                sum(fit.bound for fit in fits),
                 tuple(notes)[:3],
             )
         )
@@ -114,8 +110,6 @@ def sections(release: Release) -> list[dict[str, Any]]:
                     "these public numbers. All noise was calibrated to the whole, so that there is one guarantee.",
                     *notes,
                 ],
-                "figure": None,
-                "caption": "",
                 "columns": ("table", "cells", "parts", "standard error", "largest"),
                 "rows": [
                     (
@@ -130,16 +124,13 @@ def sections(release: Release) -> list[dict[str, Any]]:
             }
         )
     parts = release.partition.parts
-    more = len(parts) - _SHOWN_PARTS
-    left = [f"The first {_SHOWN_PARTS:,} are listed; {more:,} more are in parts.json."] if more > 0 else []
+    shown = parts[:_SHOWN_PARTS]
     found.append(
         {
             "heading": f"Parts: one for every {depth}",
-            "paragraphs": left,
-            "figure": None,
-            "caption": "",
+            "paragraphs": more("are listed", len(shown), len(parts), "parts.json"),
             "columns": (depth, "folder", "files"),
-            "rows": [(" · ".join(part.path), part.folder, ", ".join(part.files)) for part in parts[:_SHOWN_PARTS]],
+            "rows": [(" · ".join(part.path), part.folder, ", ".join(part.files)) for part in shown],
             "names": 2,
         }
     )

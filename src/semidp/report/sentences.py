@@ -21,6 +21,7 @@ from semidp.release import (
     Prepared,
     ProductRequest,
     ProductTable,
+    Published,
     PublishedProduct,
     PublishedTable,
     Release,
@@ -40,7 +41,6 @@ from semidp.report.outcome_sentences import (
     quantiled,
     regressed,
     titled,
-    unit,
 )
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
@@ -48,7 +48,7 @@ from semidp.tradeoff import Budget, Order, Tradeoff
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
 
-CLAIMS = {
+_CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
     "ideal": "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole numbers first",
 }
@@ -273,11 +273,11 @@ def errors_caption(table: PublishedTable | ProductTable, absent: bool, shown: bo
     )
 
 
-def claim(table: PublishedTable) -> str:
+def claim(result: Published) -> str:
     """Say whether the claim is about the numbers that were drawn."""
-    if table.noisy.dtype.kind != "i":
+    if isinstance(result, PublishedTable) and result.noisy.dtype.kind != "i":
         return "for studies: the proof is for real-valued noise, and floating-point numbers are published as drawn"
-    return CLAIMS[table.noise.claim]
+    return _CLAIMS[result.noise.claim]
 
 
 def files(release: Release) -> list[tuple[str, str]]:
@@ -355,7 +355,7 @@ def _spread(errors: NDArray[np.float64], wide: float) -> dict[str, float]:
 
 
 def errors_text(errors: dict[str, float]) -> str:
-    """Say how far off a cell is.
+    """Say how far off a cell is before anything is drawn, in four digits, by which plans are compared.
 
     >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "half_width": 2.2632})
     'standard error 1.155 a cell (1 to 2), 95% within ±2.263'
@@ -395,9 +395,9 @@ def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     if mechanism.saved:
         lines[0] += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     for part in product_errors(request, mechanism):
-        low, high = number_text(part["smallest_standard_error"]), number_text(part["largest_standard_error"])
+        low, high = error_text(part["smallest_standard_error"]), error_text(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        wide = number_text(interval_factor(mechanism.name) * part["rms_standard_error"])
+        wide = error_text(interval_factor(mechanism.name) * part["rms_standard_error"])
         lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
     return lines
 
@@ -540,44 +540,46 @@ def summary(release: Release, where: str | None = None) -> str:
     """Return the release in a few lines, for a terminal."""
     scope = release.scope
     lines = [] if release.private else ["NOT PRIVATE: drawn with a seed or by a mechanism meant for studies.", ""]
-    lines += [f"exact      {item}" for item in exact_part(scope.dataspace)]
-    lines += [f"with noise {item}" for item in noisy_part(release)]
+
+    def say(word: str, *texts: str) -> None:
+        lines.extend(f"{word:10} {text}" for text in texts)
+
+    def say_once(word: str, texts: Iterable[str]) -> None:
+        for number, text in enumerate(texts):
+            say("" if number else word, text)
+
+    say("exact", *exact_part(scope.dataspace))
+    say("with noise", *noisy_part(release))
     for table in release.tables:
         loss = f"expected distance from the truth {table.noise.expected_l2:,.1f}"
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
-        lines.append(f"mechanism  {table.noise.mechanism}, scale {scale_text(table.noise.scale)}, {loss}")
+        say("mechanism", f"{table.noise.mechanism}, scale {scale_text(table.noise.scale)}, {loss}")
     if release.product is not None:
-        lines += [f"mechanism  {line}" for line in product_lines(release.product.request, release.product.mechanism)]
-    lines += [f"mechanism  {line}" for line in partitioned.mechanism_lines(release)]
+        say("mechanism", *product_lines(release.product.request, release.product.mechanism))
+    say("mechanism", *partitioned.mechanism_lines(release))
     for group in release.groups:
-        scale = scale_text(group.noise.scale * unit(group))
-        lines.append(f"mechanism  {group.noise.mechanism}, scale {scale} in each sum")
-        lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(group_lines(group))]
-        lines += [f"warning    {grid_warning(group)}"] if any(part.coarse for part in group.estimates) else []
+        scale = scale_text(group.noise.scale * float(group.outcome.width))
+        say("mechanism", f"{group.noise.mechanism}, scale {scale} in each sum")
+        say_once("estimate", group_lines(group))
+        say("warning", *grid_warning(group))
     for regression in release.regressions:
-        lines.append(f"mechanism  {regression.noise.mechanism}, for the {regressed(regression)}")
-        lines += [
-            f"{'estimate' if not n else '':10} {term}: {number_text(value)} ± {number_text(error)}"
-            for n, (term, value, error) in enumerate(regression.rows())
-        ]
+        say("mechanism", f"{regression.noise.mechanism}, for the {regressed(regression)}")
+        rows = regression.rows()
+        say_once("estimate", (f"{term}: {number_text(value)} ± {number_text(error)}" for term, value, error in rows))
     for quantile in release.quantiles:
         ranks = "" if quantile.rank_error is None else f", at most {quantile.rank_error:,} ranks off in 95% of choices"
-        lines.append(f"mechanism  {quantile.noise.mechanism}{ranks}")
-        lines.append(f"columns    {', '.join(quantile.headings)}")
-        lines += [f"{'estimate' if not n else '':10} {line}" for n, line in enumerate(quantile_lines(quantile))]
-    lines += [f"apart      {item}" for item in apart(release)]
-    lines += [f"budget     {item}" for item in budget_parts(release.plan)]
-    noisy = [table for table in release.tables if not table.noise.absent]
-    together = () if release.product is None or release.product.noise.absent else (release.product,)
-    shared = (*together, *release.partitioned)
-    others = [result.noise.claim for result in (*shared, *release.groups, *release.regressions, *release.quantiles)]
-    claims = [claim(table) for table in noisy] + [CLAIMS[kind] for kind in others]
-    lines += [f"claim      {text}" for text in dict.fromkeys(claims)]
-    lines.append(f"adjacency  {together_text(scope)}")
-    lines += [f"strength   {item}" for item in strength(release.guarantee, release.plan.report_delta)]
+        say("mechanism", f"{quantile.noise.mechanism}{ranks}")
+        say("columns", ", ".join(quantile.headings))
+        say_once("estimate", quantile_lines(quantile))
+    say("apart", *apart(release))
+    say("budget", *budget_parts(release.plan))
+    exact = [result for result in (*release.tables, release.product) if result is not None and result.noise.absent]
+    say("claim", *dict.fromkeys(claim(result) for result in release.results if result not in exact))
+    say("adjacency", together_text(scope))
+    say("strength", *strength(release.guarantee, release.plan.report_delta))
     if scope.adjacency.is_exchange:
-        lines += [f"otherwise  {item}" for item in implied(release)]
+        say("otherwise", *implied(release))
     if where:
-        lines.append(f"written    {where}")
+        say("written", where)
     return "\n".join(lines)
