@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, LossMeasure, Metric, assess
+from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, LossMeasure, Metric, assess, stated_margins
 from semidp.errors import InputError, MissingExtra, Refused
 from semidp.guarantees import Guarantee
 from semidp.release import Plan
@@ -86,7 +86,8 @@ def guarantee(
     public, about = _public(invariants, lengths, [*(Margin.of(margin) for margin in keys), *declared_keys])
     found = assess(function, public, a, rows)
     if about is not None:
-        found = evolve(found, guarantee=_about(found.guarantee, about))
+        real = found.guarantee
+        found = evolve(found, guarantee=Guarantee(Dataspace.described(about), real.adjacency, real.tradeoff))
     _check_lengths(measurement, found.distance)
     return found
 
@@ -134,33 +135,20 @@ class _Map:
 
 def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple[Any, str | None]:
     """Return all that is exact, for `assess`, and a description where keys are among it or a value is not known."""
-    if isinstance(invariants, Dataspace) and invariants.schema is not None:
-        missing = [margin for margin in (*lengths, *keys) if not _published(invariants, margin)]
-        if not missing:
+    if isinstance(invariants, Dataspace):
+        schema = invariants.schema
+        if schema is None or all(
+            {*margin.names} <= {*schema.names} and invariants.publishes(margin) for margin in (*lengths, *keys)
+        ):
             return invariants, None
-        given, features = invariants.margins, invariants.schema.features
-    elif isinstance(invariants, Dataspace):
-        return invariants, None
-    elif isinstance(invariants, Plan):
-        given, features = invariants.invariants, invariants.features
-    elif isinstance(invariants, str):
-        raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
+        given, features = invariants.margins, schema.features
     else:
-        given, features = tuple(Margin.of(margin) for margin in invariants), ()
+        given, features = stated_margins(invariants)
     counts = list(dict.fromkeys([*given, *lengths]))
     only = [margin for margin in dict.fromkeys(keys) if not any(margin.within(known) for known in counts)]
     told = [f"the counts of {', '.join(map(str, counts))}"] if counts else []
     told += [f"the keys of {', '.join(map(str, only))}"] if only else []
     return Plan(invariants=[*counts, *only], features=features), " and ".join(told) or None
-
-
-def _published(space: Dataspace, margin: Margin) -> bool:
-    assert space.schema is not None
-    return {*margin.names} <= {*space.schema.names} and space.publishes(margin)
-
-
-def _about(found: Guarantee, text: str) -> Guarantee:
-    return Guarantee(Dataspace.described(text), found.adjacency, found.tradeoff)
 
 
 def _declared(measurement: Any) -> tuple[list[Margin], list[Margin]]:

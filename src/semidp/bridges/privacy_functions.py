@@ -279,18 +279,13 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace
         if needed and several:
             return invariants, semi_adjacency_bound(invariants.schema, invariants.margins)
         return invariants, semi_adjacency(invariants) if needed else None
-    if isinstance(invariants, str):
-        raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
-    if isinstance(invariants, Plan):
-        margins = invariants.invariants
-        known = {name: feature for feature in invariants.features for name in feature.names}
-    else:
-        margins, known = tuple(Margin.of(margin) for margin in invariants), {}
+    margins, features = stated_margins(invariants)
+    known = {name: feature for feature in features for name in feature.names}
     names = [name for margin in margins for name in margin.names]
     if not names:
         return Dataspace.described("the number of records"), SemiAdjacency(1, 1, 1, "only the total is exact")
-    parts = {known.get(name, Feature(name, "012")).name: known.get(name, Feature(name, "012")) for name in names}
-    schema = Schema(tuple(parts.values()))
+    parts = [known.get(name, Feature(name, "012")) for name in names]
+    schema = Schema(tuple({part.name: part for part in parts}.values()))
     undeclared = [name for name in names if name not in known]
     if needed and undeclared and junction_order(maximal(schema.view(margin.names) for margin in margins)) is None:
         raise AdjacencyUnknown(
@@ -300,6 +295,15 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace
         )
     about = ", ".join(str(margin) for margin in normalised(schema, margins))
     return Dataspace.described(f"the counts of {about}"), semi_adjacency_bound(schema, margins) if needed else None
+
+
+def stated_margins(invariants: Any) -> tuple[tuple[Margin, ...], tuple[Feature, ...]]:
+    """Return the margins of a plan, with the features that it declares, or those of a list of names."""
+    if isinstance(invariants, Plan):
+        return invariants.invariants, invariants.features
+    if isinstance(invariants, str):
+        raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
+    return tuple(Margin.of(margin) for margin in invariants), ()
 
 
 def _named(curve: Tradeoff) -> str:

@@ -214,15 +214,11 @@ def fit_alike(
         Totals((1, *parts[0].view), np.stack([part.counts for part in parts])) for parts in zip(*totals, strict=True)
     ]
     problem = pose(tables, _numbers(np.stack(noisy), tables, joint), joint)
-    start = approach(problem, progress)
-    counts, proved = transport(problem, start, progress) if len(joint) == 2 else (thresholds(problem), True)
-    bounds = lagrangians(problem, start.levels)
-    note = _OPTIMAL if proved else ""
-    method = "flow" if len(joint) == 2 else "thresholds"
+    start, counts, method, proved = _closest(problem, progress)
     found = []
-    for table, values, bound in zip(counts, problem.noisy, bounds.tolist(), strict=True):
+    for table, values, bound in zip(counts, problem.noisy, lagrangians(problem, start.levels).tolist(), strict=True):
         loss = float(np.square((table - values).astype(np.float64)).sum())
-        found.append(Fit(table, None, loss, min(bound, loss), method, proved, note))
+        found.append(_whole(table, loss, bound, method, proved))
     return found
 
 
@@ -240,14 +236,19 @@ def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Fl
     return noisy.astype(np.int64) if noisy.dtype.kind in "iu" else noisy.astype(np.float64)
 
 
-def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
+def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str, bool]:
+    """Return the closest table under one margin or two, between where it starts and how it is found and if proved."""
+    start = approach(problem, progress)
     if len(problem.totals) == 1:
-        start = approach(problem, progress)
-        return _whole(problem, thresholds(problem), start.bound, "thresholds", True, "")
-    if len(problem.totals) == 2:
-        start = approach(problem, progress)
-        counts, proved = transport(problem, start, progress)
-        return _whole(problem, counts, start.bound, "flow", proved, "")
+        return start, thresholds(problem), "thresholds", True
+    counts, proved = transport(problem, start, progress)
+    return start, counts, "flow", proved
+
+
+def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
+    if len(problem.totals) <= 2:
+        start, counts, method, proved = _closest(problem, progress)
+        return _whole(counts, problem.loss(counts), start.bound, method, proved)
     large = problem.noisy.size >= LARGE and roundable(problem)  # a few passes over the cells, however long they take
     start = project(problem, math.inf if large else (time.monotonic() + deadline) / 2, progress)
     if large and start.met:
@@ -255,8 +256,8 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
         if near is not None:
             counts, levels = near
             bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
-            note = _distance(problem.loss(counts), max(bounds))
-            return _whole(problem, counts, start.bound, "rounding", False, note)
+            loss = problem.loss(counts)
+            return _whole(counts, loss, start.bound, "rounding", False, _distance(loss, max(bounds)))
     found, proved = nested(problem, start.table, progress), False
     method = "integer program" if found is None else "nested flows"
     if found is not None:
@@ -271,15 +272,13 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             "No table of whole numbers with the published totals was found within the limits of the search, so this "
             "one is real-valued; its margins are the published ones up to rounding.",
         )
-    note = "" if proved else _distance(problem.loss(found), lagrangian(problem, start.levels, whole=True))
-    return _whole(problem, found, start.bound, method, proved, note)
+    loss = problem.loss(found)
+    note = "" if proved else _distance(loss, lagrangian(problem, start.levels, whole=True))
+    return _whole(found, loss, start.bound, method, proved, note)
 
 
-def _whole(problem: Problem, counts: Counts, bound: float, method: str, optimal: bool, note: str) -> Fit:
-    loss = problem.loss(counts)
-    if optimal and not note:
-        note = _OPTIMAL
-    return Fit(counts, None, loss, min(bound, loss), method, optimal, note)
+def _whole(counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = "") -> Fit:
+    return Fit(counts, None, loss, min(bound, loss), method, optimal, _OPTIMAL if optimal else note)
 
 
 def _real(problem: Problem, found: RealFit, optimal: bool, note: str) -> Fit:

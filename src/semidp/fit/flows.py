@@ -245,7 +245,7 @@ def transport(problem: Problem, start: RealFit | None = None, progress: Progress
         done += len(cells)
         counts[cells], sure = flow.part(cells).optimum(lifted[cells])
         proved &= sure
-    return _filled(problem, counts), proved
+    return problem.filled(counts), proved
 
 
 def _groups(problem: Problem) -> Iterator[Index]:
@@ -259,13 +259,6 @@ def _groups(problem: Problem) -> Iterator[Index]:
     starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
     firsts = starts[np.flatnonzero(np.diff(starts // CELLS_AT_ONCE, prepend=-1))]
     yield from np.split(order, firsts[1:])
-
-
-def _filled(problem: Problem, counts: Counts) -> Counts:
-    """Return the table with these counts in the allowed cells."""
-    table = np.zeros(problem.grid.shape, dtype=np.int64)
-    table[problem.allowed] = counts
-    return table
 
 
 def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Counts | None:
@@ -324,7 +317,7 @@ def improve(problem: Problem, start: RealFit, counts: Counts, deadline: float, p
         progress("improving the table", turn, None)
         flow = Flow.of(problem, start.levels, Totals(others, grid.sum(counts, others)), total)
         better, gain, _ = flow.improved(counts[problem.allowed], 1)
-        counts = _filled(problem, better)
+        counts = problem.filled(better)
         idle = 0 if gain else idle + 1
     return counts
 

@@ -77,11 +77,8 @@ class Problem:
         """The number of binary digits after the point that integer costs keep."""
         if self.noisy.dtype.kind == "i" or bool((self.noisy == np.floor(self.noisy)).all()):
             return 0
-        return max(0, min(FRACTION_BITS, WORD_BITS - self._digits()))
-
-    def _digits(self) -> int:
-        """The number of binary digits of the largest noisy value or total."""
-        return math.frexp(max(float(np.abs(self.noisy).max()), float(self.totals[0].counts.sum()), 1.0))[1]
+        largest = max(float(np.abs(self.noisy).max()), float(self.totals[0].counts.sum()), 1.0)
+        return max(0, min(FRACTION_BITS, WORD_BITS - math.frexp(largest)[1]))
 
     @cached_property
     def units(self) -> Counts:
@@ -193,13 +190,20 @@ class Problem:
 
         return sum(part for _, part in self.each_slab(squares))
 
-    def parts(self) -> "Iterator[tuple[Block, Problem]]":
-        """Take the problem apart by the cells of what all margins share."""
+    def filled(self, counts: NDArray[Any]) -> Counts:
+        """Return the table with these counts in the cells that may be filled, in the array's order."""
+        table = np.zeros(self.grid.shape, dtype=np.int64)
+        table[self.allowed] = counts
+        return table
+
+    def parts(self, levels: Sequence[Floats]) -> "Iterator[tuple[Block, Problem, list[Floats]]]":
+        """Take the problem apart by the cells of what all margins share, and levels with it."""
         for position in np.ndindex(*self.grid.shape_of(self.common)):
             block = Block.of(self.grid, self.common, position)
             totals = tuple(Totals(total.view, total.counts[block.at(total.view)]) for total in self.totals)
             cells = block.at(self.grid.full)
-            yield block, Problem(block.grid, self.noisy[cells], self.allowed[cells], totals)
+            part = Problem(block.grid, self.noisy[cells], self.allowed[cells], totals)
+            yield block, part, [level[block.at(view)] for view, level in zip(self.views, levels, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.fit.problem import Block, Floats, Problem
+from semidp.fit.problem import Floats, Problem
 from semidp.fit.real import RealFit, lagrangian
 from semidp.geometry import Counts
 from semidp.progress import Progress, silent
@@ -44,9 +44,9 @@ def prove(
     (True, True)
     """
     counts, proved = np.zeros(problem.grid.shape, dtype=np.int64), True
-    for block, part in problem.parts():
+    for block, part, levels in problem.parts(start.levels):
         cells = block.at(problem.grid.full)
-        program = _IntegerProgram(part, _near(block, part, start), deadline, progress)
+        program = _IntegerProgram(part, levels, deadline, progress)
         found, sure = program.solve(None if known is None else known[cells])
         if found is None:
             return None, False
@@ -55,16 +55,10 @@ def prove(
     return counts, proved
 
 
-def _near(block: Block, part: Problem, start: RealFit) -> RealFit:
-    """Return what the real-valued fit says of one part of the problem."""
-    levels = tuple(level[block.at(view)] for view, level in zip(part.views, start.levels, strict=True))
-    return RealFit(part, levels, lagrangian(part, levels), start.residual)
-
-
 @dataclass(frozen=True, eq=False)
 class _IntegerProgram:
     problem: Problem
-    start: RealFit
+    levels: list[Floats]
     deadline: float
     progress: Progress
 
@@ -78,7 +72,7 @@ class _IntegerProgram:
             known = self.first()
         if known is None:
             return None, False
-        slack = max(0.0, self.problem.loss(known) - lagrangian(self.problem, self.start.levels, whole=True))
+        slack = max(0.0, self.problem.loss(known) - lagrangian(self.problem, self.levels, whole=True))
         width = math.sqrt(slack + 0.25) + 1e-6
         low, high = self.lifted - width, _farthest(self.lifted, width)
         found, proved = self.between(low, high, 0.0)
@@ -101,7 +95,7 @@ class _IntegerProgram:
     @cached_property
     def lifted(self) -> Floats:
         """The cells z = y + Aᵀθ that may be filled, in the array's order."""
-        return self.problem.lifted(self.start.levels)[self.problem.allowed]
+        return self.problem.lifted(self.levels)[self.problem.allowed]
 
     def between(self, lowest: Floats, highest: Floats, gap: float) -> tuple[Counts | None, bool]:
         """Return the closest table within these limits for each cell that may be filled."""
@@ -121,8 +115,7 @@ class _IntegerProgram:
 
     def checked(self, filled: Floats) -> Counts | None:
         """Return the cells as a table if they meet the sums as integers: the solver works in floating point."""
-        counts = np.zeros(self.problem.allowed.shape, dtype=np.int64)
-        counts[self.problem.allowed] = filled
+        counts = self.problem.filled(filled)
         return None if any(gap.any() for gap in self.problem.missing(counts)) else counts
 
     def cheapest(

@@ -61,9 +61,8 @@ def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tu
     for block in problem.slabs:
         counts[block.at(problem.grid.full)] = spread.nearest(levels, block, whole=True)
     parts = problem.grid.size_of(problem.common)
-    for number, (block, part) in enumerate(problem.parts()):
+    for number, (block, part, near) in enumerate(problem.parts(levels)):
         progress("repairing the rounding", number, parts)
-        near = [level[block.at(view)] for view, level in zip(part.views, levels, strict=True)]
         if not _Repair(part, part.lifted(near), counts[block.at(problem.grid.full)], problem.common).run():
             return None
     return counts, levels

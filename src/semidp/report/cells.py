@@ -194,3 +194,12 @@ def scale_text(scale: float) -> str:
     ['6.389', '200', '95,832']
     """
     return f"{scale:,.0f}" if scale >= 10_000 else f"{scale:.4g}"
+
+
+def number_text(value: float) -> str:
+    """Write an estimate with five digits.
+
+    >>> number_text(55.123456), number_text(float("nan"))
+    ('55.123', 'none')
+    """
+    return f"{value:.5g}" if math.isfinite(value) else "none"

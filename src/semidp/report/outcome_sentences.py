@@ -12,7 +12,7 @@ from semidp.release import (
     PublishedQuantiles,
     PublishedRegression,
 )
-from semidp.report.cells import scale_text
+from semidp.report.cells import number_text, scale_text
 
 _SHOWN_GROUPS = 12
 
@@ -141,15 +141,6 @@ def _first_few(lines: Iterable[str]) -> list[str]:
     found = list(lines)
     more = len(found) - _SHOWN_GROUPS
     return [*found[:_SHOWN_GROUPS], *([f"and {more:,} more"] if more > 0 else [])]
-
-
-def number_text(value: float) -> str:
-    """Write an estimate with five digits.
-
-    >>> number_text(55.123456), number_text(float("nan"))
-    ('55.123', 'none')
-    """
-    return f"{value:.5g}" if math.isfinite(value) else "none"
 
 
 def group_paragraphs(group: PublishedGroups) -> list[str]:

@@ -26,11 +26,12 @@ from semidp.release import (
     Scope,
 )
 from semidp.release.published_outcomes import columns_of
-from semidp.report import outcome_sentences, partitioned, sentences
-from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, more, scale_text
+from semidp.report import outcome_sentences as outcomes
+from semidp.report import sentences
+from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, more, number_text, scale_text
 from semidp.spaces import Dataspace
 
-_SHOWN_TOTALS = 1000
+_SHOWN = 1000  # rows of a list
 _LONG = 25  # rows from which on a table is searched
 _SEARCHED = 'class="find"'
 _NAMED_TABLES = 4
@@ -53,42 +54,39 @@ def html(release: Release, title: str | None = None) -> str:
     curves = {f"this release ({_used(release)})": release.guarantee.tradeoff}
     if advertised is not None:
         curves["if the totals were forgotten"] = advertised
-    page: str = (
-        _template()
-        .render(
-            title=title or f"{_listed(release)}: what is exact, what is protected",
-            created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
-            versions=release.versions,
-            private=release.private,
-            exact=sentences.exact_part(scope.dataspace),
-            noisy=sentences.noisy_part(release),
-            strength=sentences.strength(release.guarantee, release.plan.report_delta),
-            warnings=(*scope.warnings, *scope.disclosures, *sentences.apart(release)),
-            explanation=[explanation.protected, explanation.attacker],
-            curve=_picture(tradeoff_plot(curves)),
-            advertised=advertised is not None,
-            advertised_name=sentences.name_of(advertised) if advertised else None,
-            adjacency_heading=sentences.why_heading(scope),
-            adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
-            also_known=sentences.also_known(release),
-            moves=moved[:_SHOWN_MOVES],
-            more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-            tables=[_table(table, release.form) for table in release.tables],
-            sections=[
-                *([] if release.product is None else _product(release.product, release)),
-                *_partitioned(release),
-                *(section for group in release.groups for section in _sections(group)),
-                *(_regression(regression) for regression in release.regressions),
-                *(section for quantile in release.quantiles for section in _quantiles(quantile)),
-            ],
-            limits=sentences.limits(release),
-            details=_details(release),
-            published=_totals(scope.dataspace),
-            long=_LONG,
-            files=[(name, quote(name), what) for name, what in sentences.files(release)],
-        )
-        .lstrip()
+    rendered: str = _template().render(
+        title=title or f"{_listed(release)}: what is exact, what is protected",
+        created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
+        versions=release.versions,
+        private=release.private,
+        exact=sentences.exact_part(scope.dataspace),
+        noisy=sentences.noisy_part(release),
+        strength=sentences.strength(release.guarantee, release.plan.report_delta),
+        warnings=(*scope.warnings, *scope.disclosures, *sentences.apart(release)),
+        explanation=[explanation.protected, explanation.attacker],
+        curve=_picture(tradeoff_plot(curves)),
+        advertised=advertised is not None,
+        advertised_name=sentences.name_of(advertised) if advertised else None,
+        adjacency_heading=sentences.why_heading(scope),
+        adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
+        also_known=sentences.also_known(release),
+        moves=moved[:_SHOWN_MOVES],
+        more_moves=max(len(moved) - _SHOWN_MOVES, 0),
+        tables=[_table(table, release.form) for table in release.tables],
+        sections=[
+            *([] if release.product is None else _product(release.product, release)),
+            *_partitioned(release),
+            *(section for group in release.groups for section in _sections(group)),
+            *(_regression(regression) for regression in release.regressions),
+            *(section for quantile in release.quantiles for section in _quantiles(quantile)),
+        ],
+        limits=sentences.limits(release),
+        details=_details(release),
+        published=_totals(scope.dataspace),
+        long=_LONG,
+        files=[(name, quote(name), what) for name, what in sentences.files(release)],
     )
+    page = rendered.lstrip()
     script = f"<script>{search_script()}</script>\n" if _SEARCHED in page else ""
     return page.replace("</body>", f"{script}</body>")
 
@@ -120,9 +118,9 @@ def _listed(release: Release) -> str:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
     names += [" by ".join(table.features) for result in release.partitioned for table in result.below][:_NAMED_TABLES]
-    regressions = [outcome_sentences.regressed(regression) for regression in release.regressions]
-    quantiles = [outcome_sentences.quantiled(quantile) for quantile in release.quantiles]
-    text = ", ".join([*names, *(outcome_sentences.titled(group) for group in release.groups), *regressions, *quantiles])
+    regressions = [outcomes.regressed(regression) for regression in release.regressions]
+    quantiles = [outcomes.quantiled(quantile) for quantile in release.quantiles]
+    text = ", ".join([*names, *(outcomes.titled(group) for group in release.groups), *regressions, *quantiles])
     return text[:1].upper() + text[1:]
 
 
@@ -143,11 +141,11 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
 
 
 def _table(table: PublishedTable, form: Form | None) -> dict[str, Any]:
-    losses = {"this release": table.noise.expected_l2, "ordinary DP,\nsame guarantee": table.noise.naive_l2}
+    naive, losses = table.noise.naive_l2, {"this release": table.noise.expected_l2}
     return {
         **_cells(table, table.noise.absent, form),
         "summary": sentences.table_summary(table),
-        "loss": _picture(loss_plot(losses)) if table.noise.naive_l2 is not None else None,
+        "loss": None if naive is None else _picture(loss_plot({**losses, "ordinary DP,\nsame guarantee": naive})),
         "loss_caption": (
             "Root mean squared distance between the measurement and the true table, known before any noise was drawn, "
             "next to ordinary differential privacy pushed to the same guarantee by group privacy."
@@ -181,14 +179,14 @@ def _sections(group: PublishedGroups) -> list[dict[str, Any]]:
         ends = columns_of(group.intervals[number] if group.intervals else ())
         filled = [row for row in zip(labels, part.rows(), *ends.values(), strict=True) if row[1][1]]
         rows = [
-            (label, f"{count:,}", *map(outcome_sentences.number_text, (value, error)), *map(_end, limits))
-            for label, (_, count, value, error), *limits in filled[:_SHOWN_TOTALS]
+            (label, f"{count:,}", *map(number_text, (value, error)), *map(_end, limits))
+            for label, (_, count, value, error), *limits in filled[:_SHOWN]
         ]
         sections.append(
             {
                 "heading": f"Published {what} by {' and '.join(by.names)}",
                 "paragraphs": [
-                    *(outcome_sentences.group_paragraphs(group) if number == 0 else ()),
+                    *(outcomes.group_paragraphs(group) if number == 0 else ()),
                     *more("groups are shown", len(rows), len(filled)),
                 ],
                 "figure": _picture(group.plot(by=number)),
@@ -219,7 +217,7 @@ def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]
         "heading": "Published tables from one budget",
         "paragraphs": [
             *sentences.product_paragraphs(product),
-            *more("tables are listed", min(every, _SHOWN_TOTALS), every, "the files"),
+            *more("tables are listed", min(every, _SHOWN), every, "the files"),
         ],
         "figure": _picture(loss_plot(losses)) if len(losses) > 1 and product.mechanism.sigma2 else None,
         "caption": sentences.losses_caption(product, release.scope),
@@ -228,11 +226,10 @@ def _product(product: PublishedProduct, release: Release) -> list[dict[str, Any]
             (
                 table.name,
                 f"{table.schema.size:,}",
-                error_text(errors["standard_error"]),
-                error_text(errors["largest"]),
+                *(error_text(errors[size]) for size in ("standard_error", "largest")),
                 table.fitted.method,
             )
-            for number, table in enumerate(product.tables[:_SHOWN_TOTALS])
+            for number, table in enumerate(product.tables[:_SHOWN])
             for errors in [sentences.table_errors(product.mechanism, number)]
         ],
     }
@@ -254,23 +251,57 @@ def _first_cells(tables: Sequence[ProductTable], absent: bool, form: Form | None
 
 def _partitioned(release: Release) -> list[dict[str, Any]]:
     """Return the sections of tables released part by part, with their counts at the partition's depth."""
-    found = partitioned.sections(release)
-    if found:
-        tables = [table for result in release.partitioned for table in result.overview]
-        found[-1]["tables"] = _first_cells(tables, False, release.form)
-    return found
+    if release.partition is None:
+        return []
+    depth, parts = release.partition.depth, release.partition.parts
+    found: list[dict[str, Any]] = []
+    for result in release.partitioned:
+        tables = sentences.part_errors(release, result)
+        found.append(
+            {
+                "heading": f"Published tables, by {depth}",
+                "paragraphs": [
+                    f"Every table was first measured and fitted at the depth of {depth} and above, under all exact "
+                    f"totals. Below, each {depth} was measured and fitted by itself, from its own records and from "
+                    "these public numbers. All noise was calibrated to the whole, so that there is one guarantee.",
+                    *(note for table in tables for note in table.notes),
+                ],
+                "columns": ("table", "cells", "parts", "standard error", "largest"),
+                "rows": [
+                    (
+                        " by ".join(table.features),
+                        f"{table.cells:,}",
+                        f"{table.parts:,}",
+                        *map(error_text, (table.rms, table.largest)),
+                    )
+                    for table in tables
+                ],
+            }
+        )
+    shown, overview = parts[:_SHOWN], [table for result in release.partitioned for table in result.overview]
+    return [
+        *found,
+        {
+            "heading": f"Parts: one for every {depth}",
+            "paragraphs": more("are listed", len(shown), len(parts), "parts.json"),
+            "columns": (depth, "folder", "files"),
+            "rows": [(" · ".join(part.path), part.folder, ", ".join(part.files)) for part in shown],
+            "names": 2,
+            "tables": _first_cells(overview, False, release.form),
+        },
+    ]
 
 
 def _regression(regression: PublishedRegression) -> dict[str, Any]:
     ends = columns_of(regression.intervals)
     return {
-        "heading": f"Published {outcome_sentences.regressed(regression)}",
-        "paragraphs": outcome_sentences.regression_paragraphs(regression),
+        "heading": f"Published {outcomes.regressed(regression)}",
+        "paragraphs": outcomes.regression_paragraphs(regression),
         "figure": _picture(regression.plot()),
         "caption": "Coefficients with two standard errors of the noise to each side.",
         "columns": ("term", "coefficient", "standard error", *map(_heading, ends)),
         "rows": [
-            (term, *map(outcome_sentences.number_text, numbers), *map(_end, limits))
+            (term, *map(number_text, numbers), *map(_end, limits))
             for (term, *numbers), *limits in zip(regression.rows(), *ends.values(), strict=True)
         ],
     }
@@ -281,16 +312,16 @@ def _quantiles(quantile: PublishedQuantiles) -> list[dict[str, Any]]:
     sections = []
     for position, by in enumerate(quantile.request.by):
         rows = [
-            (" · ".join(levels), f"{count:,}", *map(outcome_sentences.number_text, numbers))
-            for levels, count, numbers in islice(quantile.rows(position), _SHOWN_TOTALS)
+            (" · ".join(levels), f"{count:,}", *map(number_text, numbers))
+            for levels, count, numbers in islice(quantile.rows(position), _SHOWN)
         ]
         sections.append(
             {
-                "heading": f"Published {outcome_sentences.quantiled(quantile)}"
+                "heading": f"Published {outcomes.quantiled(quantile)}"
                 if position == 0
                 else f"The same by {' and '.join(by.names)}",
                 "paragraphs": [
-                    *(outcome_sentences.quantile_paragraphs(quantile) if position == 0 else ()),
+                    *(outcomes.quantile_paragraphs(quantile) if position == 0 else ()),
                     *more("groups are shown", len(rows), len(quantile.groups[position])),
                 ],
                 "columns": (" · ".join(by.names), "count (exact)", *map(_heading, quantile.headings)),
@@ -305,14 +336,14 @@ def _differences(what: str, intervals: Sequence[Intervals]) -> dict[str, Any]:
     first, ends = intervals[0], columns_of(intervals)
     half = len(first.names[0]) // 2 if first.names else 0
     rows = [
-        (" · ".join(name[:half]), " · ".join(name[half:]), outcome_sentences.number_text(value), *map(_end, limits))
-        for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN_TOTALS)
+        (" · ".join(name[:half]), " · ".join(name[half:]), number_text(value), *map(_end, limits))
+        for name, value, *limits in islice(zip(first.names, first.values, *ends.values(), strict=True), _SHOWN)
     ]
     return {
         "heading": f"Differences of the {what}",
         "paragraphs": [
             "The first group less the second.",
-            *outcome_sentences.interval_paragraphs(intervals),
+            *outcomes.interval_paragraphs(intervals),
             *more("pairs are shown", len(rows), len(first.names)),
         ],
         "columns": ("group", "other group", "difference", *map(_heading, ends)),
@@ -325,7 +356,7 @@ def _heading(column: str) -> str:
 
 
 def _end(value: float) -> str:
-    return "open" if math.isinf(value) else outcome_sentences.number_text(value)
+    return "open" if math.isinf(value) else number_text(value)
 
 
 def _used(release: Release) -> str:
@@ -352,13 +383,13 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows += _mechanism(release, result, result.name, "exact noise on each residual, part by part")
     for group in release.groups:
         how = f"scale {scale_text(group.noise.scale)} steps"
-        rows += _mechanism(release, group, outcome_sentences.titled(group), how)
+        rows += _mechanism(release, group, outcomes.titled(group), how)
         steps = group.outcome.steps
         rows.append(("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {plain(group.outcome.width)}"))
     for quantile in release.quantiles:
-        rows += _mechanism(release, quantile, f"the {outcome_sentences.quantiled(quantile)}", "exact choices")
+        rows += _mechanism(release, quantile, f"the {outcomes.quantiled(quantile)}", "exact choices")
     for regression in release.regressions:
-        rows += _mechanism(release, regression, f"the {outcome_sentences.regressed(regression)}", "in steps of X'y")
+        rows += _mechanism(release, regression, f"the {outcomes.regressed(regression)}", "in steps of X'y")
     rows += [("Budget", part) for part in sentences.budget_parts(release.plan)]
     rows += [
         ("Reporting δ", plain(release.plan.report_delta)),
@@ -386,7 +417,7 @@ def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:
             (*(label for part, leaf in zip(paths, index, strict=True) for label in part[leaf]), f"{int(count):,}")
             for index, count in np.ndenumerate(total.counts)
         )
-        rows = list(islice(cells, _SHOWN_TOTALS))
+        rows = list(islice(cells, _SHOWN))
         more = total.counts.size - len(rows)
         tables.append({"columns": (*total.schema.names, "count"), "rows": rows, "more": f"{more:,}" if more else ""})
     return tables

@@ -5,6 +5,7 @@ The page and the terminal share every sentence.
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from semidp.geometry import View, maximal, meet
 from semidp.guarantees import Guarantee, detection
 from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
 from semidp.release import (
+    PartitionedTables,
     Plan,
     Prepared,
     ProductRequest,
@@ -30,18 +32,9 @@ from semidp.release import (
     implied_guarantee,
 )
 from semidp.release.metadata import METADATA
-from semidp.report import partitioned
-from semidp.report.cells import error_text, scale_text
-from semidp.report.outcome_sentences import (
-    grid_warning,
-    group_lines,
-    number_text,
-    quantile_lines,
-    quantile_words,
-    quantiled,
-    regressed,
-    titled,
-)
+from semidp.release.partitions import tables_asked
+from semidp.report import outcome_sentences as outcomes
+from semidp.report.cells import error_text, number_text, scale_text
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
 
@@ -83,10 +76,16 @@ def noisy_part(release: Release) -> list[str]:
             left = several[_SHOWN_TABLES:]
             tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
     sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
-    groups = [f"{titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
-    regressions = [f"{regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
-    quantiles = [f"{quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
-    return [*tables, *partitioned.noisy_lines(release), *groups, *regressions, *quantiles]
+    groups = [f"{outcomes.titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
+    regressions = [f"{outcomes.regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
+    quantiles = [f"{outcomes.quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
+    parts = [
+        f"{' by '.join(table.features)}: {table.cells:,} cells"
+        + (f" in {table.parts:,} parts" if table.parts > 1 else "")
+        for result in release.partitioned
+        for table in part_errors(release, result)
+    ]
+    return [*tables, *parts, *groups, *regressions, *quantiles]
 
 
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
@@ -297,7 +296,15 @@ def files(release: Release) -> list[tuple[str, str]]:
         if left > 0:
             found.append((names[_SHOWN_TABLES], f"the same of the next table, and so on: {left:,} files"))
         found.append((measurements, "the measured residuals of all tables, for statisticians"))
-    found += partitioned.file_lines(release)
+    for result in release.partitioned:
+        *names, measurements = result.files(release.form)
+        for name, at_cut in zip(names, result.overview, strict=True):
+            found.append((name, f"the counts of {' by '.join(at_cut.schema.names)}, with estimates and errors"))
+        found.append((measurements, "the measured residuals at this depth and above, for statisticians"))
+    if release.partition is not None:
+        first, depth = release.partition.parts[0], release.partition.depth
+        found += [(f"{first.folder}/{name}", f"the same of one {depth}, in every detail") for name in first.files]
+        found.append(("parts.json", f"every {depth} and its files, for machines"))
     for group in release.groups:
         several = group.request.files[len(group.request.by) :]
         for number, (file, by) in enumerate(zip(group.request.files, group.request.by, strict=False)):
@@ -305,12 +312,12 @@ def files(release: Release) -> list[tuple[str, str]]:
             found.append((file, f"{what}, one row a group"))
             found += [(other, f"differences of {what}, one row a pair") for other in several[number : number + 1]]
     for regression in release.regressions:
-        found.append((regression.request.files[0], f"the {regressed(regression)}"))
+        found.append((regression.request.files[0], f"the {outcomes.regressed(regression)}"))
         if regression.query is not None:
-            found.append((regression.request.files[1], f"what was measured for the {regressed(regression)}"))
+            found.append((regression.request.files[1], f"what was measured for the {outcomes.regressed(regression)}"))
     for quantile in release.quantiles:
         for file, by in zip(quantile.request.files, quantile.request.by, strict=True):
-            what = f"the {quantile_words(quantile)} of {quantile.request.outcome.column}"
+            what = f"the {outcomes.quantile_words(quantile)} of {quantile.request.outcome.column}"
             found.append((file, f"{what} by {' and '.join(by.names)}, one row a group"))
     if any(name.endswith(".csv") for name, _ in found):
         found.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
@@ -380,6 +387,48 @@ def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any
                 "largest_standard_error": errors["largest"],
                 "rms_standard_error": errors["standard_error"],
             }
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class PartErrors:
+    """A table that was asked for: its cells, the parts they lie in, and its errors over all of them."""
+
+    features: tuple[str, ...]
+    cells: int
+    parts: int
+    rms: float
+    largest: float
+    notes: tuple[str, ...]
+
+
+def part_errors(release: Release, result: PartitionedTables) -> list[PartErrors]:
+    """Return the errors of every table that was released part by part, over all parts."""
+    assert release.partition is not None
+    schema, found = result.mechanism.space.schema, []
+    below = {table.name for table in result.below}
+    for table in tables_asked(result.request):
+        own = schema.restrict(table.features)
+        if table.name in below:
+            parts = [part for each in release.partition.parts for part in each.tables if part.name == table.name]
+            variance = sum(part.variance for part in parts)
+            largest = max(part.largest_standard_error for part in parts)
+            fits = [part.fitted for part in parts]
+        else:
+            at_cut = next(known for known in result.overview if known.name == table.name)
+            variance, fits = float((at_cut.standard_errors**2).sum()), [at_cut.fitted]
+            largest = float(at_cut.standard_errors.max(initial=0.0))
+        notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
+        found.append(
+            PartErrors(
+                own.names,
+                own.size,
+                len(fits),
+                math.sqrt(variance / own.size),
+                largest,
+                tuple(notes)[:3],
+            )
         )
     return found
 
@@ -557,21 +606,23 @@ def summary(release: Release, where: str | None = None) -> str:
         say("mechanism", f"{table.noise.mechanism}, scale {scale_text(table.noise.scale)}, {loss}")
     if release.product is not None:
         say("mechanism", *product_lines(release.product.request, release.product.mechanism))
-    say("mechanism", *partitioned.mechanism_lines(release))
+    for part in (part for result in release.partitioned for part in part_errors(release, result)):
+        errors = f"standard error {error_text(part.rms)}, largest {error_text(part.largest)}"
+        say("mechanism", f"residuals, {' by '.join(part.features)}: {errors}")
     for group in release.groups:
         scale = scale_text(group.noise.scale * float(group.outcome.width))
         say("mechanism", f"{group.noise.mechanism}, scale {scale} in each sum")
-        say_once("estimate", group_lines(group))
-        say("warning", *grid_warning(group))
+        say_once("estimate", outcomes.group_lines(group))
+        say("warning", *outcomes.grid_warning(group))
     for regression in release.regressions:
-        say("mechanism", f"{regression.noise.mechanism}, for the {regressed(regression)}")
+        say("mechanism", f"{regression.noise.mechanism}, for the {outcomes.regressed(regression)}")
         rows = regression.rows()
         say_once("estimate", (f"{term}: {number_text(value)} ± {number_text(error)}" for term, value, error in rows))
     for quantile in release.quantiles:
         ranks = "" if quantile.rank_error is None else f", at most {quantile.rank_error:,} ranks off in 95% of choices"
         say("mechanism", f"{quantile.noise.mechanism}{ranks}")
         say("columns", ", ".join(quantile.headings))
-        say_once("estimate", quantile_lines(quantile))
+        say_once("estimate", outcomes.quantile_lines(quantile))
     say("apart", *apart(release))
     say("budget", *budget_parts(release.plan))
     exact = [result for result in (*release.tables, release.product) if result is not None and result.noise.absent]
