@@ -132,7 +132,7 @@ def test_symmetric_curves_are_their_own_inverse(f: Tradeoff) -> None:
 @settings(deadline=None)
 def test_symmetrisation_is_the_larger_of_f_and_its_inverse(f: PiecewiseLinear) -> None:
     both = f.symmetric()
-    mirror = f._reflected()
+    mirror = f._reflected
     for alpha in (Fraction(i, 37) for i in range(38)):
         assert both.at(alpha) == max(f.at(alpha), mirror.at(alpha))
     assert both.is_symmetric

@@ -75,8 +75,7 @@ def noisy_part(release: Release) -> list[str]:
         if len(several) > _SHOWN_TABLES:
             left = several[_SHOWN_TABLES:]
             tables.append(f"{len(left):,} more tables: {sum(table.schema.size for table in left):,} cells")
-    sizes = [sum(len(part.groups) for part in group.estimates) for group in release.groups]
-    groups = [f"{outcomes.titled(g)}: {size:,} groups" for g, size in zip(release.groups, sizes, strict=True)]
+    groups = [f"{outcomes.titled(g)}: {sum(len(p.groups) for p in g.estimates):,} groups" for g in release.groups]
     regressions = [f"{outcomes.regressed(r)}: {len(r.terms):,} coefficients" for r in release.regressions]
     quantiles = [f"{outcomes.quantiled(q)}: {sum(map(len, q.groups)):,} groups" for q in release.quantiles]
     parts = [
@@ -377,12 +376,13 @@ def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any
     assert isinstance(mechanism, ResidualMechanism)
     found = []
     for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
-        errors = table_errors(mechanism, number)
+        cells = mechanism.table_errors(number)
+        errors = _spread(cells, interval_factor(mechanism.name))
         found.append(
             {
                 "name": table.name,
                 "features": list(table.features),
-                "cells": mechanism.table_errors(number).size,
+                "cells": cells.size,
                 "smallest_standard_error": errors["smallest"],
                 "largest_standard_error": errors["largest"],
                 "rms_standard_error": errors["standard_error"],
@@ -419,17 +419,8 @@ def part_errors(release: Release, result: PartitionedTables) -> list[PartErrors]
             at_cut = next(known for known in result.overview if known.name == table.name)
             variance, fits = float((at_cut.standard_errors**2).sum()), [at_cut.fitted]
             largest = float(at_cut.standard_errors.max(initial=0.0))
-        notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
-        found.append(
-            PartErrors(
-                own.names,
-                own.size,
-                len(fits),
-                math.sqrt(variance / own.size),
-                largest,
-                tuple(notes)[:3],
-            )
-        )
+        notes = tuple(dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note))[:3]
+        found.append(PartErrors(own.names, own.size, len(fits), math.sqrt(variance / own.size), largest, notes))
     return found
 
 

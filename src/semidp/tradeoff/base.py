@@ -71,22 +71,30 @@ class Tradeoff(ABC):
     >>> curve: Tradeoff = gaussian(1)
     >>> round(1 - curve(0.95), 3), curve.group(3), round(curve.epsilon("1e-9"), 3)
     (0.26, Gaussian(mu_squared=Fraction(9, 1)), 6.174)
+    >>> curve(float("nan"))
+    Traceback (most recent call last):
+    semidp.errors.InputError: alpha must lie between 0 and 1
     """
 
-    @abstractmethod
     def __call__(self, alpha: npt.ArrayLike) -> Any:
         """Return ``f(alpha)``, a float or an array of the shape of `alpha`, rounded down."""
+        array = np.asarray(alpha, dtype=np.float64)
+        if not np.all((array >= 0) & (array <= 1)):
+            raise InputError("alpha must lie between 0 and 1")
+        values = array if self.is_trivial else np.clip(self._values(array), 0.0, array)
+        return float(values) if np.ndim(alpha) == 0 else values
 
     @abstractmethod
     def group(self, k: int) -> "Tradeoff":
         """Return the curve for k records, ``f∘…∘f`` k times (Cho and Awan, Section 2.2)."""
 
-    @abstractmethod
     def delta(self, epsilon: Number) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows, rounded up.
 
         ``delta(eps) = sup_a [1 - e^eps (1 - a) - f(a)]``, the duality of Dong, Roth and Su (2022).
         """
+        e = nonnegative(epsilon, "epsilon")
+        return 0.0 if self.is_trivial else min(self._delta(e), 1.0)
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -168,6 +176,14 @@ class Tradeoff(ABC):
         return False
 
     @abstractmethod
+    def _values(self, alpha: Floats) -> Floats:
+        """`__call__` of a curve that is not trivial, up to what 0 and `alpha` cut off."""
+
+    @abstractmethod
+    def _delta(self, epsilon: Fraction) -> float:
+        """`delta` of a curve that is not trivial, perhaps above 1."""
+
+    @abstractmethod
     def _landmarks(self) -> Floats:
         """Epsilons (>= 0) at which a comparison should look: all kinks, and far into the tail."""
 
@@ -175,38 +191,14 @@ class Tradeoff(ABC):
         """`delta` for many epsilons >= 0: as cautious, perhaps a little less tight, and fast."""
         return np.array([self.delta(Fraction(float(epsilon))) for epsilon in epsilons])
 
+    @property
     def _reflected(self) -> "Tradeoff":
         """The curve with the two datasets exchanged."""
         return self
 
     def _sides(self, other: "Tradeoff") -> tuple["Tradeoff", ...]:
         both = not (self.is_symmetric and other.is_symmetric)
-        return (self, self._reflected()) if both else (self,)
-
-
-def probabilities(alpha: npt.ArrayLike) -> Floats:
-    """Return `alpha` as an array of floats in [0, 1], or refuse.
-
-    >>> probabilities([0, 0.5])
-    array([0. , 0.5])
-    >>> probabilities(float("nan"))
-    Traceback (most recent call last):
-    semidp.errors.InputError: alpha must lie between 0 and 1
-    """
-    array = np.asarray(alpha, dtype=np.float64)
-    if not np.all((array >= 0) & (array <= 1)):
-        raise InputError("alpha must lie between 0 and 1")
-    return array
-
-
-def like(values: npt.ArrayLike, alpha: npt.ArrayLike) -> Any:
-    """Return a float where the caller gave a number, else the array.
-
-    >>> like(np.array(0.25), 0.5)
-    0.25
-    """
-    array = np.asarray(values, dtype=np.float64)
-    return float(array) if np.ndim(alpha) == 0 else array
+        return (self, self._reflected) if both else (self,)
 
 
 def read_up(x: float) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 
 from semidp.ball_arithmetic import above, ball, least, sharp
 from semidp.exact import Number, down, up
-from semidp.tradeoff.base import ROUNDOFF, Floats, Tradeoff, group_size, grown, nonnegative, proportion, read_up
+from semidp.tradeoff.base import ROUNDOFF, Floats, Tradeoff, group_size, grown, proportion, read_up
 from semidp.tradeoff.losses import Losses, convolve_all
 from semidp.tradeoff.polygons import Approximate, Cornered, Polygon, geometric
 from semidp.tradeoff.smooth import ZCDP, Gaussian
@@ -63,12 +63,11 @@ class Numeric(Cornered):
     def group(self, k: int) -> Tradeoff:
         return self if group_size(k) == 1 else Grouped(self, k)
 
-    def delta(self, epsilon: Number) -> float:
-        e = nonnegative(epsilon, "epsilon")
+    def _delta(self, epsilon: Fraction) -> float:
         pure = self.implied_epsilon()
-        if pure is not None and e >= pure:
+        if pure is not None and epsilon >= pure:
             return 0.0
-        return min(float(self._deltas(np.array([down(e)]))[0]), *self._other_deltas(e), 1.0)
+        return min(float(self._deltas(np.array([down(epsilon)]))[0]), *self._other_deltas(epsilon), 1.0)
 
     def epsilon(self, delta: Number) -> float:
         exactly = proportion(delta, "delta")

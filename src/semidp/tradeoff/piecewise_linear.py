@@ -72,7 +72,7 @@ class PiecewiseLinear(Polygon):
         return _interpolate(value, self.values[start:], self.alphas[start:])
 
     def symmetric(self) -> "PiecewiseLinear":
-        other = self._mirror
+        other = self._reflected
         alphas = sorted({*self.alphas, *other.alphas})
         places = [(alpha, self.at(alpha), other.at(alpha)) for alpha in alphas]
         corners = [(alpha, max(values)) for alpha, *values in places]
@@ -91,25 +91,22 @@ class PiecewiseLinear(Polygon):
 
     @property
     def is_symmetric(self) -> bool:
-        return self._mirror == self
+        return self._reflected == self
 
     @property
     def is_trivial(self) -> bool:
         return self.alphas == self.values
 
-    def delta(self, epsilon: Number) -> float:
-        if exact(epsilon, "epsilon") == 0:
+    def _delta(self, epsilon: Fraction) -> float:
+        if epsilon == 0:
             return up(max(alpha - value for alpha, value in zip(self.alphas, self.values, strict=True)))
-        return super().delta(epsilon)
+        return super()._delta(epsilon)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "piecewise", "alphas": [*map(plain, self.alphas)], "values": [*map(plain, self.values)]}
 
-    def _reflected(self) -> "PiecewiseLinear":
-        return self._mirror
-
     @cached_property
-    def _mirror(self) -> "PiecewiseLinear":
+    def _reflected(self) -> "PiecewiseLinear":
         corners = [(1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)][::-1]
         if corners[0][0] > 0:  # f(1) < 1: the inverse is 0 up to 1 - f(1)
             corners.insert(0, (Fraction(0), Fraction(0)))

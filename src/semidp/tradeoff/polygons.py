@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semidp.ball_arithmetic import RealBall, above, ball, below, precision
 from semidp.exact import Number, plain, up
@@ -24,9 +23,6 @@ from semidp.tradeoff.base import (
     Tradeoff,
     group_size,
     grown,
-    like,
-    nonnegative,
-    probabilities,
     proportion,
     pure_rho,
     read_up,
@@ -47,14 +43,13 @@ class Cornered(Tradeoff):
     def _outer(self) -> tuple[Floats, Floats]:
         """Sizes that are rounded down and powers that are rounded up; where these pass 1, the curve ends."""
 
-    def __call__(self, alpha: npt.ArrayLike) -> Any:
-        a = probabilities(alpha)
+    def _values(self, alpha: Floats) -> Floats:
         sizes, powers = self._outer
-        values = 1 - np.minimum(np.interp(1 - a, sizes, powers), 1.0) * (1 + 4 * ROUNDOFF) - ROUNDOFF
+        values: Floats = 1 - np.minimum(np.interp(1 - alpha, sizes, powers), 1.0) * (1 + 4 * ROUNDOFF) - ROUNDOFF
         if self.is_symmetric:  # then f is the inverse of the power function, which is precise where f is small
             rising, first = np.unique(powers, return_index=True)
-            values = np.maximum(values, np.interp(a, rising, sizes[first]) * (1 - 8 * ROUNDOFF))
-        return like(np.clip(values, 0.0, a), alpha)
+            values = np.maximum(values, np.interp(alpha, rising, sizes[first]) * (1 - 8 * ROUNDOFF))
+        return values
 
 
 class Polygon(Cornered):
@@ -75,20 +70,17 @@ class Polygon(Cornered):
         powers = np.array([min(above(power), 1.0) for _, power in self._corners])
         return sizes, powers
 
-    def delta(self, epsilon: Number) -> float:
-
-        e = nonnegative(epsilon, "epsilon")
+    def _delta(self, epsilon: Fraction) -> float:
         first = above(self._corners[0][1])
         steepest = self._steepest()
-        if steepest is not None and e >= steepest:
-            return min(first, 1.0)
+        if steepest is not None and epsilon >= steepest:
+            return first
         with precision(BITS):
-            factor = ball(e).exp()
+            factor = ball(epsilon).exp()
             gaps = [above(power - factor * size) for size, power in self._corners[1:-1]]
-        return min(max([first, *gaps, 0.0]), 1.0)
+        return max([first, *gaps, 0.0])
 
     def epsilon(self, delta: Number) -> float:
-
         target = proportion(delta, "delta")
         with precision(BITS):
             goal = ball(target)
@@ -172,7 +164,8 @@ class Approximate(Polygon):
         some = sorted(
             {round(i * self.size / _LINES) for i in range(_LINES + 1)} if self.size > _LINES else range(self.size + 1)
         )
-        lines = [self._line(j, step) for j in some] if self.epsilon0 else [self._flat_line()]
+        flat = ball(1), ball(min(self.size * self.delta0, Fraction(1)))
+        lines = [self._line(j, step) for j in some] if self.epsilon0 else [flat]
         first, corners = lowest([*lines, (ball(0), ball(1))])
         if any(not (size < 1 or size > ball(1 - _NEARLY)) for size, _ in corners):
             return [(ball(0), ball(1)), (ball(1), ball(1))]  # beyond arithmetic: claim nothing
@@ -182,9 +175,6 @@ class Approximate(Polygon):
         """Return slope and power at size 0 of the line with j flat pieces outside k - j steep ones."""
         lost = ball(self.delta0) * (geometric(self.size - j, step) + geometric(j, step))
         return ((self.size - 2 * j) * step).exp(), (-j * step).exp() * lost - (-j * step).expm1()
-
-    def _flat_line(self) -> tuple[RealBall, RealBall]:
-        return ball(1), ball(min(self.size * self.delta0, Fraction(1)))
 
 
 def geometric(terms: int, step: RealBall) -> RealBall:

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from semidp.ball_arithmetic import RealBall, above, ball, sharp
@@ -25,9 +24,7 @@ from semidp.tradeoff.base import (
     Order,
     Tradeoff,
     group_size,
-    like,
     nonnegative,
-    probabilities,
     pure_rho,
     strength,
     tail,
@@ -96,25 +93,19 @@ class Gaussian(OneNumber):
         """
         return sqrt_up(self.mu_squared)
 
-    def __call__(self, alpha: npt.ArrayLike) -> Any:
-        a = probabilities(alpha)
-        z = scipy.special.ndtri(a) - up(self.mu)
+    def _values(self, alpha: Floats) -> Floats:
+        z = scipy.special.ndtri(alpha) - up(self.mu)
         # ndtri and ndtr err by a few units; an error dz in z multiplies a tail by exp(|z| dz)
         margin = 16 * ROUNDOFF * (2 + np.clip(z, -40.0, 40.0) ** 2)
         upper = np.nextafter(1 - scipy.special.ndtr(-z) * (1 + margin), 0.0)
-        values = np.where(a == 1, 1.0, np.where(z < 0, scipy.special.ndtr(z) * (1 - margin), upper))
-        return like(np.clip(values, 0.0, a), alpha)
+        return np.where(alpha == 1, 1.0, np.where(z < 0, scipy.special.ndtr(z) * (1 - margin), upper))
 
-    def delta(self, epsilon: Number) -> float:
-        e = nonnegative(epsilon, "epsilon")
-        if self.mu_squared == 0:
-            return 0.0
-
+    def _delta(self, epsilon: Fraction) -> float:
         def profile() -> RealBall:
-            mu = ball(self.mu_squared).sqrt()
-            return _normal_tail(ball(e) / mu - mu / 2) - ball(e).exp() * _normal_tail(ball(e) / mu + mu / 2)
+            e, mu = ball(epsilon), ball(self.mu_squared).sqrt()
+            return _normal_tail(e / mu - mu / 2) - e.exp() * _normal_tail(e / mu + mu / 2)
 
-        return min(above(sharp(profile)), 1.0)
+        return above(sharp(profile))
 
     def implied_mu_squared(self) -> Fraction:
         return self.mu_squared
@@ -164,24 +155,20 @@ class ZCDP(OneNumber):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", strength(self.rho, "rho"))
 
-    def __call__(self, alpha: npt.ArrayLike) -> Any:
-        a = probabilities(alpha)
-        if self.is_trivial:
-            return like(a, alpha)
+    def _values(self, alpha: Floats) -> Floats:
         root = up(sqrt_up(self.rho))
         with np.errstate(divide="ignore"):
-            low, high = -np.log(a), -np.log1p(-a)
+            low, high = -np.log(alpha), -np.log1p(-alpha)
         exponent = (np.sqrt(low) + root) ** 2
         rare = np.exp(-exponent) * (1 - 8 * ROUNDOFF * (1 + np.where(np.isfinite(exponent), exponent, 0.0)))
-        gap = np.maximum(np.sqrt(np.where(a == 1, 0.0, high)) - root, 0.0)
+        gap = np.maximum(np.sqrt(np.where(alpha == 1, 0.0, high)) - root, 0.0)
         # an error of a few units in sqrt(high) or root moves gap^2 by that times (sqrt(high) + root)
         gap_squared = np.maximum(gap * gap - 16 * ROUNDOFF * gap * (gap + 2 * root + 1), 0.0)
-        common = np.where(a == 1, 1.0, -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF))
-        return like(np.clip(np.maximum(rare, common), 0.0, a), alpha)
+        common = np.where(alpha == 1, 1.0, -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF))
+        return np.maximum(rare, common)
 
-    def delta(self, epsilon: Number) -> float:
-        e = nonnegative(epsilon, "epsilon")
-        return 0.0 if self.is_trivial else min(self.conversion(e), self._kink.delta(e))
+    def _delta(self, epsilon: Fraction) -> float:
+        return min(self.conversion(epsilon), self._kink.delta(epsilon))
 
     def conversion(self, epsilon: Number) -> float:
         """Return the delta of the tight conversion alone, rounded up: at least `delta`, and equal beyond the kink.
@@ -249,24 +236,19 @@ class Laplace(OneNumber):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon0", strength(self.epsilon0, "epsilon"))
 
-    def __call__(self, alpha: npt.ArrayLike) -> Any:
-        a = probabilities(alpha)
-        if self.is_trivial:
-            return like(a, alpha)
+    def _values(self, alpha: Floats) -> Floats:
         shrink = math.exp(-up(self.epsilon0)) * (1 - 4 * ROUNDOFF)
         if shrink == 0:
-            return like(np.where(a == 1, 1.0, 0.0), alpha)
-        rest = 1 - a
+            return np.where(alpha == 1, 1.0, 0.0)
+        rest = 1 - alpha
         middle = shrink / (4 * np.maximum(rest, shrink / 4)) * (1 - 4 * ROUNDOFF)
         top = 1 - rest / shrink * (1 + 4 * ROUNDOFF)
-        values = np.where(a <= 0.5, shrink * a, np.where(rest >= shrink / 2, middle, top))
-        return like(np.clip(values - np.where(a <= 0.5, 0.0, ROUNDOFF * values), 0.0, a), alpha)
+        values = np.where(alpha <= 0.5, shrink * alpha, np.where(rest >= shrink / 2, middle, top))
+        return values - np.where(alpha <= 0.5, 0.0, ROUNDOFF * values)
 
-    def delta(self, epsilon: Number) -> float:
-        e = nonnegative(epsilon, "epsilon")
-        if e >= self.epsilon0:
-            return 0.0
-        return min(above(sharp(lambda: -ball((e - self.epsilon0) / 2).expm1())), 1.0)
+    def _delta(self, epsilon: Fraction) -> float:
+        gap = (epsilon - self.epsilon0) / 2
+        return 0.0 if gap >= 0 else above(sharp(lambda: -ball(gap).expm1()))
 
     def implied_rho(self) -> Fraction:
         return pure_rho(self.epsilon0)
