@@ -168,8 +168,10 @@ def test_a_problem_falls_apart_by_parents() -> None:
     grid = GRIDS["three depths"]
     hidden = np.arange(8).reshape(4, 2)
     problem = pose(grid, hidden + 0.0, totals_of(hidden, [(2, 1), (3, 0)], grid))
-    parts = list(problem.parts())
-    assert [part.grid.shape for _, part in parts] == [(1, 2), (2, 2), (1, 2)]
-    for block, part in parts:
+    levels = [grid.sum(hidden, view) + 0.5 for view in problem.views]
+    parts = list(problem.parts(levels))
+    assert [part.grid.shape for _, part, _ in parts] == [(1, 2), (2, 2), (1, 2)]
+    for block, part, own in parts:
         here = hidden[block.at(grid.full)]
         assert all(not gap.any() for gap in part.missing(here))
+        assert (part.lifted(own) == problem.lifted(levels)[block.at(grid.full)]).all()

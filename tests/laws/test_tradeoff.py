@@ -15,6 +15,7 @@ from semidp.exact import up
 from semidp.tradeoff import (
     ZCDP,
     Approximate,
+    Budget,
     Gaussian,
     Laplace,
     Order,
@@ -389,3 +390,18 @@ def test_parameters_beyond_arithmetic_are_refused() -> None:
             wrong()
     with pytest.raises(InputError, match="whole group"):
         approximate("1e10").group(10**6)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"kind": "pure", "epsilon": Fraction(1), "delta": Fraction(1, 2)},
+        {"kind": "pure", "epsilon": Fraction(1)},
+        {"kind": "zcdp", "mu": Fraction(1)},
+        {"kind": "approximate", "epsilon": 1.0, "delta": 0.5},
+        {"kind": "other"},
+    ],
+)
+def test_a_budget_made_by_hand_has_the_numbers_of_its_kind(numbers: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="a budget"):
+        Budget(**numbers)  # type: ignore[arg-type]

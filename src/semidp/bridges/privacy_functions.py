@@ -34,11 +34,18 @@ from semidp.tradeoff import Approximate, Tradeoff, approximate, gaussian, zcdp
 NO_PRIVACY = approximate(0, 1)
 """The curve of what is published exactly: every test succeeds."""
 
-
 _TARGET = Fraction(1, 10**9)  # the delta at which a curve without a name is stated
 
 
-class Metric(StrEnum):
+class _Term(StrEnum):
+    """A term in which a privacy function is stated, by its name."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise InputError(f"a privacy function has one of {', '.join(cls)}, not {str(value)[:40]!r}")
+
+
+class Metric(_Term):
     """How a tool counts the distance of two datasets.
 
     ``symmetric``: records that are in one of them only, so that replacing a record is 2. ``change-one``: records that
@@ -57,7 +64,7 @@ class Metric(StrEnum):
         return a * rows * (2 if self is Metric.symmetric else 1)
 
 
-class LossMeasure(StrEnum):
+class LossMeasure(_Term):
     """In which terms a tool states a loss: ε, (ε, δ), ρ or μ."""
 
     pure = "pure"
@@ -71,12 +78,11 @@ class LossMeasure(StrEnum):
         >>> LossMeasure.zcdp.tradeoff("0.5")
         ZCDP(rho=Fraction(1, 2))
         """
+        parts = [loss]
         if self is LossMeasure.approximate:
             if not isinstance(loss, (list, tuple)) or len(loss) != 2:
                 raise InputError("a loss in (epsilon, delta) has both numbers")
             parts = list(loss)
-        else:
-            parts = [loss]
         if any(_infinite(part) for part in parts):
             return NO_PRIVACY
         numbers = [Fraction(part) if isinstance(part, float) else exact(part, "a loss") for part in parts]
@@ -85,20 +91,6 @@ class LossMeasure(StrEnum):
         if self is LossMeasure.zcdp:
             return zcdp(*numbers)
         return gaussian(*numbers) if self is LossMeasure.gdp else approximate(*numbers)
-
-
-def _measure(value: Any) -> LossMeasure:
-    return LossMeasure(_chosen(LossMeasure, value))
-
-
-def _metric(value: Any) -> Metric:
-    return Metric(_chosen(Metric, value))
-
-
-def _chosen(kind: type[StrEnum], value: Any) -> str:
-    if value not in list(kind):
-        raise InputError(f"a privacy function has one of {', '.join(kind)}, not {str(value)[:40]!r}")
-    return str(value)
 
 
 def _values(value: Any) -> dict[int, Any]:
@@ -138,8 +130,8 @@ class PrivacyFunction:
     semidp.errors.InputError: the privacy function was not asked for the distance 6: write its value there
     """
 
-    measure: LossMeasure = field(converter=_measure)
-    metric: Metric = field(converter=_metric)
+    measure: LossMeasure = field(converter=LossMeasure)
+    metric: Metric = field(converter=Metric)
     values: Mapping[int, Any] = field(converter=_values)
     tool: str = ""
 
