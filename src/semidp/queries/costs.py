@@ -35,48 +35,27 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Tree:
-    """One feature as far as moves are looked at.
+    """One feature as far as moves are looked at: all its depths, or a *slot*, the nodes of one depth and their parents.
 
     Parameters
     ----------
     counts
-        For each depth the distinct numbers of children of a node above, in order.
+        For each depth the distinct numbers of children of a node above, in order; of a slot, how many parents there
+        are, and then the numbers of siblings.
     published
-        Down to which depth moves keep the count of every node.
+        Down to which of these depths moves keep the count of every node.
     above
-        Whether something coarser than the first depth is published, of which x and y of an exchange differ.
+        Whether only something coarser than these depths is published, in which x and y of an exchange may differ.
     """
 
     counts: tuple[tuple[int, ...], ...]
     published: int
     above: bool = False
 
-
-@dataclass(frozen=True)
-class Slot:
-    """One feature at the depth at which a residual names it.
-
-    Parameters
-    ----------
-    counts
-        The distinct numbers of siblings at that depth, in order.
-    parents
-        How many nodes there are one depth above.
-    held
-        2 where moves keep the count of every node, 1 where that of every parent, 0 where neither.
-    published
-        Whether anything is published of the feature, however coarse.
-    """
-
-    counts: tuple[int, ...]
-    parents: int
-    held: int
-    published: bool = False
-
-    def tree(self, served: bool = True) -> Tree:
-        """Return parents and nodes as a tree, where x and y of an exchange differ in what is published, or do not."""
-        held = self.held if served or self.held == 2 else 0
-        return Tree(((self.parents,), self.counts), held, served and self.published and not held)
+    @property
+    def is_public(self) -> bool:
+        """Whether anything is published of the feature, however coarse."""
+        return self.above or self.published > 0
 
 
 @dataclass(frozen=True)
@@ -218,7 +197,7 @@ def patterns(tree: Tree, move: BallMove | ExchangeMove, first: int = 0) -> tuple
     Of all numbers of children only the smallest that fits and the largest matter: a sum of products of kernels is
     affine in each 1/c. None where there are too many.
 
-    >>> free, held = Slot((5,), 1, 0).tree(), Slot((5,), 1, 2, True).tree()
+    >>> free, held = Tree(((1,), (5,)), 0), Tree(((1,), (5,)), 2)
     >>> len(patterns(free, BallMove(1), 1)), len(patterns(held, BallMove(2), 1))
     (2, 3)
     >>> len(patterns(free, ExchangeMove(0, None), 1)), len(patterns(held, ExchangeMove(1, 0), 1))
@@ -299,10 +278,11 @@ def _occupied(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
 
 
 @cache
-def single_move(slots: tuple[Slot, ...]) -> Fraction:
-    """Return the largest |H_d M_d (e_y - e_x)|² of one record that goes anywhere; `held` says what it must keep.
+def single_move(slots: tuple[Tree, ...]) -> Fraction:
+    """Return the largest |H_d M_d (e_y - e_x)|² of one record that keeps what is published of each slot.
 
-    >>> single_move((Slot((7,), 1, 0),)), single_move((Slot((7,), 1, 0), Slot((9,), 1, 0)))
+    >>> seven, nine = Tree(((1,), (7,)), 0), Tree(((1,), (9,)), 0)
+    >>> single_move((seven,)), single_move((seven, nine))
     (Fraction(2, 1), Fraction(16, 9))
     """
     options = [_single_options(slot) for slot in slots]
@@ -315,15 +295,16 @@ def single_move(slots: tuple[Slot, ...]) -> Fraction:
     return best
 
 
-def _single_options(slot: Slot) -> list[tuple[Fraction, Fraction, Fraction]]:
+def _single_options(slot: Tree) -> list[tuple[Fraction, Fraction, Fraction]]:
     """Along one feature: the kernel at x, at y and between them; the same node, siblings, or neither."""
-    ends = sorted({slot.counts[0], slot.counts[-1]})
-    apart = sorted({count for count in (next((c for c in slot.counts if c > 1), 0), slot.counts[-1]) if count > 1})
+    (parents,), counts = slot.counts
+    ends = sorted({counts[0], counts[-1]})
+    apart = sorted({count for count in (next((c for c in counts if c > 1), 0), counts[-1]) if count > 1})
     one = Fraction(1)
     found = [(one - one / c,) * 3 for c in ends]
-    if slot.held < 2:
+    if slot.published < 2:
         found += [(one - one / c, one - one / c, -one / c) for c in apart]
-    if slot.held == 0 and slot.parents > 1:
+    if slot.published == 0 and parents > 1:
         found += [(one - one / c, one - one / other, Fraction(0)) for c in ends for other in ends]
     return found
 
@@ -395,7 +376,7 @@ class BallCosts:
     def _found(self, view: View) -> Fraction:
         slots = tuple(self.slot(view, axis) for axis in named(view))
         found = min(self._closed(slots, self._held(view)), self._certified(view))
-        values = [family.largest() for family in self._families(slots) or ()]
+        values = [family.largest() for family in self._families(slots, 1) or ()]
         if values and None not in values:
             found = min(found, self._upwards(max(value for value in values if value is not None), view))
         if found == 0:
@@ -405,13 +386,13 @@ class BallCosts:
             )
         return found
 
-    def slot(self, view: View, axis: int, margin: View | None = None) -> Slot:
-        """Return one feature of a residual under all published margins, or under one of them."""
+    def slot(self, view: View, axis: int, margin: View | None = None) -> Tree:
+        """Return the slot of one feature of a residual under all published margins, or under one of them."""
         depth = view[axis]
         known = max((other[axis] for other in (self.margins if margin is None else (margin,))), default=0)
         held = 2 if known >= depth else 1 if known == depth - 1 > 0 else 0
         parents = self.residuals.grid.chains[axis].size(depth - 1)
-        return Slot(self._children(axis, depth), parents, held, known > 0)
+        return Tree(((parents,), self._children(axis, depth)), held, known > 0 and not held)
 
     def _children(self, axis: int, depth: int) -> tuple[int, ...]:
         """The distinct numbers of nodes of a depth below one node above, in order."""
@@ -425,7 +406,7 @@ class BallCosts:
                 total += self._squares(view) / float(square)
             return float(total.max(initial=0.0)) * (1 + 1e-9)
         axes, deepest = sorted({axis for view in sigma2 for axis in named(view)}), join(*sigma2)
-        families = self._families([self._tree(deepest, axis) for axis in axes]) if axes else None
+        families = self._families([self._tree(deepest, axis) for axis in axes], 0) if axes else None
         if families is None or sum(family.work for family in families) * (len(sigma2) + 1) > _MOST_WORK:
             return None
         return max(family.largest_sum(axes, sigma2) for family in families) * (1 + 1e-9)
@@ -453,14 +434,14 @@ class BallCosts:
         summed = (self.residuals.table(table.reshape(shape), self.released, view) for table in tables)
         return np.stack([self.residuals.centred(view, table).ravel() for table in summed])
 
-    def _held(self, view: View) -> tuple[tuple[Slot, ...], ...]:
+    def _held(self, view: View) -> tuple[tuple[Tree, ...], ...]:
         """For each margin that constrains the residual, its slots where that margin alone is kept."""
         shared = [margin for margin in self.margins if any(meet(margin, view))]
         return tuple(tuple(self.slot(view, axis, margin) for axis in named(view)) for margin in shared)
 
-    def _families(self, features: "Sequence[Slot | Tree]") -> list[Family] | None:
-        """All moves as patterns: of nodes and parents, or of trees down to their deepest; None where too many."""
-        found = [_of_feature(feature, BallMove(self.a)) for feature in features]
+    def _families(self, trees: Sequence[Tree], first: int) -> list[Family] | None:
+        """All moves as patterns of trees at all their depths, or of slots from the first on; None where too many."""
+        found = [patterns(tree, BallMove(self.a), first) for tree in trees]
         options = [option for option in found if option is not None]
         if len(options) < len(found):
             return None
@@ -469,13 +450,13 @@ class BallCosts:
         options[widest] = fewer[widest]  # records of the same sign change places: one feature may be taken in order
         return [Family(np.array([1] * self.a + [-1] * self.a), tuple(options))]
 
-    def _closed(self, slots: tuple[Slot, ...], held: tuple[tuple[Slot, ...], ...]) -> Fraction:
+    def _closed(self, slots: tuple[Tree, ...], held: tuple[tuple[Tree, ...], ...]) -> Fraction:
         """Return a² times what one record can do.
 
         The records that appear have the published levels of those that vanish, margin by margin: paired off by one
         margin, a move is a sum of a moves of single records that keep that margin.
         """
-        free = tuple(Slot(slot.counts, slot.parents, 0) for slot in slots)
+        free = tuple(Tree(slot.counts, 0) for slot in slots)
         return self.a**2 * min(single_move(kept) for kept in (free, *held))
 
     def _certified(self, view: View) -> Fraction:
@@ -509,15 +490,19 @@ class ExchangeCosts(BallCosts):
     (Fraction(2, 1), Fraction(4, 1), Fraction(12, 7))
     """
 
-    def _families(self, features: "Sequence[Slot | Tree]") -> list[Family] | None:
-        public = [feature for feature in features if feature.published]
+    def _families(self, trees: Sequence[Tree], first: int) -> list[Family] | None:
+        public = [place for place, tree in enumerate(trees) if tree.is_public]
         if len(public) > _MOST_CARRIERS:
             return None
         families = []
         for servers, carriers in servings(len(public)):
-            served = iter(servers)
-            moves = [ExchangeMove(carriers, next(served) if feature.published else None) for feature in features]
-            found = [_of_feature(feature, move) for feature, move in zip(features, moves, strict=True)]
+            served = dict(zip(public, servers, strict=True))
+            found = []
+            for place, tree in enumerate(trees):
+                server = served.get(place)
+                if first and server is None and tree.published == 1:
+                    tree = Tree(tree.counts, 0)  # parents are not compared where x and y agree: that adds exchanges
+                found.append(patterns(tree, ExchangeMove(carriers, server), first))
             options = [option for option in found if option is not None]
             if len(options) < len(found):
                 return None
@@ -528,10 +513,3 @@ class ExchangeCosts(BallCosts):
         """Return q² + q + 2 for a table that touches q blocks."""
         q = sum(any(meet(margin, view)) for margin in self.margins)
         return Fraction(q * q + q + 2)
-
-
-def _of_feature(feature: Slot | Tree, move: BallMove | ExchangeMove) -> tuple[Pattern, ...] | None:
-    """Return the patterns of a tree at all its depths, or of a slot at its own."""
-    if isinstance(feature, Tree):
-        return patterns(feature, move)
-    return patterns(feature.tree(isinstance(move, BallMove) or move.server is not None), move, 1)
