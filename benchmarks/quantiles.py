@@ -24,7 +24,7 @@ from semidp.engines import Outcome
 from semidp.mechanisms import exponential_mechanism
 from semidp.noise import SeededRandomness
 from semidp.queries import rank_space
-from semidp.queries.ranks import rank_distances
+from semidp.queries.ranks import rank_scores
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget
@@ -92,7 +92,7 @@ def error(chosen: list[list[int]], groups: list[list[int]]) -> float:
     """Return the mean number of records to replace until the chosen value is the median."""
     found = []
     for values, drawn in zip(groups, chosen, strict=True):
-        away = rank_distances(np.bincount(values, minlength=STEPS + 1), (len(values) + 1) // 2)
+        away = np.maximum(rank_scores(np.bincount(values, minlength=STEPS + 1), (len(values) + 1) // 2), 0)
         found.append(away[np.array(drawn)].mean())
     return float(np.mean(found))
 
