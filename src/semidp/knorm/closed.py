@@ -69,17 +69,9 @@ class RowsBall:
     c_k - 1; 1), since the part of row i at distance r has volume ``r^(c_i - 2) dr``, and kept where they are within the
     limits; the direction of each row comes from the root polytope of its length.
 
-    Parameters
-    ----------
-    limits
-        The positive row totals: a row of t records cannot move by more than t.
-    lengths
-        The cells of each row, at least 2: a row of one cell has nothing to move.
-    a
-        How many records differ.
+    The limits are the positive row totals: a row of t records cannot move by more than t. A row has at least 2 cells:
+    one cell has nothing to move.
 
-    Examples
-    --------
     >>> ball = RowsBall(limits=(5, 9), lengths=(3, 2), a=2)
     >>> ball.norm(np.array([[2.0, -1, -1, 0, 0]])), ball.dimension
     (array([1.]), 3)

@@ -29,14 +29,8 @@ _ZERO = 1e-9  # singular values below this part of the largest are rounding erro
 class ExplicitBall:
     """K = hull(S) for a finite S, in the coordinates of an orthonormal basis of its span.
 
-    Parameters
-    ----------
-    vectors
-        One vector (or table) of S along the first axis; a vector and its negative count as one, zeros as none.
-
-    Examples
-    --------
-    The paper's 2 x 2 table: a segment in four dimensions.
+    `vectors` has a vector (or table) of S along the first axis; one and its negative count as one, zeros as none. The
+    paper's 2 x 2 table: a segment in four dimensions.
 
     >>> ball = ExplicitBall(np.array([[1, -1, -1, 1], [-1, 1, 1, -1], [0, 0, 0, 0]]))
     >>> ball.dimension, ball.norm(np.array([[0.5, -0.5, -0.5, 0.5]]))
@@ -90,7 +84,8 @@ class ExplicitBall:
         kept = np.empty((size, self.dimension))
         done = 0
         while done < size:
-            block = generator.uniform(-1.0, 1.0, (self._block, self.dimension)) * sides
+            count = _BLOCK * (1 + len(self._polar_points))
+            block = generator.uniform(-1.0, 1.0, (count, self.dimension)) * sides
             block = block[self._contains(block)][: size - done]
             kept[done : done + len(block)] = block
             done += len(block)
@@ -135,10 +130,6 @@ class ExplicitBall:
     def _polar_points(self) -> list[Floats]:
         """Points of the polar that proved something to lie outside: most other proposals fail on one of them."""
         return []
-
-    @property
-    def _block(self) -> int:
-        return _BLOCK * (1 + len(self._polar_points))
 
     def _contains(self, coordinates: Floats) -> NDArray[np.bool_]:
         result = np.ones(len(coordinates), dtype=bool)

@@ -126,18 +126,8 @@ def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: 
     stops as soon as one of them settles the question. The lexicographic ratio test excludes cycling [Dantzig, Orden
     and Wolfe 1955].
 
-    Parameters
-    ----------
-    point
-        Coordinates of x.
-    start
-        As many linearly independent vertices of K as there are coordinates; their negatives are vertices too.
-    steepest
-        The pricing function.
-
-    Examples
-    --------
-    The square with corners (±1, 0) and (0, ±1):
+    `start` are as many linearly independent vertices of K as x has coordinates; their negatives are vertices too. The
+    square with corners (±1, 0) and (0, ±1):
 
     >>> def steepest(w):
     ...     k = max(range(2), key=lambda i: abs(w[i]))

@@ -265,6 +265,11 @@ class NoNoise(Mechanism):
 
     name: ClassVar[str] = "no noise"
     kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
+    statement = "The public totals fix this table: everything in it is published exactly, and no noise is needed."
+    scale = 0.0
+    variance = 0.0
+    tradeoff = Gaussian(Fraction(0))
+    """Nothing is learnt beyond the public totals: the identity, G_0."""
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -272,26 +277,6 @@ class NoNoise(Mechanism):
         if not space.is_zero:
             raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
         return cls(space)
-
-    @property
-    def statement(self) -> str:
-        """Say that nothing here is protected by noise."""
-        return "The public totals fix this table: everything in it is published exactly, and no noise is needed."
-
-    @property
-    def scale(self) -> float:
-        """No noise: 0."""
-        return 0.0
-
-    @property
-    def variance(self) -> float:
-        """No noise: 0."""
-        return 0.0
-
-    @property
-    def tradeoff(self) -> Tradeoff:
-        """Nothing is learnt beyond the public totals: the identity, G_0."""
-        return Gaussian(Fraction(0))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return zeros."""

@@ -29,15 +29,7 @@ def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism
 
 @dataclass(frozen=True, eq=False)
 class BranchNoise:
-    """The noise on the residuals below one node of a cut.
-
-    Parameters
-    ----------
-    space
-        The residuals.
-    sigma2, law
-        Those of the whole product's mechanism.
-    """
+    """The noise on the residuals below one node of a cut, with the σ² and the law of the whole product's mechanism."""
 
     space: BranchSpace
     sigma2: Mapping[View, Fraction]
@@ -66,14 +58,9 @@ class BranchNoise:
     def tables(
         self, noisy: Mapping[View, NDArray[np.int64]], above: Sequence[tuple[Floats, Floats]]
     ) -> list[tuple[Floats, Floats]]:
-        """Return the estimate of each table and the variance of each of its cells.
+        """Return the estimate of each table and the variance of each of its cells, from the residuals below the cut.
 
-        Parameters
-        ----------
-        noisy
-            The measured residuals below the cut.
-        above
-            For each table its estimate at the cut for this node, and the variance of that.
+        `above` has for each table its estimate at the cut for this node, and the variance of that.
         """
         space = self.space
         estimates = [np.array(space.shared_out(row, number)) for number, (row, _) in enumerate(above)]

@@ -47,6 +47,11 @@ class NormalNoise(Mechanism):
         """σ (before rounding, where the noise is rounded), rounded up."""
         return root_up(self.sigma2)
 
+    @property
+    def variance(self) -> float:
+        """σ², where nothing is rounded; for the lattice an upper bound: σ²P less a positive semidefinite matrix."""
+        return float(self.sigma2)
+
 
 @dataclass(frozen=True, eq=False)
 class ConcentratedNoise(NormalNoise):
@@ -93,8 +98,6 @@ class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
 
     Parameters
     ----------
-    space
-        The sensitivity space of the table.
     sigma2
         The parameter σ² of the noise, exact.
 
@@ -123,8 +126,6 @@ class ContinuousGaussianMechanism(GaussianNoise):
 
     Parameters
     ----------
-    space
-        The sensitivity space of the table.
     sigma2
         The variance σ², exact.
 
@@ -142,11 +143,6 @@ class ContinuousGaussianMechanism(GaussianNoise):
     name: ClassVar[str] = "continuous gaussian"
     claim: ClassVar[ClaimKind] = "ideal"
     for_studies: ClassVar[bool] = True
-
-    @property
-    def variance(self) -> float:
-        """σ²."""
-        return float(self.sigma2)
 
     @property
     def mean_l2(self) -> float:
@@ -169,8 +165,6 @@ class RoundedGaussianMechanism(CellByCell, GaussianNoise):
 
     Parameters
     ----------
-    space
-        The sensitivity space of the table.
     sigma2
         The variance σ² before rounding, exact.
 
@@ -205,8 +199,6 @@ class LatticeGaussianMechanism(ConcentratedNoise):
 
     Parameters
     ----------
-    space
-        The sensitivity space of the table.
     sigma2
         The parameter σ² of the noise, exact, at least 1/4.
 
@@ -238,11 +230,6 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         rows, columns = self._form.cells.shape
         law = LatticeGaussian if self._form.columns_published else OneSidedLatticeGaussian
         return law(rows, columns, self.sigma2)
-
-    @property
-    def variance(self) -> float:
-        """σ², an upper bound: the covariance is σ²P less a positive semidefinite matrix."""
-        return float(self.sigma2)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw tables of whole numbers with zero margins."""

@@ -51,8 +51,6 @@ class LaplaceMechanism(CellByCell, PureMechanism):
 
     Parameters
     ----------
-    space
-        The sensitivity space of the table.
     b
         The scale of the noise, exact.
 
@@ -106,8 +104,6 @@ class L2Mechanism(PureMechanism):
 
     Parameters
     ----------
-    space
-        The sensitivity space of the table.
     b2
         The square of the scale b, exact.
 
@@ -176,8 +172,6 @@ class KNormMechanism(PureMechanism):
 
     Parameters
     ----------
-    space
-        The sensitivity space of the table.
     epsilon
         ε, exact.
 
@@ -204,9 +198,9 @@ class KNormMechanism(PureMechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too long to draw."""
         check_request(cls, space, budget)
-        assert budget.epsilon is not None
-        check_scale(1 / budget.epsilon**2)
-        mechanism = cls(space, budget.epsilon)
+        epsilon = epsilon_of(budget)
+        check_scale(1 / epsilon**2)
+        mechanism = cls(space, epsilon)
         try:
             ball = mechanism.placed.ball
         except Refused as refusal:

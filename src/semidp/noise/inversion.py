@@ -202,15 +202,8 @@ class Inversion:
     bits are drawn and F is computed more precisely. The tails beyond the table lie inside the first and the last
     open word, so that they too have their true probability. Hence P(k) = F(k) - F(k-1) exactly, not to 2^-64.
 
-    Parameters
-    ----------
-    law
-        The distribution.
-    guide_bits, word_bits
-        Bits of the first and the second look-up. Tests make them short so that the last step is often taken.
+    Tests make the bits of the first and the second look-up few, so that the last step is often taken.
 
-    Examples
-    --------
     >>> from fractions import Fraction
     >>> from semidp.noise.randomness import SeededRandomness
     >>> Inversion(GaussianLaw(Fraction(4))).draw(8, Stream(SeededRandomness(3))).shape

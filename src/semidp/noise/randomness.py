@@ -47,10 +47,8 @@ class SystemRandomness:
     ((3,), True)
     """
 
-    @property
-    def secure(self) -> bool:
-        """The operating system's words cannot be predicted."""
-        return True
+    secure = True
+    """The operating system's words cannot be predicted."""
 
     def words(self, count: int) -> Words:
         """Return `count` fresh words."""
@@ -83,6 +81,9 @@ class SeededRandomness:
     key: tuple[str, ...] = field(default=(), repr=False)
     _bits: np.random.BitGenerator = field(init=False, repr=False, compare=False)
 
+    secure = False
+    """Whoever knows the seed knows the noise."""
+
     def __post_init__(self) -> None:
         """Start the generator."""
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
@@ -94,11 +95,6 @@ class SeededRandomness:
     def __repr__(self) -> str:
         """Say at every turn that this source is not private."""
         return f"SeededRandomness(seed={self.seed}, NOT PRIVATE)"
-
-    @property
-    def secure(self) -> bool:
-        """Whoever knows the seed knows the noise."""
-        return False
 
     def words(self, count: int) -> Words:
         """Return the next `count` words."""

@@ -93,17 +93,7 @@ def _family() -> _ProposalTables:
 
 @dataclass(frozen=True)
 class Widths:
-    """What an attempt needs to know of its variance parameter s².
-
-    Parameters
-    ----------
-    index
-        The proposal class.
-    curvature
-        1/(2s²), within a relative 2^-48.
-    slack
-        1/(2δ).
-    """
+    """What an attempt needs to know of s²: the proposal class, 1/(2s²) within a relative 2^-48, and 1/(2δ)."""
 
     index: Integers
     curvature: Floats
@@ -136,19 +126,9 @@ def attempt(
 ) -> tuple[Integers, NDArray[np.bool_]]:
     """Propose one value for each centre f and decide on it, exactly; return the proposals and which are accepted.
 
-    Parameters
-    ----------
-    centre
-        f, at most 1/2 in size and within 2^-50.
-    these
-        The variance parameters.
-    exact
-        What to ask for a lane where a float does not decide.
-    reach
-        The |f| that enters M: the centre's own, or 1/2 where the centre is drawn afresh at every attempt.
+    A centre is at most 1/2 in size and within 2^-50; `exact` is asked for a lane where a float does not decide; `reach`
+    is the |f| that enters M: the centre's own, or 1/2 where the centre is drawn afresh at every attempt.
 
-    Notes
-    -----
     Error bound. Let the first term of E be at most 2^12; the second is then below 2^13. Each is a product of factors
     within a relative 2^-48 and loses at most 2^-34; f within 2^-50 moves the first by at most 2^-41 (s² >= 1/16);
     δ >= s²/64 costs 6 bits of M < 2, leaving 2^-41. `exp_minus` adds a relative 2^-34, the 48-bit coin 2^-48. The sum
