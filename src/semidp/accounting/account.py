@@ -20,7 +20,6 @@ from semidp.tradeoff import (
     Budget,
     Composed,
     Grouped,
-    Order,
     Tradeoff,
     compose,
     tradeoff_from_json,
@@ -287,11 +286,7 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
         return _within(total.implied_rho(), budget.rho, "zero-concentrated")
     if budget.mu is not None:
         square = _mu_squared(total)
-        return (
-            total.compare(budget.tradeoff()) in (Order.EQUAL, Order.STRONGER)
-            if square is None
-            else (square <= budget.mu**2)
-        )
+        return total >= budget.tradeoff() if square is None else square <= budget.mu**2
     assert budget.epsilon is not None
     if not budget.delta:
         return _within(total.implied_epsilon(), budget.epsilon, "pure")

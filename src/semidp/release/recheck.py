@@ -35,7 +35,7 @@ from semidp.release.requests import Request, mechanism_again
 from semidp.release.scope import announced
 from semidp.release.side_information import CLOSE
 from semidp.tables import Table
-from semidp.tradeoff import Order, Tradeoff
+from semidp.tradeoff import Tradeoff
 
 Floats = NDArray[np.float64]
 
@@ -271,7 +271,7 @@ def _of_part(result: PartitionedTables, node: int, tables: Sequence[ProductTable
 
 def _no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
     """Whether a stated curve claims no more than the proven one."""
-    return stated == proven or proven.compare(stated) in (Order.EQUAL, Order.STRONGER)
+    return stated == proven or proven >= stated
 
 
 def _close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
