@@ -208,25 +208,22 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
         spaces = {digest: space_from(value, path) for digest, value in document["dataspaces"].items()}
         if any(space.digest != digest for digest, space in spaces.items()):
             raise InputError(f"{path} was changed: what it says is published does not fit its digest")
-        heads = [_genesis(document)]
+        head, charges = _genesis(document), list[Charge]()
         for number, entry in enumerate(document["charges"], start=1):
-            heads.append(_head(heads[-1], entry))
-            if entry["head"] != heads[-1]:
+            head = _head(head, entry)
+            if entry["head"] != head:
                 raise InputError(f"{path} was changed: charge {number} does not follow from what is before it")
-        charges: tuple[Charge, ...] = ()
-        for entry in document["charges"]:
             if "rebased" in entry:
-                curves = map(tradeoff_from_json, entry["rebased"])
-                pairs = zip(charges, curves, strict=True)
-                charges = tuple(replace(charge, group=1, counted=curve) for charge, curve in pairs)
-            charges = (*charges, Charge.from_json(entry, spaces))
-        first = document["under"]
-        opened = (spaces[first["dataspace"]], Adjacency.from_json(first["adjacency"])) if first else None
-        under = document["charges"][-1]["under"] if charges else document["under"]
-        if under is None:
-            return Account(budget, None, None, charges, document["id"])
-        adjacency = Adjacency.from_json(under["adjacency"])
-        return Account(budget, spaces[under["dataspace"]], adjacency, charges, document["id"], opened)
+                pairs = zip(charges, map(tradeoff_from_json, entry["rebased"]), strict=True)
+                charges = [replace(charge, group=1, counted=curve) for charge, curve in pairs]
+            charges.append(Charge.from_json(entry, spaces))
+        under = [document["under"], *(entry["under"] for entry in document["charges"])]
+        opened, now = (
+            (spaces[named["dataspace"]], Adjacency.from_json(named["adjacency"])) if named else None
+            for named in (under[0], under[-1])
+        )
+        space, adjacency = now or (None, None)
+        return Account(budget, space, adjacency, tuple(charges), document["id"], opened)
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError):

@@ -95,8 +95,7 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as plain values."""
-        tables = [{**asdict(table), "fitted": asdict(table.fitted)} for table in self.tables]
-        return {"path": list(self.path), "folder": self.folder, "files": dict(self.files), "tables": tables}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> "Part":
