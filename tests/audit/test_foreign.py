@@ -81,6 +81,9 @@ def test_bad_samples_are_refused(first: Any, second: Any, sentence: str) -> None
 def test_a_function_that_returns_no_numbers_is_refused() -> None:
     with pytest.raises(InputError, match="must return a number"):
         audit_function(lambda data: "text", 0, 1, gaussian(1), samples=2_000)
+    lengths = itertools.cycle((1, 2))
+    with pytest.raises(InputError, match="outputs are numbers, as many in every row"):
+        audit_function(lambda data: [0.0] * next(lengths), 0, 1, gaussian(1), samples=2_000)
 
 
 def test_an_odds_ratio_test_is_audited() -> None:

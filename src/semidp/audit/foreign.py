@@ -98,7 +98,7 @@ def audit_function(
     >>> audit_function(lambda data: sum(data) + words.normal(), [1, 0], [1, 1], gaussian("0.6")).verdict
     'convicted'
     """
-    one, other = (np.array([_numbers(function(data)) for _ in range(samples)]) for data in (first, second))
+    one, other = ([_numbers(function(data)) for _ in range(samples)] for data in (first, second))
     return audit_samples(one, other, claim, error=error, randomness=randomness, progress=progress)
 
 
@@ -151,7 +151,7 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
 
 
 def _matrix(outputs: ArrayLike) -> Outputs:
-    array = np.asarray(outputs)
+    array = _array(outputs)
     array = array[:, None] if array.ndim == 1 else array.reshape(len(array), -1) if array.ndim else array
     if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "iufb":
         raise InputError("outputs are numbers, as many in every row")
@@ -163,10 +163,15 @@ def _matrix(outputs: ArrayLike) -> Outputs:
 
 
 def _numbers(output: Any) -> NDArray[Any]:
-    try:
-        array = np.atleast_1d(np.asarray(output)).ravel()
-    except ValueError:
-        array = np.array([], dtype=object)
+    array = np.atleast_1d(_array(output)).ravel()
     if array.dtype.kind not in "iufb":
         raise InputError("the function must return a number, or numbers, always as many")
     return array
+
+
+def _array(values: ArrayLike) -> NDArray[Any]:
+    """Return an array, of no numbers where rows are not of one length."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.zeros(0, dtype=object)
