@@ -66,7 +66,7 @@ Result = TypeVar("Result")
 class IbisRecords(Records):
     """The records of an Ibis table; `steady` where every query sees the same ones, as in one transaction."""
 
-    def __init__(self, table: Any, close: Callable[[], None], *, steady: bool = False) -> None:
+    def __init__(self, table: Any, close: Callable[[], None] = lambda: None, *, steady: bool = False) -> None:
         self._table = table
         self._close = close
         self._steady = steady
@@ -79,7 +79,7 @@ class IbisRecords(Records):
         """Read an Ibis table, whose connection stays the caller's."""
         if not hasattr(table, "schema") or not hasattr(table, "aggregate"):
             raise InputError("an Ibis value was given that is not a table: give a table or a selection from one")
-        return cls(_kept(table, where), lambda: None)
+        return cls(_kept(table, where))
 
     @classmethod
     def of_spark(cls, frame: Any, where: str | None) -> "IbisRecords":
@@ -161,14 +161,10 @@ class IbisRecords(Records):
             return copy
 
         copy = _hushed(lambda: _bounded(self._table.get_backend(), copied), DataError(_NO_COPY))
-
-        def close() -> None:
-            try:
-                copy.release()
-            finally:
-                self._close()
-
-        return IbisRecords(copy, close, steady=True)
+        closing = contextlib.ExitStack()
+        closing.callback(self._close)
+        closing.callback(copy.release)  # first
+        return IbisRecords(copy, closing.close, steady=True)
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "IbisRecords":
         """Return the records with some values alone; see the contract."""
@@ -178,7 +174,7 @@ class IbisRecords(Records):
             found = column.isin([value for value in known if value is not None and value == value])
             found = found | column.isnull() if None in known else found
             conditions.append(found | column.isnan() if any(value != value for value in known) else found)
-        return IbisRecords(self._table.filter(*conditions), lambda: None, steady=self._steady)
+        return IbisRecords(self._table.filter(*conditions), steady=self._steady)
 
     def spark_frame(self) -> Any | None:
         """Return the records as a Spark data frame; None where Spark does not hold them."""

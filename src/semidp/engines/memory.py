@@ -47,13 +47,8 @@ class TableRecords(Records):
         schema = self._table.schema
         counts = self._table.counts.copy()
         for name, known in values.items():
-            kept = {
-                leaf
-                for label, leaves in schema.feature(name).leaves_below(name).items()
-                if label in known
-                for leaf in leaves
-            }
-            axis = schema.axis(name)
+            axis, below = schema.axis(name), schema.feature(name).leaves_below(name)
+            kept = {leaf for label in known for leaf in below.get(label, ())}
             gone = [leaf for leaf in range(schema.shape[axis]) if leaf not in kept]
             counts[(slice(None),) * axis + (gone,)] = 0
         return TableRecords(Table(schema, counts))
