@@ -256,10 +256,10 @@ def audit_mechanism(
     hits, (shrunk_hits,) = trial.count([events, (shrunk_one,)], count)
     errors = [error / 2] + [error / 2 / max(1, len(events) - 1)] * (len(events) - 1)
     points = tuple(
-        Point.counted(event.score.name, event.order(*found), count, share, trial.claim)
+        Point.counted(event.score.name, found, count, share, trial.claim)
         for event, found, share in zip(events, hits, errors, strict=True)
     )
-    return Audit(claim, pair, points, samples, error, trial.chance(shrunk_one.order(*shrunk_hits), count))
+    return Audit(claim, pair, points, samples, error, trial.chance(shrunk_hits, count))
 
 
 def trained_on(samples: int) -> int:
@@ -316,10 +316,6 @@ class _Event:
     score: Score
     threshold: float
     null: int
-
-    def order(self, first: int, second: int) -> tuple[int, int]:
-        """Return the hits under the null, then under the alternative."""
-        return (second, first) if self.null else (first, second)
 
 
 @dataclass
@@ -392,13 +388,16 @@ class _Trial:
         return np.asarray((low - allowed) / np.sqrt((variances[0] + slope**2 * variances[1]) / trials))
 
     def count(self, events: Sequence[Sequence[_Event]], count: int) -> list[list[tuple[int, int]]]:
-        """Return the hits of events under the two tables: some on outputs as drawn, some with less noise."""
+        """Return the hits of events under null and alternative: some on outputs as drawn, some with less noise."""
         hits = [np.zeros((len(wanted), 2), dtype=np.int64) for wanted in events]
         for which, batches in self.batches(count):
             for found, wanted, batch in zip(hits, events, batches, strict=True):
                 rows = {event.score.name: event.score(batch) for event in wanted}
                 found[:, which] += [int((rows[event.score.name] >= event.threshold).sum()) for event in wanted]
-        return [[(int(first), int(second)) for first, second in found] for found in hits]
+        return [
+            [(int(row[event.null]), int(row[1 - event.null])) for event, row in zip(wanted, found, strict=True)]
+            for wanted, found in zip(events, hits, strict=True)
+        ]
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
         """Return how often an event with these frequencies convicts, by simulating the counts."""
