@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.tables import MAX_CELLS, Feature, Schema, StructuralZero, Table, level_text
+from semidp.tables import MAX_CELLS, Feature, Schema, StructuralZero, Table
+from semidp.tables.features import level_text
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
 

@@ -35,7 +35,7 @@ from semidp.engines.contract import (
 from semidp.engines.memory import TableRecords, materialised
 from semidp.engines.tabulate import Codes, Tabulation
 from semidp.errors import DataError, InputError
-from semidp.tables import TRUTH, Feature, Schema, Table, level_text, refuse_cells
+from semidp.tables import TRUTH, Feature, Schema, Table, refuse_cells, value_text
 
 __all__ = ["Outcome", "Source", "local_paths", "one_thread", "open_source"]
 
@@ -400,17 +400,6 @@ def _most_values(feature: Feature) -> int:
     """How many values can stand for declared levels: missing in three ways, and truth in any capitals."""
     capitals = sum(2 ** len(word) for word in TRUTH) if {*feature.levels} & {*TRUTH} else 0
     return len(feature.levels) + 3 + capitals
-
-
-def value_text(value: object) -> str | None:
-    """Write what an engine returned as the text of a level, by the rule of `level_text`; None if it is missing.
-
-    >>> [value_text(value) for value in (2.0, True, math.nan)]
-    ['2', 'true', None]
-    """
-    if value is None or value != value:
-        return None
-    return level_text(value)
 
 
 def _records(data: Any, table: str | None, where: str | None, hive_partitions: bool, allow_empty: bool) -> Records:

@@ -5,7 +5,7 @@ integer counts on a schema. Files and databases live in `engines`; which margins
 """
 
 from semidp.tables.counts import MAX_CELLS, Table, no_column, refuse_cells
-from semidp.tables.features import TRUTH, Feature, Nest, level_text
+from semidp.tables.features import TRUTH, Feature, Nest, value_text
 from semidp.tables.schema import Schema, StructuralZero
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "Schema",
     "StructuralZero",
     "Table",
-    "level_text",
     "no_column",
     "refuse_cells",
+    "value_text",
 ]

@@ -5,7 +5,7 @@ A `Table` is dense, and its repr never shows a count. Files and databases are re
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.geometry import MAX_AXES
-from semidp.tables.features import Feature, level_text, missing_values
+from semidp.tables.features import Feature, missing_values, value_text
 from semidp.tables.schema import Schema
 
 MAX_CELLS = 2**31  # a dense table beyond this would not fit in memory; 16 GiB of counts
@@ -123,10 +123,8 @@ class Table:
         array([10, 20])
         """
         refuse_cells(schema.shape)
-        columns = [_positions(frame, feature) for feature in schema.features]
-        if len({len(column) for column in columns}) > 1:
-            raise InputError("the columns of the data frame have different lengths")
-        flat = np.ravel_multi_index(tuple(columns), schema.shape)
+        columns = _columns(frame, schema)
+        flat = np.ravel_multi_index(tuple(_positions(feature, columns) for feature in schema.features), schema.shape)
         counts = np.zeros(schema.size, dtype=np.int64)
         if count is None:
             counts += np.bincount(flat, minlength=schema.size)
@@ -181,23 +179,22 @@ def _total(table: Table) -> Table:
     return Table(Schema((Feature("total", ("all",)),)), np.array([table.n]))
 
 
-def _positions(frame: Any, feature: Feature) -> NDArray[np.intp]:
-    """Return the level of each record; that of a nested feature from the columns of its path that are there."""
-    if len(feature.names) == 1:
-        return feature.codes(_column(frame, feature.name))
-    values = {feature.name: np.asarray(_column(frame, feature.name))}
-    for name in feature.names[:-1]:
+def _columns(frame: Any, schema: Schema) -> dict[str, NDArray[Any]]:
+    """Return the columns of all features, and those of the parents of nested ones that are there."""
+    found = {feature.name: np.asarray(_column(frame, feature.name)) for feature in schema.features}
+    for name in {*schema.names} - {*found}:
         with contextlib.suppress(SchemaError):
-            values[name] = np.asarray(_column(frame, name))
-    if len({len(column) for column in values.values()}) > 1:
+            found[name] = np.asarray(_column(frame, name))
+    if len({len(column) for column in found.values()}) > 1:
         raise InputError("the columns of the data frame have different lengths")
-    missing = {name: missing_values(column) for name, column in values.items()}
-    return feature.located(
-        {
-            name: [None if gone else level_text(value) for value, gone in zip(column, missing[name], strict=True)]
-            for name, column in values.items()
-        }
-    )
+    return found
+
+
+def _positions(feature: Feature, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.intp]:
+    if len(feature.names) == 1:
+        return feature.codes(columns[feature.name])
+    there = [name for name in feature.names if name in columns]
+    return feature.located({name: [value_text(value) for value in columns[name]] for name in there})
 
 
 def _column(frame: Any, name: str) -> Any:

@@ -505,6 +505,15 @@ def missing_values(column: NDArray[Any]) -> NDArray[np.bool_]:
     return np.zeros(column.shape, dtype=bool)
 
 
+def value_text(value: object) -> str | None:
+    """Write a data value as the text of a level, by the rule of `level_text`; None if it is missing.
+
+    >>> [value_text(value) for value in (2.0, True, math.nan)]
+    ['2', 'true', None]
+    """
+    return None if _is_missing(value) else level_text(value)
+
+
 def _is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)
