@@ -10,7 +10,7 @@ from scipy import stats
 from semidp.engines import Outcome, open_source
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.grouped import GroupSums, logistic_regression, means, proportions, sum_space, sums
-from semidp.grouped.outcome_spread import measure_squares, square_mechanism
+from semidp.grouped.outcome_spread import SquareSum, square_mechanism
 from semidp.mechanisms import outcome_mechanism
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Plan, run
@@ -228,7 +228,7 @@ def comparisons(shift: float, spread_budget: Budget, repeats: int) -> tuple[list
         y = source.integers(0, 101, (3, 100))
         y[0] = np.clip(y[0] + round(10 * shift), 0, 100)
         measured = mechanism.measure(y.sum(axis=1), SeededRandomness(seed))
-        squares = measure_squares(SCORE, spread, np.array([(y**2).sum()]), SeededRandomness(seed + 10**6))
+        squares = SquareSum(SCORE, spread, spread.measure(np.array([(y**2).sum()]), SeededRandomness(seed + 10**6)))
         found = GroupSums(mechanism, measured, squares)
         new.append(found.compare(sampling_sd=found.within_sd()).p_value)
         old.append(found.compare(sampling_sd=float(found.within_sd())).p_value)

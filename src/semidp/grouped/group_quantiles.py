@@ -12,19 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
-from semidp.engines import Outcome, Source
+from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number
-from semidp.grouped.group_sums import By, block_columns, block_groups, blocks_of
-from semidp.grouped.inputs import open_groups
+from semidp.grouped.group_sums import By, ByGroups, blocks_of
+from semidp.grouped.inputs import open_groups, read_histogram
 from semidp.grouped.intervals import About, Intervals
-from semidp.grouped.outcome_spread import charge
-from semidp.guarantees import Guarantee
-from semidp.mechanisms import ExponentialMechanism, Measurement, Mechanism, exponential_mechanism
+from semidp.mechanisms import ExponentialMechanism, Mechanism, exponential_mechanism, farthest_rank
 from semidp.noise import Randomness
 from semidp.queries import RankSpace, rank_space
 from semidp.spaces import Adjacency, Margin
-from semidp.tables import Feature, Schema, refuse_cells
+from semidp.tables import Feature
 from semidp.tradeoff import Budget
 
 Floats = NDArray[np.float64]
@@ -33,7 +31,7 @@ MEDIAN = Fraction(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
-class GroupQuantiles:
+class GroupQuantiles(ByGroups):
     """Quantiles of an outcome by group. Nothing in it is confidential.
 
     Examples
@@ -49,32 +47,11 @@ class GroupQuantiles:
     (2, False)
     """
 
-    mechanism: Mechanism
-    measurement: Measurement
-
     @property
     def space(self) -> RankSpace:
         """The groups, and what was chosen in each."""
         assert isinstance(self.mechanism.space, RankSpace)
         return self.mechanism.space
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all choices together."""
-        return self.mechanism.guarantee
-
-    @property
-    def private(self) -> bool:
-        """Whether the randomness was secure."""
-        return self.measurement.private
-
-    def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
-        """Return the levels of each group of a set."""
-        return block_groups(self.space.dataspace, self.space.blocks[self._number(block)])
-
-    def columns(self, block: Margin | None = None) -> tuple[str, ...]:
-        """Return the names of what a group's levels are."""
-        return block_columns(self.space.dataspace, self.space.blocks[self._number(block)])
 
     def values(self, block: Margin | None = None) -> Floats:
         """Return the quantiles of a set, a row a group, in the order of their probabilities; NaN without records.
@@ -111,14 +88,6 @@ class GroupQuantiles:
         for group, count, values in zip(self.groups(block), counts, self.values(block).tolist(), strict=True):
             yield group, count, *values
 
-    def _number(self, block: Margin | None) -> int:
-        blocks = self.space.blocks
-        if block is None and len(blocks) == 1:
-            return 0
-        if block not in blocks:
-            raise InputError(f"say by which groups: {', '.join(map(str, blocks))}")
-        return blocks.index(block)
-
     def _chosen(self, block: Margin | None) -> Floats:
         """The chosen values in units of the outcome: groups, quantiles, and the quantile with its ends."""
         space, number = self.space, self._number(block)
@@ -149,12 +118,8 @@ def quantiles(
 
     Parameters
     ----------
-    data
-        A file, a data frame, an Ibis table or a `Source`.
-    outcome
-        The private column, its declared bounds and its grid: values are clipped and rounded record by record.
-    by
-        The groups: a feature or margin, or several. Their counts become public.
+    data, outcome, by, invariants, features, adjacency, randomness, ledger
+        As for `sums`.
     budget
         What may be spent on all quantiles of all groups together.
     probabilities
@@ -163,36 +128,18 @@ def quantiles(
         The level of an interval for each quantile, which takes two choices more of the same budget; none if left out.
     sampling
         Whether intervals are about the population that the records were drawn from.
-    invariants, features, adjacency, randomness, ledger
-        As for `sums`.
     """
     blocks = blocks_of(by)
-    with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
+    with open_groups(data, (*blocks, *invariants), features, adjacency, ledger, randomness) as groups:
         space = rank_space(
             groups.dataspace, groups.adjacency, outcome, blocks, probabilities, level=level, sampling=sampling
         )
         mechanism = exponential_mechanism(space, budget)
-        schema = groups.dataspace.schema
-        assert schema is not None
-        values = np.concatenate([read_histogram(groups.source, schema, block.names, outcome) for block in blocks])
-    charge(ledger, f"quantiles of {outcome.column}", mechanism)
-    return GroupQuantiles(mechanism, mechanism.measure(values, randomness))
-
-
-def read_histogram(source: Source, schema: Schema, names: Sequence[str], outcome: Outcome) -> NDArray[np.int64]:
-    """Return the confidential counts of each step of an outcome's grid in each group, a row a group."""
-    edges = [outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)]
-    part = schema.restrict(names) if names else None
-    whole = Schema(
-        (*(part.features if part else ()), Feature(outcome.column, bins=(float("-inf"), *edges))),
-        part.structural_zeros if part else (),
-    )
-    refuse_cells(whole.shape)
-    return source.counts(whole).counts.reshape(-1, outcome.steps + 1)
+        parts = [read_histogram(groups.source, groups.schema, block.names, outcome) for block in blocks]
+        chosen, _ = groups.measure(f"quantiles of {outcome.column}", mechanism, np.concatenate(parts))
+    return GroupQuantiles(mechanism, chosen)
 
 
 def most_rank_error(mechanism: Mechanism, missed: float = 0.05) -> int | None:
     """Return by how many ranks a chosen value is off at most, with probability 1 - `missed`; None without noise."""
-    from semidp.mechanisms import farthest_rank
-
     return farthest_rank(mechanism, missed) if isinstance(mechanism, ExponentialMechanism) else None

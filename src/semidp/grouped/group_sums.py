@@ -5,7 +5,7 @@ Means are noisy sums over exact counts. Where the noise comes from is in `sensit
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,15 +16,15 @@ from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError
 from semidp.exact import Number
-from semidp.grouped.inputs import check_binary, open_groups, read_squares, read_sums, squares_outcome
-from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, half_widths, level_of
-from semidp.grouped.outcome_spread import Spread, SquareSum, charge, measure_squares, square_mechanism
+from semidp.grouped.inputs import check_binary, open_groups, read_sums
+from semidp.grouped.intervals import LEVEL, Intervals, each_level, finite, half_widths, level_of
+from semidp.grouped.outcome_spread import Measured, Spread, SquareSum, Together
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
-from semidp.queries import SumSpace, sum_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature
+from semidp.queries import RankSpace, SumSpace, sum_space
+from semidp.spaces import Adjacency, Margin
+from semidp.tables import Feature, Schema
 from semidp.tradeoff import Budget
 
 Floats = NDArray[np.float64]
@@ -81,8 +81,8 @@ class Estimates:
         return {
             "groups": [list(group) for group in self.groups],
             "counts": self.counts.tolist(),
-            "values": [_finite(value) for value in self.values.tolist()],
-            "standard_errors": [_finite(value) for value in self.standard_errors.tolist()],
+            "values": [finite(value) for value in self.values.tolist()],
+            "standard_errors": [finite(value) for value in self.standard_errors.tolist()],
         }
 
 
@@ -124,7 +124,55 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSums:
+class ByGroups(Together):
+    """What was measured by sets of groups whose counts are public; a set may be left out where there is one."""
+
+    mechanism: Mechanism
+    measurement: Measurement
+
+    def _measured(self) -> Iterable[Measured | None]:
+        return (self,)
+
+    @property
+    def space(self) -> SumSpace | RankSpace:
+        """The groups, and what the noise is calibrated to."""
+        raise NotImplementedError
+
+    def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
+        """Return the levels of each group of a set, in the order of its cells."""
+        schema, block = self._public(block)
+        if not block.names:
+            return (("all",),)
+        part = schema.restrict(block.names)
+        paths = [feature.paths() for feature in part.features]
+        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
+        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
+        return tuple(
+            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
+        )
+
+    def columns(self, block: Margin | None = None) -> tuple[str, ...]:
+        """Return the names of what a group's levels are: the set's features, a nested one with its whole path."""
+        schema, block = self._public(block)
+        own = {name: schema.feature(name).names for name in block.names}
+        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+
+    def _public(self, block: Margin | None) -> tuple[Schema, Margin]:
+        schema = self.space.dataspace.schema
+        assert schema is not None
+        return schema, self.space.blocks[self._number(block)]
+
+    def _number(self, block: Margin | None) -> int:
+        blocks = self.space.blocks
+        if block is None and len(blocks) == 1:
+            return 0
+        if block not in blocks:
+            raise InputError(f"say by which groups: {', '.join(map(str, blocks))}")
+        return blocks.index(block)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums(ByGroups):
     """Noisy sums of an outcome by group, and what follows from them. Nothing in it is confidential.
 
     Examples
@@ -139,9 +187,10 @@ class GroupSums:
     (2, False)
     """
 
-    mechanism: Mechanism
-    measurement: Measurement
     squares: SquareSum | None = None
+
+    def _measured(self) -> Iterable[Measured | None]:
+        return self, self.squares
 
     @property
     def space(self) -> SumSpace:
@@ -160,17 +209,6 @@ class GroupSums:
         """What the sums are by."""
         return self.space.blocks
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of everything that was measured."""
-        squares = [self.squares.mechanism.guarantee] if self.squares else []
-        return self.mechanism.guarantee.compose(*squares)
-
-    @property
-    def private(self) -> bool:
-        """Whether the randomness was secure."""
-        return self.measurement.private and (self.squares is None or self.squares.measurement.private)
-
     def sums(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
         """Return the sums of one block, ``lower n_g + width · steps``.
 
@@ -187,7 +225,7 @@ class GroupSums:
         values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(number)
         errors = np.sqrt(self._variances(number) + counts * (sampling_sd or 0.0) ** 2)
         rounding = counts * float(self.outcome.width) / 2
-        return Estimates(self._groups(number), counts, values, errors, self.guarantee, rounding)
+        return Estimates(self.groups(self.blocks[number]), counts, values, errors, self.guarantee, rounding)
 
     def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
         """Return the means of one block: noisy sums over exact counts, NaN for a group without records."""
@@ -198,10 +236,6 @@ class GroupSums:
         values, errors = np.where(empty, np.nan, values), np.where(empty, np.nan, errors)
         rounding = np.full(len(values), float(self.outcome.width) / 2)
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
-
-    def columns(self, block: Margin) -> tuple[str, ...]:
-        """Return the names of what a group's levels are: the block's features, a nested one with its whole path."""
-        return block_columns(self.space.dataspace, block)
 
     def within_sd(self, block: Margin | None = None) -> Spread:
         """Return the pooled standard deviation within groups, from the measured sum of squares.
@@ -283,7 +317,7 @@ class GroupSums:
         each = each_level(wanted, int(there.sum()), self.mechanism, simultaneous)
         n = found.counts[there].astype(np.float64)
         scale = 1 / n if mean else np.ones(len(n))
-        cell = self._cell_weights(number)
+        cell = self._weights(number, np.flatnonzero(there)[:1], np.array([float(self.outcome.width)]))
         half = np.full(len(there), math.nan if mean else 0.0)
         if sampling_sd is None:
             half[there] = half_widths(self.mechanism, [cell], each)[0] * scale if len(n) else scale
@@ -292,15 +326,7 @@ class GroupSums:
                 scale_of**2 * count * _variances_of(sampling_sd) for scale_of, count in zip(scale, n, strict=True)
             ]
             half[there] = half_widths(self.mechanism, [cell * factor for factor in scale], each, squares)
-        return Intervals(
-            found.groups,
-            found.values,
-            found.values - half,
-            found.values + half,
-            wanted,
-            About.noise if sampling_sd is None else About.sampling,
-            simultaneous,
-        )
+        return Intervals.around(found.groups, found.values, half, wanted, sampling_sd is not None, simultaneous)
 
     def difference_intervals(
         self,
@@ -341,17 +367,8 @@ class GroupSums:
             pairs = [(other, found.groups.index(one)) for other in there if found.groups[other] != one]
         if len(pairs) > _MOST_PAIRS:
             raise InputError(f"there are {len(pairs):,} pairs of groups: say against which group to compare")
-        n = found.counts.astype(np.float64)
-        start, width = self.space.slices[number].start, float(self.outcome.width)
-        weights = []
-        for one_of, other in pairs:
-            direct = np.array([width / n[one_of], -width / n[other]])
-            if len(self.blocks) > 1:
-                whole = np.zeros(self.space.shape)
-                whole[[start + one_of, start + other]] = direct
-                whole = self.space.project(whole)
-                direct = whole[whole != 0]
-            weights.append(direct)
+        n, width = found.counts.astype(np.float64), float(self.outcome.width)
+        weights = [self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]])) for pair in pairs]
         squares = (
             None
             if sampling_sd is None
@@ -361,23 +378,15 @@ class GroupSums:
             self.mechanism, weights, each_level(wanted, len(pairs), self.mechanism, simultaneous), squares
         )
         values = np.array([found.values[one_of] - found.values[other] for one_of, other in pairs])
-        return Intervals(
-            tuple((*found.groups[one_of], *found.groups[other]) for one_of, other in pairs),
-            values,
-            values - half,
-            values + half,
-            wanted,
-            About.noise if sampling_sd is None else About.sampling,
-            simultaneous,
-        )
+        names = ((*found.groups[one_of], *found.groups[other]) for one_of, other in pairs)
+        return Intervals.around(names, values, half, wanted, sampling_sd is not None, simultaneous)
 
-    def _cell_weights(self, number: int) -> Floats:
-        """The weights of the query's noise in the sum of one group with records, in units of the outcome."""
-        width = float(self.outcome.width)
+    def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
+        """The weights of the query's noise, those that are not zero, in a weighted sum of some groups of one set."""
         if len(self.blocks) == 1:
-            return np.array([width])
+            return weights
         whole = np.zeros(self.space.shape)
-        whole[self.space.slices[number].start + int(np.flatnonzero(self.space.counts[number].ravel())[0])] = width
+        whole[self.space.slices[number].start + np.array(groups)] = weights
         whole = self.space.project(whole)
         return np.asarray(whole[whole != 0])
 
@@ -461,13 +470,6 @@ class GroupSums:
         gaps = means - pooled[:, None]
         return (gaps * inverse(gaps)).sum(axis=1), pooled
 
-    def _number(self, block: Margin | None) -> int:
-        if block is None and len(self.blocks) == 1:
-            return 0
-        if block not in self.blocks:
-            raise InputError(f"say by which groups: {', '.join(map(str, self.blocks))}")
-        return self.blocks.index(block)
-
     def _steps(self, number: int) -> Floats:
         return self.measurement.projected[self.space.slices[number]]
 
@@ -479,30 +481,6 @@ class GroupSums:
     def _variances(self, number: int) -> Floats:
         """The variances of one block's sums by the noise, in squared units of the outcome."""
         return self._noise * self.space.variances()[self.space.slices[number]]
-
-    def _groups(self, number: int) -> tuple[tuple[str, ...], ...]:
-        return block_groups(self.space.dataspace, self.blocks[number])
-
-
-def block_columns(dataspace: Dataspace, block: Margin) -> tuple[str, ...]:
-    """Return the names of what a group's levels are: the block's features, a nested one with its whole path."""
-    schema = dataspace.schema
-    assert schema is not None
-    own = {name: schema.feature(name).names for name in block.names}
-    return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
-
-
-def block_groups(dataspace: Dataspace, block: Margin) -> tuple[tuple[str, ...], ...]:
-    """Return the levels of each group of a block, in the order of its cells."""
-    schema = dataspace.schema
-    assert schema is not None
-    if not block.names:
-        return (("all",),)
-    part = schema.restrict(block.names)
-    paths = [feature.paths() for feature in part.features]
-    # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
-    places = [(part.axis(name), part.feature(name).names.index(name)) for name in block_columns(dataspace, block)]
-    return tuple(tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape))
 
 
 def sums(
@@ -544,21 +522,11 @@ def sums(
         Charged before any noise is drawn.
     """
     blocks = blocks_of(by)
-    with open_groups(data, (*blocks, *invariants), features, adjacency) as groups:
+    with open_groups(data, (*blocks, *invariants), features, adjacency, ledger, randomness) as groups:
         space = sum_space(groups.dataspace, groups.adjacency, outcome, blocks)
-        mechanism = outcome_mechanism(space, budget)
-        values = read_sums(groups.source, space)
-        label = f"sums of {outcome.column}"
-        if spread_budget is None:
-            charge(ledger, label, mechanism)
-            return GroupSums(mechanism, mechanism.measure(values, randomness))
-        grid = squares_outcome(outcome)
-        spread = square_mechanism(groups.dataspace, groups.adjacency, grid, spread_budget)
-        squares = read_squares(groups.source, grid)
-        charge(ledger, label, mechanism, spread)
-        return GroupSums(
-            mechanism, mechanism.measure(values, randomness), measure_squares(grid, spread, squares, randomness)
-        )
+        mechanism, values = outcome_mechanism(space, budget), read_sums(groups.source, space)
+        found = groups.measure(f"sums of {outcome.column}", mechanism, values, outcome, spread_budget)
+    return GroupSums(mechanism, *found)
 
 
 def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -> Estimates:
@@ -613,7 +581,3 @@ def _one(by: By) -> Margin:
 def _variances_of(sampling_sd: float) -> Floats:
     """The variances within groups that may be the true one: a known one, or all that an estimate leaves open."""
     return sampling_sd.plausible() ** 2 if isinstance(sampling_sd, Spread) else np.array([sampling_sd**2])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -4,18 +4,23 @@ What comes back beside a `Dataspace` is confidential and leaves this package onl
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import DataError, InputError
+from semidp.grouped.outcome_spread import SquareSum, square_mechanism
+from semidp.mechanisms import Measurement, Mechanism
+from semidp.noise import Randomness
 from semidp.queries import Design, MomentSpace, QuerySpace, SumSpace, outcome_adjacency, route_values
 from semidp.spaces import Adjacency, Dataspace, Margin, normalised
-from semidp.tables import TRUTH, Feature, Schema
+from semidp.tables import TRUTH, Feature, Schema, refuse_cells
+from semidp.tradeoff import Budget
 
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""
@@ -23,16 +28,54 @@ SQUARE_STEPS = 100
 
 @dataclass(frozen=True)
 class Groups:
-    """An open source of records, what is published about them, and how many of them move together."""
+    """An open source of records, what is published about them, how many move together; who is charged and draws."""
 
     source: Source
     dataspace: Dataspace
     adjacency: Adjacency
+    ledger: Ledger | None
+    randomness: Randomness | None
+
+    @property
+    def schema(self) -> Schema:
+        """The published features."""
+        assert self.dataspace.schema is not None
+        return self.dataspace.schema
+
+    def measure(
+        self,
+        label: str,
+        mechanism: Mechanism,
+        values: NDArray[np.int64],
+        outcome: Outcome | None = None,
+        spread_budget: Budget | None = None,
+    ) -> tuple[Measurement, SquareSum | None]:
+        """Measure values, and the sum of squares of an outcome where it has a budget; the ledger is charged before."""
+        if outcome is None or spread_budget is None:
+            self._charge(label, mechanism)
+            return mechanism.measure(values, self.randomness), None
+        grid = Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
+        spread = square_mechanism(self.dataspace, self.adjacency, grid, spread_budget)
+        (counts,) = read_histogram(self.source, self.schema, (), grid)
+        squares = np.array([int(counts @ np.arange(len(counts), dtype=np.int64) ** 2)])
+        self._charge(label, mechanism, spread)
+        measured = mechanism.measure(values, self.randomness)
+        return measured, SquareSum(grid, spread, spread.measure(squares, self.randomness))
+
+    def _charge(self, label: str, *mechanisms: Mechanism) -> None:
+        if self.ledger is not None:
+            first, *others = (mechanism.guarantee for mechanism in mechanisms)
+            self.ledger.charge(first.compose(*others), label, [mechanism.record() for mechanism in mechanisms])
 
 
 @contextmanager
 def open_groups(
-    data: Any, invariants: Sequence[Margin], features: Sequence[Feature] = (), adjacency: Adjacency | None = None
+    data: Any,
+    invariants: Sequence[Margin],
+    features: Sequence[Feature] = (),
+    adjacency: Adjacency | None = None,
+    ledger: Ledger | None = None,
+    randomness: Randomness | None = None,
 ) -> Iterator[Groups]:
     """Open records and read the published counts.
 
@@ -46,6 +89,10 @@ def open_groups(
         Declared features; the others get the levels that occur.
     adjacency
         How many records may differ; a(t) unless given.
+    ledger
+        Charged before any noise is drawn.
+    randomness
+        Where random words come from; the operating system unless given.
 
     Examples
     --------
@@ -56,11 +103,18 @@ def open_groups(
     """
     if not any(margin.names for margin in invariants):
         raise InputError("grouped statistics need exact group counts: name at least one published margin")
-    if isinstance(data, Source):
-        yield _groups(data, invariants, features, adjacency)
-        return
-    with open_source(data) as source:
-        yield _groups(source, invariants, features, adjacency)
+    declared = {name: feature for feature in features for name in feature.names}
+    names = dict.fromkeys(name for margin in invariants for name in margin.names)
+    with nullcontext(data) if isinstance(data, Source) else open_source(data) as source:
+        source.hold()
+        parts = dict.fromkeys(
+            declared[name] if name in declared else Feature(name, source.levels(name)) for name in names
+        )
+        schema = Schema(tuple(parts)).restrict(names)
+        margins = normalised(schema, invariants)
+        public = Dataspace.known(schema, {margin: source.counts(schema.restrict(margin.names)) for margin in margins})
+        near = outcome_adjacency(public) if adjacency is None else adjacency
+        yield Groups(source, public, near, ledger, randomness)
 
 
 def read_sums(source: Source, space: SumSpace) -> NDArray[np.int64]:
@@ -102,27 +156,13 @@ def read_moments(source: Source, space: QuerySpace, design: Design) -> NDArray[n
     return route_values(space, design, sums if design.features else np.array([sums.sum()]))
 
 
-def read_squares(source: Source, outcome: Outcome) -> NDArray[np.int64]:
-    """Return the confidential Σ y², in squared steps of `outcome`, from the counts of each step."""
+def read_histogram(source: Source, schema: Schema, names: Sequence[str], outcome: Outcome) -> NDArray[np.int64]:
+    """Return the confidential counts of each step of an outcome's grid in each group, a row a group."""
     edges = [outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)]
-    steps = Feature(outcome.column, bins=(float("-inf"), *edges))
-    counts = source.counts(Schema((steps,))).counts
-    return np.array([int(counts @ np.arange(len(counts), dtype=np.int64) ** 2)])
-
-
-def squares_outcome(outcome: Outcome) -> Outcome:
-    """Return the grid on which an outcome is squared: its own, or a coarser one."""
-    return Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
-
-
-def _groups(
-    source: Source, invariants: Sequence[Margin], features: Sequence[Feature], adjacency: Adjacency | None
-) -> Groups:
-    source.hold()
-    declared = {name: feature for feature in features for name in feature.names}
-    names = dict.fromkeys(name for margin in invariants for name in margin.names)
-    parts = dict.fromkeys(declared[name] if name in declared else Feature(name, source.levels(name)) for name in names)
-    schema = Schema(tuple(parts)).restrict(names)
-    margins = normalised(schema, invariants)
-    dataspace = Dataspace.known(schema, {margin: source.counts(schema.restrict(margin.names)) for margin in margins})
-    return Groups(source, dataspace, outcome_adjacency(dataspace) if adjacency is None else adjacency)
+    part = schema.restrict(names) if names else None
+    whole = Schema(
+        (*(part.features if part else ()), Feature(outcome.column, bins=(float("-inf"), *edges))),
+        part.structural_zeros if part else (),
+    )
+    refuse_cells(whole.shape)
+    return source.counts(whole).counts.reshape(-1, outcome.steps + 1)

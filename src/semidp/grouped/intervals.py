@@ -6,7 +6,7 @@ says which of them it answers.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -68,6 +68,20 @@ class Intervals:
     about: About = About.noise
     simultaneous: bool = False
 
+    @classmethod
+    def around(
+        cls,
+        names: Iterable[tuple[str, ...]],
+        values: Floats,
+        half: Floats,
+        level: Fraction,
+        sampling: bool,
+        simultaneous: bool,
+    ) -> "Intervals":
+        """Return intervals that reach as far to each side of their values."""
+        about = About.sampling if sampling else About.noise
+        return cls(tuple(names), values, values - half, values + half, level, about, simultaneous)
+
     def rows(self) -> Iterator[tuple[tuple[str, ...], float, float, float]]:
         """Yield each name with its estimate and the ends of its interval."""
         yield from zip(self.names, self.values.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
@@ -76,9 +90,9 @@ class Intervals:
         """Return the intervals as plain values, None for an end that is open or a number that does not exist."""
         return {
             "names": [list(name) for name in self.names],
-            "values": [_finite(value) for value in self.values.tolist()],
-            "lower": [_finite(value) for value in self.lower.tolist()],
-            "upper": [_finite(value) for value in self.upper.tolist()],
+            "values": [finite(value) for value in self.values.tolist()],
+            "lower": [finite(value) for value in self.lower.tolist()],
+            "upper": [finite(value) for value in self.upper.tolist()],
             "level": number(self.level),
             "about": str(self.about),
             "simultaneous": self.simultaneous,
@@ -239,5 +253,6 @@ def _solve(coverage: Callable[[float], float], level: float, start: float) -> fl
     return high
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a number, and None for one that JSON does not have."""
     return value if math.isfinite(value) else None

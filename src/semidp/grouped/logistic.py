@@ -6,7 +6,7 @@ post-processing and the privacy proof is that of X'y. Linear regression is in `r
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +18,8 @@ from semidp.engines import Outcome
 from semidp.errors import Refused
 from semidp.exact import Number
 from semidp.grouped.inputs import check_binary, open_groups, read_moments
-from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, half_widths, level_of
-from semidp.grouped.outcome_spread import charge
-from semidp.grouped.regression import Moments, chosen, published, regression_mechanism
-from semidp.guarantees import Guarantee
+from semidp.grouped.intervals import LEVEL, Intervals, level_of
+from semidp.grouped.regression import Fit, Moments, chosen, published, regression_mechanism
 from semidp.noise import Randomness
 from semidp.queries import Design
 from semidp.spaces import Adjacency, Dataspace, Margin
@@ -36,7 +34,7 @@ _OPEN = 20.0  # a coefficient beyond which an interval is open: odds of one in 5
 
 
 @dataclass(frozen=True, eq=False)
-class LogisticFit:
+class LogisticFit(Fit):
     """Penalised maximum likelihood from exact cell counts and a noisy X'y.
 
     With n_c records in cell c and rows z_c, the log-likelihood is ``β'X'y - Σ_c n_c log(1 + exp z_c'β)``: concave, and
@@ -53,23 +51,6 @@ class LogisticFit:
     >>> fit.names, fit.coefficients.round(1).tolist()
     (('intercept', 'arm=drug'), [0.0, 1.1])
     """
-
-    moments: Moments
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the coefficients."""
-        return self.moments.design.names
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of what was measured."""
-        return self.moments.mechanism.guarantee
-
-    @property
-    def private(self) -> bool:
-        """Whether the randomness was secure."""
-        return self.moments.measurement.private
 
     @cached_property
     def feasible(self) -> Floats:
@@ -131,28 +112,14 @@ class LogisticFit:
         simultaneous
             Whether all intervals hold at once with that probability.
         """
-        wanted = level_of(level)
         inverse = np.linalg.inv(self._information(self.coefficients))
-        half = half_widths(
-            self.moments.mechanism,
-            list(inverse @ self.moments.noise_weights),
-            each_level(wanted, len(self.names), self.moments.mechanism, simultaneous),
-            list(np.diag(inverse)[:, None]) if sampling else None,
-        )
-        lower, upper = self.coefficients - half, self.coefficients + half
+        spread = np.diag(inverse) if sampling else None
+        found, half = self._intervals(inverse, level_of(level), spread, simultaneous)
         errors = self.standard_errors(sampling=sampling)
-        if len(self.names) <= _MOST_PROFILED and errors.any():
-            ends = [self._ends(j, float(half[j] / errors[j]) ** 2, sampling) for j in range(len(self.names))]
-            lower, upper = np.array([low for low, _ in ends]), np.array([high for _, high in ends])
-        return Intervals(
-            tuple((name,) for name in self.names),
-            self.coefficients,
-            lower,
-            upper,
-            wanted,
-            About.sampling if sampling else About.noise,
-            simultaneous,
-        )
+        if len(self.names) > _MOST_PROFILED or not errors.any():
+            return found
+        ends = [self._ends(j, float(half[j] / errors[j]) ** 2, sampling) for j in range(len(self.names))]
+        return replace(found, lower=np.array([low for low, _ in ends]), upper=np.array([high for _, high in ends]))
 
     def _ends(self, position: int, quantile: float, sampling: bool) -> tuple[float, float]:
         """Return where the least distance over the other coefficients exceeds the least of all by a quantile."""
@@ -269,16 +236,14 @@ def logistic_regression(
     """
     outcome = Outcome(column, 0, 1, steps=1)
     margins = published(factors, design, invariants)
-    with open_groups(data, margins, features, adjacency) as groups:
-        schema = groups.dataspace.schema
-        assert schema is not None
-        model = chosen(schema, factors, design)
+    with open_groups(data, margins, features, adjacency, ledger, randomness) as groups:
+        model = chosen(groups.schema, factors, design)
         joint_counts(model, groups.dataspace)
         mechanism = regression_mechanism(groups.dataspace, groups.adjacency, outcome, model, budget)
         check_binary(groups.source, column)
         values = read_moments(groups.source, mechanism.space, model)
-    charge(ledger, f"logistic regression of {column}", mechanism)
-    return LogisticFit(Moments(mechanism, mechanism.measure(values, randomness), model))
+        measurement, _ = groups.measure(f"logistic regression of {column}", mechanism, values)
+    return LogisticFit(Moments(mechanism, measurement, model))
 
 
 def joint_counts(design: Design, dataspace: Dataspace) -> Floats:

@@ -5,16 +5,17 @@ have explained their part is post-processing.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
+from semidp.guarantees import Guarantee
 from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
-from semidp.noise import Randomness
 from semidp.queries import sum_space
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tradeoff import Budget
@@ -85,6 +86,36 @@ class Spread(float):
         return np.sqrt(np.where(found > 0, found, self.largest**2))
 
 
+class Measured(Protocol):
+    """What a mechanism measured."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What drew the noise."""
+
+    @property
+    def measurement(self) -> Measurement:
+        """What was measured."""
+
+
+class Together:
+    """What follows from one measurement or from several. Nothing in it is confidential."""
+
+    def _measured(self) -> Iterable[Measured | None]:
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of everything that was measured."""
+        first, *others = (part.mechanism.guarantee for part in self._measured() if part is not None)
+        return first.compose(*others)
+
+    @property
+    def private(self) -> bool:
+        """Whether the randomness was secure."""
+        return all(part.measurement.private for part in self._measured() if part is not None)
+
+
 @dataclass(frozen=True, eq=False)
 class SquareSum:
     """A noisy ``Σ (y_i - lower)²`` over all records.
@@ -127,20 +158,3 @@ def square_mechanism(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcom
     """
     squares = Outcome(outcome.column, Fraction(0), Fraction(1), outcome.steps**2)
     return outcome_mechanism(sum_space(dataspace, adjacency, squares), budget)
-
-
-def charge(ledger: Ledger | None, label: str, *mechanisms: Mechanism) -> None:
-    """Record what is about to be measured, before any noise is drawn; without a ledger nothing is recorded.
-
-    >>> charge(None, "mean of score")
-    """
-    if ledger is not None:
-        first, *others = (mechanism.guarantee for mechanism in mechanisms)
-        ledger.charge(first.compose(*others), label, [mechanism.record() for mechanism in mechanisms])
-
-
-def measure_squares(
-    outcome: Outcome, mechanism: Mechanism, values: NDArray[np.int64], randomness: Randomness | None
-) -> SquareSum:
-    """Measure a sum of squares, given in squared steps of `outcome`."""
-    return SquareSum(outcome, mechanism, mechanism.measure(values, randomness))

@@ -5,7 +5,7 @@ Designs are in `queries.designs`, what may be measured for them in `queries.rout
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,10 +18,9 @@ from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number
-from semidp.grouped.inputs import open_groups, read_moments, read_squares, squares_outcome
-from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, half_widths, level_of
-from semidp.grouped.outcome_spread import SquareSum, charge, measure_squares, square_mechanism
-from semidp.guarantees import Guarantee
+from semidp.grouped.inputs import open_groups, read_moments
+from semidp.grouped.intervals import LEVEL, Intervals, each_level, half_widths, level_of
+from semidp.grouped.outcome_spread import Measured, SquareSum, Together
 from semidp.mechanisms import AUTO, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
 from semidp.queries import Design, MomentSpace, RouteSpace, SumSpace, moment_map, regression_routes
@@ -66,7 +65,8 @@ class Moments:
     @property
     def values(self) -> Floats:
         """The noisy ``Σ z_i (y_i - lower)``, in units of the outcome."""
-        return np.asarray(moment_map(self.space, self.design) @ self.measurement.projected) * self._width
+        steps = moment_map(self.space, self.design) @ self.measurement.projected
+        return np.asarray(steps) * float(self.space.outcome.width)
 
     @cached_property
     def noise_weights(self) -> Floats:
@@ -77,10 +77,6 @@ class Moments:
     def noise_covariance(self) -> Floats:
         """The covariance of the noise in `values`."""
         return noise_covariance(self.mechanism, self.design)
-
-    @property
-    def _width(self) -> float:
-        return float(self.space.outcome.width)
 
     @cached_property
     def gram(self) -> Floats:
@@ -146,7 +142,41 @@ def regression_mechanism(
 
 
 @dataclass(frozen=True, eq=False)
-class LinearFit:
+class Fit(Together):
+    """What both regressions share."""
+
+    moments: Moments
+
+    def _measured(self) -> Iterable[Measured | None]:
+        return (self.moments,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coefficients."""
+        return self.moments.design.names
+
+    @cached_property
+    def coefficients(self) -> Floats:
+        """The estimated coefficients."""
+        raise NotImplementedError
+
+    def _intervals(
+        self, inverse: Floats, level: Fraction, sampling: Floats | None, simultaneous: bool
+    ) -> tuple[Intervals, Floats]:
+        """Return ``β_j ± h``, and h: `inverse` takes the noise in X'y to β, `sampling` holds further variances of β."""
+        mechanism = self.moments.mechanism
+        half = half_widths(
+            mechanism,
+            list(inverse @ self.moments.noise_weights),
+            each_level(level, len(self.names), mechanism, simultaneous),
+            None if sampling is None else list(sampling[:, None]),
+        )
+        names = ((name,) for name in self.names)
+        return Intervals.around(names, self.coefficients, half, level, sampling is not None, simultaneous), half
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit(Fit):
     """Least squares from an exact X'X and a noisy X'y: ``β = (X'X)^-1 X'y``. Unbiased, whatever the noise.
 
     Examples
@@ -164,13 +194,10 @@ class LinearFit:
     (True, 'noise')
     """
 
-    moments: Moments
     squares: SquareSum | None = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the coefficients."""
-        return self.moments.design.names
+    def _measured(self) -> Iterable[Measured | None]:
+        return self.moments, self.squares
 
     @cached_property
     def coefficients(self) -> Floats:
@@ -179,17 +206,6 @@ class LinearFit:
         return np.asarray(
             np.linalg.solve(self.moments.gram, self.moments.values + lower * self.moments.totals), dtype=np.float64
         )
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of everything that was measured."""
-        squares = [self.squares.mechanism.guarantee] if self.squares else []
-        return self.moments.mechanism.guarantee.compose(*squares)
-
-    @property
-    def private(self) -> bool:
-        """Whether the randomness was secure."""
-        return self.moments.measurement.private and (self.squares is None or self.squares.measurement.private)
 
     def residual_sd(self) -> float:
         """Return the residual standard deviation from the measured sum of squares.
@@ -252,23 +268,9 @@ class LinearFit:
         simultaneous
             Whether all intervals hold at once with that probability.
         """
-        wanted = level_of(level)
         inverse = np.linalg.inv(self.moments.gram)
-        half = half_widths(
-            self.moments.mechanism,
-            list(inverse @ self.moments.noise_weights),
-            each_level(wanted, len(self.names), self.moments.mechanism, simultaneous),
-            None if residual_sd is None else list(residual_sd**2 * np.diag(inverse)[:, None]),
-        )
-        return Intervals(
-            tuple((name,) for name in self.names),
-            self.coefficients,
-            self.coefficients - half,
-            self.coefficients + half,
-            wanted,
-            About.noise if residual_sd is None else About.sampling,
-            simultaneous,
-        )
+        sampling = None if residual_sd is None else residual_sd**2 * np.diag(inverse)
+        return self._intervals(inverse, level_of(level), sampling, simultaneous)[0]
 
 
 def linear_regression(
@@ -289,10 +291,8 @@ def linear_regression(
 
     Parameters
     ----------
-    data
-        A file, a data frame, an Ibis table or a `Source`.
-    outcome
-        The private column, its declared bounds and its grid.
+    data, outcome, features, adjacency, randomness, ledger
+        As for `sums`.
     budget
         What may be spent on X'y.
     factors
@@ -301,34 +301,17 @@ def linear_regression(
         Any design on the published features.
     invariants
         What is published exactly: it must fix Σz and X'X. The joint counts of the design's features if left out.
-    features
-        Declared features; the levels of others are read, since their counts are public.
-    adjacency
-        How many records may differ; a(t) of all that is published unless given.
     spread_budget
         What may be spent on a sum of squares, from which `LinearFit.residual_sd` follows.
-    randomness
-        Where random words come from; the operating system unless given.
-    ledger
-        Charged before any noise is drawn.
     """
     margins = published(factors, design, invariants)
-    with open_groups(data, margins, features, adjacency) as groups:
-        schema = groups.dataspace.schema
-        assert schema is not None
-        model = chosen(schema, factors, design)
+    with open_groups(data, margins, features, adjacency, ledger, randomness) as groups:
+        model = chosen(groups.schema, factors, design)
         mechanism = regression_mechanism(groups.dataspace, groups.adjacency, outcome, model, budget)
         values = read_moments(groups.source, mechanism.space, model)
-        spread = grid = squares = None
-        if spread_budget is not None:
-            grid = squares_outcome(outcome)
-            spread = square_mechanism(groups.dataspace, groups.adjacency, grid, spread_budget)
-            squares = read_squares(groups.source, grid)
-    charge(ledger, f"regression of {outcome.column}", mechanism, *([spread] if spread else []))
-    moments = Moments(mechanism, mechanism.measure(values, randomness), model)
-    if spread is None or grid is None or squares is None:
-        return LinearFit(moments)
-    return LinearFit(moments, measure_squares(grid, spread, squares, randomness))
+        label = f"regression of {outcome.column}"
+        measurement, squares = groups.measure(label, mechanism, values, outcome, spread_budget)
+    return LinearFit(Moments(mechanism, measurement, model), squares)
 
 
 def published(factors: Sequence[str], design: Design | None, invariants: Sequence[Margin] | None) -> Sequence[Margin]:
