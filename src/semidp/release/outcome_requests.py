@@ -46,7 +46,7 @@ from semidp.queries import (
     route_values,
     sum_space,
 )
-from semidp.release.checks import only_keys, text, texts
+from semidp.release.checks import text, texts
 from semidp.release.published_outcomes import (
     PublishedGroups,
     PublishedQuantiles,
@@ -56,7 +56,6 @@ from semidp.release.published_outcomes import (
     published_regression,
 )
 from semidp.release.requests import (
-    BUDGET_KEYS,
     OwnBudget,
     TableRequest,
     budget_of,
@@ -160,12 +159,49 @@ def _groups(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]
     return tuple(Margin.of(group) for group in value)
 
 
-class _ByGroups(OwnBudget):
-    """What statistics and quantiles of an outcome by groups share."""
+class _OfOutcome(OwnBudget):
+    """What requests about a private outcome share: zeros and ones need no bounds."""
 
     __slots__ = ()
 
     outcome: Outcome
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones by what is asked for."""
+        return False
+
+    def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, Outcome):
+            return super()._entry(name, value)
+        bounds = {"bounds": [plain(value.lower), plain(value.upper)], "grid": value.steps}
+        return {"column": value.column, **({} if self.binary else bounds)}
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        usual = {"statistic": Statistic.mean} if "statistic" in cls._written else {}
+        found = {**usual, **super()._fields(value)}
+        binary = _statistic(found.get("statistic", "mean")) is Statistic.proportion
+        binary = binary or _model(found.get("model", "linear")) is Model.logistic
+        column = text(value["column"], f"the column of a {cls.key}")
+        if binary and "bounds" not in value:
+            found["outcome"] = proportion_of(column)
+        else:
+            found["outcome"] = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
+        if "by" in found:
+            found["by"] = [[part] if isinstance(part, str) else texts(part, "a set of groups") for part in found["by"]]
+        if "interactions" in found:
+            found["interactions"] = [texts(part, "an interaction") for part in found["interactions"]]
+        return {**found, "confidence": Confidence.from_json(value)} if "confidence" in cls._written else found
+
+
+class _ByGroups(_OfOutcome):
+    """What statistics and quantiles of an outcome by groups share."""
+
+    __slots__ = ()
+
+    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "by": '[["…"], …]'}
+
     by: tuple[Margin, ...]
     name: str
 
@@ -216,6 +252,7 @@ class GroupRequest(_ByGroups):
     """
 
     key: ClassVar[str] = "group"
+    _written: ClassVar[tuple[str, ...]] = ("name", "statistic", "outcome", "by", "budget", "mechanism", "confidence")
 
     statistic: Statistic = field(converter=_statistic)
     outcome: Outcome = field(converter=_outcome)
@@ -227,8 +264,13 @@ class GroupRequest(_ByGroups):
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
-        if self.statistic is Statistic.proportion and self.outcome != proportion_of(self.outcome.column):
+        if self.binary and self.outcome != proportion_of(self.outcome.column):
             raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones: of a proportion."""
+        return self.statistic is Statistic.proportion
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -242,7 +284,7 @@ class GroupRequest(_ByGroups):
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""
-        if self.statistic is Statistic.proportion:
+        if self.binary:
             reader.check_binary(self.outcome.column)
         return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
 
@@ -250,41 +292,9 @@ class GroupRequest(_ByGroups):
         """Return sums, or means and proportions over exact counts, with their intervals."""
         return published_groups(self, GroupSums(mechanism, measured))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the request as plain values."""
-        return {
-            "name": self.name,
-            "statistic": str(self.statistic),
-            "column": self.outcome.column,
-            **({} if self.statistic is Statistic.proportion else _bounds_json(self.outcome)),
-            "by": [list(group.names) for group in self.by],
-            **(self.budget.keys() if self.budget else {}),
-            "mechanism": self.mechanism,
-            **self.confidence.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "GroupRequest":
-        """Read what `to_json` wrote, or one ``[[group]]`` of a plan file."""
-        known = {"name", "statistic", "column", "bounds", "grid", "by", "mechanism", *BUDGET_KEYS}
-        only_keys(value, {*known, *Confidence.keys}, "a group of a plan")
-        statistic = _statistic(value.get("statistic", Statistic.mean))
-        if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
-            raise InputError('a group of a plan needs column = "…" and by = [["…"], …]')
-        column = text(value["column"], "the column of a group")
-        return cls(
-            statistic,
-            _declared_outcome(value, column, statistic is Statistic.proportion),
-            _declared_groups(value),
-            Budget.stated(value),
-            value.get("mechanism", AUTO),
-            **({"name": value["name"]} if "name" in value else {}),
-            confidence=Confidence.from_json(value),
-        )
-
 
 @frozen
-class RegressionRequest(OwnBudget):
+class RegressionRequest(_OfOutcome):
     """A regression of a private outcome on features whose counts are published exactly.
 
     Parameters
@@ -311,6 +321,10 @@ class RegressionRequest(OwnBudget):
     """
 
     key: ClassVar[str] = "regression"
+    _written: ClassVar[tuple[str, ...]] = (
+        *("name", "model", "outcome", "factors", "interactions", "coding", "budget", "mechanism", "confidence"),
+    )
+    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "factors": '["…", …]'}
 
     outcome: Outcome = field(converter=_outcome)
     factors: tuple[str, ...] = field(converter=_factors)
@@ -329,10 +343,20 @@ class RegressionRequest(OwnBudget):
             raise InputError(f"the regression names a feature twice: {', '.join(self.factors)}")
         if self.outcome.column in self.factors:
             raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
-        if self.model is Model.logistic and self.outcome != proportion_of(self.outcome.column):
+        if self.binary and self.outcome != proportion_of(self.outcome.column):
             raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
         if self.confidence.differences:
             raise InputError("differences are of groups: the coefficients of a regression are differences already")
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones: of a logistic regression."""
+        return self.model is Model.logistic
+
+    @classmethod
+    def _keys(cls) -> set[str]:
+        """The keys of an entry; differences are of groups."""
+        return super()._keys() - {"differences"}
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -357,7 +381,7 @@ class RegressionRequest(OwnBudget):
         Refuse a design whose moments are not public, or one that is collinear.
         """
         design = self.design(scope)
-        if self.model is Model.logistic:
+        if self.binary:
             joint_counts(design, scope.dataspace)
         budget = Budget.gdp(1) if self.budget is None else self.budget
         return regression_mechanism(
@@ -383,7 +407,7 @@ class RegressionRequest(OwnBudget):
         """Return the confidential values of the query, in steps of the grid."""
         assert isinstance(space, (SumSpace, MomentSpace))
         design = self.design(scope)
-        if self.model is Model.logistic:
+        if self.binary:
             reader.check_binary(self.outcome.column)
         return route_values(space, design, reader.sums(design.features, self.outcome))
 
@@ -392,44 +416,8 @@ class RegressionRequest(OwnBudget):
     ) -> PublishedRegression:
         """Return the coefficients with their standard errors and intervals."""
         moments = Moments(mechanism, measured, self.design(scope))
-        fit = LinearFit(moments) if self.model is Model.linear else LogisticFit(moments)
+        fit = LogisticFit(moments) if self.binary else LinearFit(moments)
         return published_regression(self, fit)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the request as plain values."""
-        document = {
-            "name": self.name,
-            "model": str(self.model),
-            "column": self.outcome.column,
-            **({} if self.model is Model.logistic else _bounds_json(self.outcome)),
-            "factors": list(self.factors),
-            "interactions": [list(group.names) for group in self.interactions],
-            "coding": str(self.coding),
-            **(self.budget.keys() if self.budget else {}),
-            "mechanism": self.mechanism,
-            **self.confidence.to_json(),
-        }
-        return {key: value for key, value in document.items() if value != []}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "RegressionRequest":
-        """Read what `to_json` wrote, or one ``[[regression]]`` of a plan file."""
-        known = {"name", "model", "column", "bounds", "grid", "factors", "interactions", "coding", "mechanism"}
-        only_keys(value, {*known, *BUDGET_KEYS, *Confidence.keys} - {"differences"}, "a regression of a plan")
-        if "column" not in value or "factors" not in value:
-            raise InputError('a regression of a plan needs column = "…" and factors = ["…", …]')
-        column, model = text(value["column"], "the column of a regression"), _model(value.get("model", Model.linear))
-        return cls(
-            _declared_outcome(value, column, model is Model.logistic),
-            texts(value["factors"], "the factors of a regression"),
-            Budget.stated(value),
-            value.get("mechanism", AUTO),
-            model,
-            [texts(group, "an interaction") for group in value.get("interactions", ())],
-            value.get("coding", Coding.treatment),
-            **({"name": value["name"]} if "name" in value else {}),
-            confidence=Confidence.from_json(value),
-        )
 
 
 @frozen
@@ -458,6 +446,7 @@ class QuantileRequest(_ByGroups):
     """
 
     key: ClassVar[str] = "quantile"
+    _written: ClassVar[tuple[str, ...]] = ("name", "outcome", "probabilities", "by", "budget", "level", "sampling")
     mechanism: ClassVar[str] = AUTO
 
     outcome: Outcome = field(converter=_outcome)
@@ -505,34 +494,6 @@ class QuantileRequest(_ByGroups):
         """Return the quantiles in units of the outcome."""
         return published_quantiles(self, GroupQuantiles(mechanism, measured), scope)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the request as plain values."""
-        return {
-            "name": self.name,
-            "column": self.outcome.column,
-            **_bounds_json(self.outcome),
-            "probabilities": [plain(q) for q in self.probabilities],
-            "by": [list(group.names) for group in self.by],
-            **(self.budget.keys() if self.budget else {}),
-            **({} if self.level is None else {"level": plain(self.level)}),
-            **({"sampling": True} if self.sampling else {}),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "QuantileRequest":
-        """Read what `to_json` wrote, or one ``[[quantile]]`` of a plan file."""
-        known = {"name", "column", "bounds", "grid", "probabilities", "by", "level", "sampling", *BUDGET_KEYS}
-        only_keys(value, known, "a quantile of a plan")
-        if "column" not in value or not isinstance(value.get("by"), (list, tuple)):
-            raise InputError('a quantile of a plan needs column = "…" and by = [["…"], …]')
-        column = text(value["column"], "the column of a quantile")
-        return cls(
-            _declared_outcome(value, column, binary=False),
-            _declared_groups(value),
-            budget=Budget.stated(value),
-            **{key: value[key] for key in ("probabilities", "name", "level", "sampling") if key in value},
-        )
-
 
 KINDS: dict[str, type[TableRequest] | type[GroupRequest] | type[RegressionRequest] | type[QuantileRequest]] = {
     kind.key: kind for kind in (TableRequest, GroupRequest, RegressionRequest, QuantileRequest)
@@ -564,18 +525,3 @@ def proportion_of(column: str) -> Outcome:
     1
     """
     return Outcome(column, Fraction(0), Fraction(1), 1)
-
-
-def _bounds_json(outcome: Outcome) -> dict[str, Any]:
-    return {"bounds": [plain(outcome.lower), plain(outcome.upper)], "grid": outcome.steps}
-
-
-def _declared_outcome(value: Mapping[str, Any], column: str, binary: bool) -> Outcome:
-    """Return the outcome of an entry of a plan file; zeros and ones need no bounds."""
-    if binary and "bounds" not in value:
-        return proportion_of(column)
-    return outcome_from(column, value.get("bounds"), value.get("grid", GRID))
-
-
-def _declared_groups(value: Mapping[str, Any]) -> list[Sequence[str]]:
-    return [[group] if isinstance(group, str) else texts(group, "a set of groups") for group in value["by"]]

@@ -310,7 +310,10 @@ class Plan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
-        from semidp.release.outcome_requests import GroupRequest, QuantileRequest, RegressionRequest
+        from semidp.release.outcome_requests import KINDS
+
+        def asked(key: str) -> list[Any]:
+            return [KINDS[key].from_json(entry) for entry in _entries(value, key)]
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
         shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}
@@ -321,9 +324,9 @@ class Plan:
         return cls(
             tables=tables,
             product=product,
-            groups=[GroupRequest.from_json(entry) for entry in _entries(value, "group")],
-            regressions=[RegressionRequest.from_json(entry) for entry in _entries(value, "regression")],
-            quantiles=[QuantileRequest.from_json(entry) for entry in _entries(value, "quantile")],
+            groups=asked("group"),
+            regressions=asked("regression"),
+            quantiles=asked("quantile"),
             invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
             features=features,
             structural_zeros=zeros,

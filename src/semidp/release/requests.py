@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.exact import Number, plain, positive
+from semidp.grouped import Confidence
 from semidp.mechanisms import (
     AUTO,
     NAMES,
@@ -35,8 +36,9 @@ from semidp.queries import (
     sensitivity_space,
 )
 from semidp.release.checks import only_keys, text, texts
-from semidp.release.published import FitKind, Published, PublishedTable, published_table
+from semidp.release.published import FitKind, Published, PublishedTable, published_table, table_stems
 from semidp.release.scope import Reader, Scope
+from semidp.spaces import Margin
 from semidp.tradeoff import Budget
 
 BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
@@ -98,9 +100,15 @@ def budget_of(request: Request) -> Budget:
 
 
 class OwnBudget:
-    """What requests with a budget of their own share."""
+    """What requests with a budget of their own share: calibration, and an entry in a plan file, a key a field."""
 
     __slots__ = ()
+
+    key: ClassVar[str]
+    _written: ClassVar[tuple[str, ...]]
+    """The fields in the order of an entry."""
+    _needs: ClassVar[Mapping[str, str]]
+    """What an entry must have, and how that is written."""
 
     def calibrate(self: Request, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one with the least expected loss."""
@@ -110,6 +118,39 @@ class OwnBudget:
         """Return the request with another budget."""
         changed: Self = evolve(cast(Any, self), budget=budget)
         return changed
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as plain values: what is not asked for is left out."""
+        fields = ((name, getattr(self, name)) for name in self._written)
+        return {key: part for name, value in fields for key, part in self._entry(name, value).items()}
+
+    def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        if isinstance(value, Budget):
+            return value.keys()
+        if isinstance(value, Confidence):
+            return value.to_json()
+        usual = value is None or value is False or value == () or (name, value) == ("weight", 1)
+        return {} if usual else {name: _plain(value)}
+
+    @classmethod
+    def _keys(cls) -> set[str]:
+        """The keys of an entry: a budget, an outcome and intervals have several."""
+        several = {"budget": BUDGET_KEYS, "outcome": ("column", "bounds", "grid"), "confidence": Confidence.keys}
+        return {key for name in cls._written for key in several.get(name, (name,))}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote, or an entry of a plan file."""
+        only_keys(value, cls._keys(), f"a {cls.key} of a plan")
+        if any(name not in value for name in cls._needs) or not isinstance(value.get("by", ()), (list, tuple)):
+            needs = " and ".join(f"{name} = {how}" for name, how in cls._needs.items())
+            raise InputError(f"a {cls.key} of a plan needs {needs}")
+        found: Self = cast(Any, cls)(**cls._fields(value))
+        return found
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        return {**{name: value[name] for name in cls._written if name in value}, "budget": Budget.stated(value)}
 
 
 def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechanism:
@@ -182,6 +223,8 @@ class TableRequest(OwnBudget):
     """
 
     key: ClassVar[str] = "table"
+    _written: ClassVar[tuple[str, ...]] = ("name", "features", "budget", "mechanism", "fit", "weight", "target_error")
+    _needs: ClassVar[Mapping[str, str]] = {"features": '["…", …]'}
 
     features: tuple[str, ...] = field(converter=_table_features)
     budget: Budget | None = field(default=None, converter=checked_budget)
@@ -204,7 +247,7 @@ class TableRequest(OwnBudget):
     @property
     def files(self) -> tuple[str, ...]:
         """Its published counts, and its measurements."""
-        return f"{self.name}.csv", "measurements.csv" if self.name == "table" else f"{self.name}-measurements.csv"
+        return tuple(f"{stem}.csv" for stem in table_stems(self.name))
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table."""
@@ -223,34 +266,14 @@ class TableRequest(OwnBudget):
         """Fit the measurement to the exact totals."""
         return published_table(self.name, self.features, self.fit, mechanism, measured, scope, progress)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the request as plain values."""
-        return {
-            "name": self.name,
-            "features": list(self.features),
-            **(self.budget.keys() if self.budget else {}),
-            "mechanism": self.mechanism,
-            "fit": str(self.fit),
-            **({} if self.weight == 1 else {"weight": plain(self.weight)}),
-            **({} if self.target_error is None else {"target_error": plain(self.target_error)}),
-        }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "TableRequest":
-        """Read what `to_json` wrote, or one ``[[table]]`` of a plan file."""
-        own = {"name", "features", "mechanism", "fit", "weight", "target_error"}
-        only_keys(value, {*own, *BUDGET_KEYS}, "a table of a plan")
-        if "features" not in value:
-            raise InputError('a table of a plan needs features = ["…", …]')
-        return cls(
-            texts(value["features"], "the features of a table"),
-            Budget.stated(value),
-            value.get("mechanism", AUTO),
-            value.get("fit", FitKind.integer),
-            value.get("name", "table"),
-            value.get("weight", 1),
-            value.get("target_error"),
-        )
+def _plain(value: Any) -> Any:
+    """Return a field as a plan file has it."""
+    if isinstance(value, Margin):
+        return list(value.names)
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return plain(value) if isinstance(value, Fraction) else value if isinstance(value, bool) else str(value)
 
 
 def member(kind: type[Choice], value: str, name: str) -> Choice:
