@@ -8,7 +8,9 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,14 +76,35 @@ class Columns:
         named = dict(zip(schema.names, labels, strict=True))
         return cls(named, {name: column.reshape(-1) for name, column in numbers.items()})
 
+    @classmethod
+    def of_rows(
+        cls, names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Mapping[str, NDArray[Any]]
+    ) -> "Columns":
+        """Return numbers beside rows of labels."""
+        labels = zip(*rows, strict=True) if rows else repeat((), len(names))
+        return cls(dict(zip(names, map(Labels, labels), strict=True)), numbers)
+
+    @property
+    def header(self) -> list[str]:
+        """The names of the columns."""
+        return [*self.labels, *self.numbers]
+
     @property
     def rows(self) -> int:
         """The number of rows."""
         return len(next(iter(self.numbers.values())))
 
+    def lists(self, rows: int | None = None) -> list[list[Any]]:
+        """Return the columns as lists, all rows or the first; an end that is open is missing, NaN."""
+        many = self.rows if rows is None else min(rows, self.rows)
+        numbers = [column[:many] for column in self.numbers.values()]
+        closed = [np.where(np.isinf(part), np.nan, part) if part.dtype.kind == "f" else part for part in numbers]
+        labels = [column.column(many).tolist() for column in self.labels.values()]
+        return labels + [part.tolist() for part in closed]
+
     def form(self, asked: Form | None = None) -> Form:
         """Return how they are written: as asked for, else Parquet from a million rows."""
-        return form_of((*self.labels, *self.numbers), self.rows, asked)
+        return form_of(self.header, self.rows, asked)
 
     def write(self, path: Path, progress: Progress = silent) -> None:
         """Write them to a file that is not there: Parquet or CSV by its name."""
@@ -96,17 +119,16 @@ class Columns:
 
     def csv(self) -> Iterator[bytes]:
         """Yield a CSV file in parts, as `csv_bytes` writes it; every label is quoted once."""
-        yield csv_bytes([*self.labels, *self.numbers], ())
+        yield csv_bytes(self.header, ())
         plain = all("\r" not in label for column in self.labels.values() for label in column.labels)
         columns = [
-            replace(column, labels=list(map(_quoted, column.labels))) if plain else column
-            for column in self.labels.values()
+            replace(column, labels=_quoted(column.labels)) if plain else column for column in self.labels.values()
         ]
         for start in range(0, self.rows, _ROWS):
-            numbers = [column[start : start + _ROWS].tolist() for column in self.numbers.values()]
+            numbers = [_written(column[start : start + _ROWS]) for column in self.numbers.values()]
             heads = [column.column(len(numbers[0]), start).tolist() for column in columns]
             if plain:
-                lines = map(",".join, zip(*heads, *(map(repr, part) for part in numbers), strict=True))
+                lines = map(",".join, zip(*heads, *numbers, strict=True))
                 yield ("\n".join(lines) + "\n").encode()
             else:  # a row with a carriage return is quoted whole
                 yield _rows(zip(*heads, *numbers, strict=True))
@@ -133,7 +155,7 @@ def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
     return Form.parquet if rows >= PARQUET_FROM and twice is None else Form.csv
 
 
-def named_files(files: Mapping[str, Columns], form: Form | None) -> dict[str, bytes | Columns]:
+def named_files(files: Mapping[str, Columns], form: Form | None) -> dict[str, Columns]:
     """Return files by their names, which end in how they are written."""
     return {f"{stem}.{columns.form(form)}": columns for stem, columns in files.items()}
 
@@ -151,9 +173,21 @@ def _rows(rows: Any) -> bytes:
     return text.getvalue().encode()
 
 
-def _quoted(label: str) -> str:
-    """Return a label as a CSV file holds it beside others."""
-    return csv_bytes([label, ""], ()).decode().removesuffix(",\n")
+def _written(numbers: NDArray[Any]) -> list[str]:
+    """Return numbers as a CSV file holds them, and nothing for one that does not exist or an end that is open."""
+    texts = list(map(repr, numbers.tolist()))
+    if numbers.dtype.kind == "f":
+        for place in np.flatnonzero(~np.isfinite(numbers)):
+            texts[place] = ""
+    return texts
+
+
+def _quoted(labels: Sequence[str]) -> list[str]:
+    """Return labels as a CSV file holds them beside others."""
+    rows: list[str] = []
+    sink: Any = SimpleNamespace(write=rows.append)  # a writer writes row by row
+    csv.writer(sink, lineterminator="\n").writerows((label, "") for label in labels)
+    return [row.removesuffix(",\n") for row in rows]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,16 +3,12 @@
 The file has the name at which readers of CSV on the Web look for it beside the tables.
 """
 
-import csv
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from semidp.release.cells import Columns
-from semidp.release.published import Published
-from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 
 METADATA = "csv-metadata.json"
 
@@ -40,21 +36,18 @@ _MEANINGS = {
 _LEVELS = {"term": "the column of the design", "residual": "the features whose residual was measured"}
 
 
-def csvw(title: str, results: Sequence[Published], files: Mapping[str, bytes | Columns]) -> bytes | None:
+def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
     """Return the description of the CSV files of a release as JSON; None where it has none.
 
     Parameters
     ----------
     title
         What the release is about.
-    results
-        What is published.
     files
         What every file holds, by its name.
     """
-    labels = {name: count for result in results for name, count in _labels(result).items()}
     tables = [
-        {"url": quote(name), "tableSchema": _schema(content, labels.get(name, 1))}
+        {"url": quote(name), "tableSchema": _schema(content)}
         for name, content in files.items()
         if name.endswith(".csv")
     ]
@@ -66,39 +59,19 @@ def csvw(title: str, results: Sequence[Published], files: Mapping[str, bytes | C
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if tables else None
 
 
-def _labels(result: Published) -> dict[str, int]:
-    """Return how many columns of each file hold levels, where its columns do not say."""
-    if isinstance(result, (PublishedGroups, PublishedQuantiles)):
-        return dict(zip(result.request.files, result.label_columns, strict=True))
-    if isinstance(result, PublishedRegression):
-        return dict(zip(result.files(), (1, 0), strict=False))
-    return {}
-
-
-def _schema(content: bytes | Columns, labels: int) -> dict[str, Any]:
-    if isinstance(content, Columns):
-        header, labels = [*content.labels, *content.numbers], len(content.labels)
-        whole = [column.dtype.kind == "i" for column in content.numbers.values()]
-    else:
-        lines = csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline=""))
-        header, first = next(lines), next(lines, None)
-        whole = [_whole(first, place) for place in range(labels, len(header))]
+def _schema(content: Columns) -> dict[str, Any]:
+    kinds = ["string"] * len(content.labels)
+    kinds += ["integer" if column.dtype.kind == "i" else "number" for column in content.numbers.values()]
     columns = []
-    for place, name in enumerate(header):
-        text = place < labels
-        meaning = _LEVELS.get(name, "a level of this feature") if text else _MEANINGS.get(name)
+    for name, kind in zip(content.header, kinds, strict=True):
+        meaning = _LEVELS.get(name, "a level of this feature") if kind == "string" else _MEANINGS.get(name)
         columns.append(
             {
                 "name": quote(name, safe=""),
                 "titles": name,
-                "datatype": "string" if text else "integer" if whole[place - labels] else "number",
+                "datatype": kind,
                 **({} if meaning is None else {"dc:description": meaning}),
             }
         )
-    keys = [quote(name, safe="") for name in header[:labels]]
-    return {"columns": columns, **({"primaryKey": keys} if keys and header[0] != "residual" else {})}
-
-
-def _whole(row: Sequence[str] | None, place: int) -> bool:
-    """Whether a column holds whole numbers: floats are written so that they can be told by any one of them."""
-    return row is not None and row[place].lstrip("-").isdigit()
+    keys = [quote(name, safe="") for name in content.labels]
+    return {"columns": columns, **({"primaryKey": keys} if keys and "residual" not in content.labels else {})}

@@ -234,7 +234,7 @@ class PartitionedTables(Published):
         """The noise at the cut and above it."""
         return mechanism_above(self.mechanism, self.cut)
 
-    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a file for each table at the cut, and the residuals that were measured there and above."""
         columns = {table.name: table.columns() for table in self.overview}
         return named_files({**columns, measurements_stem(self.request): residual_columns(self.above, self.noisy)}, form)

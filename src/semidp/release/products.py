@@ -200,36 +200,8 @@ def tables_for(
     return (), ProductRequest(wanted, budget)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ProductTable(CellTable):
-    """One table of a published product.
-
-    Parameters
-    ----------
-    name, schema
-        What it is called, its features and levels.
-    counts
-        Whole numbers that agree with those of the other tables, or the estimate where the plan asked for that (or no
-        such whole numbers exist, as `fitted` says).
-    estimate
-        The unbiased estimate, a real number a cell; the tables' estimates agree too.
-    standard_errors
-        Of the estimate, from the noise alone.
-    fitted
-        How the counts were made.
-    """
-
-    name: str
-    schema: Schema
-    counts: NDArray[Any] = field(repr=False)
-    estimate: NDArray[np.float64] = field(repr=False)
-    standard_errors: NDArray[np.float64] = field(repr=False)
-    fitted: Fitted
-
-    @property
-    def reach(self) -> float:
-        """How many standard errors to each side the 95% interval of an estimate has."""
-        return interval_factor(ResidualMechanism.name)
+    """One table of a published product: its estimate, and whole numbers, agree with those of the other tables."""
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, as plain values."""
@@ -312,7 +284,7 @@ class PublishedProduct(Published):
         error = self.mechanism.combination_error(given)
         return sum(float((self.tables[number].estimate * w).sum()) for number, w in given.items()), error
 
-    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a file for each table, and the measured residuals."""
         return named_files(
             {

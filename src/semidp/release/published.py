@@ -111,7 +111,7 @@ class Published:
         """Return the query space in which it was measured."""
         return request.space(scope)
 
-    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the files that hold it; cells and measurements in this form, or in what their number suggests."""
         raise NotImplementedError
 
@@ -200,23 +200,35 @@ class Fitted:
             raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class CellTable(Framed):
-    """A published table, however it was measured: counts, their estimates and standard errors, a cell each."""
+    """A published table, however it was measured, a number a cell.
 
+    Parameters
+    ----------
+    name, schema
+        What it is called, its features and levels.
+    counts
+        What is published: whole numbers, unless the plan asked for others or none exist, as `fitted` says.
+    estimate
+        The unbiased estimate, a real number a cell.
+    standard_errors
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
+    fitted
+        How the counts were made from the measurement.
+    """
+
+    name: str
     schema: Schema
-    counts: NDArray[Any]
-    standard_errors: NDArray[np.float64]
-
-    if TYPE_CHECKING:  # a field of one kind of table, derived in the other
-
-        @property
-        def estimate(self) -> NDArray[np.float64]:
-            """The unbiased estimate, a real number a cell."""
+    counts: NDArray[Any] = field(repr=False)
+    estimate: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    fitted: Fitted
 
     @property
     def reach(self) -> float:
         """How many standard errors to each side the 95% interval of an estimate has."""
-        raise NotImplementedError
+        return interval_factor(ResidualMechanism.name)
 
     def keeps(self, scope: Scope) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
@@ -226,13 +238,15 @@ class CellTable(Framed):
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
     def columns(self) -> Columns:
-        """Return the published counts and estimates: a row a cell."""
-        return _cells_of(self.schema, self.counts, self.estimate, self.standard_errors, self.reach)
+        """Return a row a cell: the count, the estimate and its standard error, the ends of its 95% interval.
 
-    @property
-    def level_columns(self) -> int:
-        """How many columns of the file hold levels."""
-        return len(self.schema.names)
+        The interval is from the noise alone and never clipped. Tables of a million cells and more leave it out.
+        """
+        columns = {"count": self.counts, "estimate": self.estimate, "standard_error": self.standard_errors}
+        if self.schema.size < INTERVALS_BELOW:
+            half = self.reach * self.standard_errors
+            columns |= {"estimate_low": self.estimate - half, "estimate_high": self.estimate + half}
+        return Columns.of_cells(self.schema, columns)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the counts as shades, on matplotlib axes where given; return the figure."""
@@ -245,16 +259,10 @@ class PublishedTable(CellTable, Published):
 
     Parameters
     ----------
-    schema
-        Its features and levels.
-    counts
-        What is published: whole numbers unless the plan asked for real ones.
-    noisy, projected
-        The measurement as drawn, and with the invariants put back: the unbiased estimate.
-    standard_errors
-        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
-    fitted
-        How the counts were made from the measurement.
+    schema, counts, estimate, standard_errors, fitted
+        As for every table; `projected` is the estimate, the measurement with the invariants put back.
+    noisy
+        The measurement as drawn.
     residuals
         The noise of every residual, where those were measured and not the cells; `noisy` are then residuals.
 
@@ -270,18 +278,13 @@ class PublishedTable(CellTable, Published):
 
     key: ClassVar[str] = "tables"
 
-    schema: Schema
-    counts: NDArray[Any] = field(repr=False)
     noisy: NDArray[Any] = field(repr=False)
-    projected: NDArray[np.float64] = field(repr=False)
-    standard_errors: NDArray[np.float64] = field(repr=False)
-    fitted: Fitted
     residuals: ResidualMechanism | None = field(default=None, repr=False)
 
     @property
-    def estimate(self) -> NDArray[np.float64]:
+    def projected(self) -> NDArray[np.float64]:
         """The unbiased estimate, a real number a cell."""
-        return self.projected
+        return self.estimate
 
     @property
     def reach(self) -> float:
@@ -292,7 +295,7 @@ class PublishedTable(CellTable, Published):
         what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
         return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
 
-    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the published counts with the estimates, and the measurements, one row a cell."""
         measurements = (
             Columns.of_cells(self.schema, {"noisy_count": self.noisy})
@@ -327,7 +330,7 @@ class PublishedTable(CellTable, Published):
             schema=schema,
             counts=cells["count"],
             noisy=measured["noisy_count"],
-            projected=estimate.astype(float),
+            estimate=estimate.astype(float),
             standard_errors=cells["standard_error"].astype(float),
             fitted=Fitted(**entry["fit"]),
             residuals=residuals,
@@ -373,7 +376,7 @@ def published_table(
         schema=public.schema,
         counts=counts,
         noisy=measured.noisy,
-        projected=estimate,
+        estimate=estimate,
         standard_errors=mechanism.standard_errors() if residuals is None else residuals.table_errors(0),
         fitted=how,
         residuals=residuals,
@@ -387,21 +390,6 @@ def _is_size(value: object) -> bool:
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
-
-
-def _cells_of(
-    schema: Schema, counts: NDArray[Any], estimate: NDArray[Any], standard_errors: NDArray[Any], reach: float
-) -> Columns:
-    """Return a table, one row a cell: its count, the estimate and its standard error, the ends of a 95% interval.
-
-    The interval is the estimate's, `reach` standard errors to each side, from the noise alone and never clipped. Tables
-    of a million cells and more leave it out.
-    """
-    columns = {"count": counts, "estimate": estimate, "standard_error": standard_errors}
-    if schema.size < INTERVALS_BELOW:
-        ends = {"estimate_low": estimate - reach * standard_errors, "estimate_high": estimate + reach * standard_errors}
-        columns = {**columns, **ends}
-    return Columns.of_cells(schema, columns)
 
 
 def read_cells(files: StoredFiles, name: str, schema: Schema, reach: float | None = None) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -35,7 +35,7 @@ from semidp.mechanisms import (
 )
 from semidp.plots import estimates_plot
 from semidp.queries import QuerySpace, RankSpace
-from semidp.release.cells import Columns, Form, csv_bytes
+from semidp.release.cells import Columns, Form
 from semidp.release.frames import Framed, Sheet
 from semidp.release.published import Noise, Published, measured_by, read_back
 from semidp.release.scope import Scope
@@ -102,18 +102,9 @@ class _BySets(Published):
 
     columns: tuple[tuple[str, ...], ...]
 
-    @property
-    def label_columns(self) -> tuple[int, ...]:
-        """How many columns of each file hold levels."""
-        return tuple(map(len, self.columns))
-
     def sheets(self) -> tuple[Sheet, ...]:
         """Return each set of groups for data frames, called after its file, and their differences where asked for."""
-        return tuple(
-            Sheet(file.removesuffix(".csv"), content, own)
-            for (file, content), own in zip(self.files().items(), self.label_columns, strict=True)
-            if isinstance(content, bytes)
-        )
+        return tuple(Sheet(file.removesuffix(".csv"), content) for file, content in self.files().items())
 
     def __repr__(self) -> str:
         sets = "; ".join(" × ".join(names) for names in self.columns)
@@ -168,12 +159,6 @@ class PublishedGroups(_BySets):
         """The outcome with its bounds and grid."""
         return self.request.outcome
 
-    @property
-    def label_columns(self) -> tuple[int, ...]:
-        """How many columns of each file hold levels: those of a group, and of two where they are compared."""
-        own = super().label_columns
-        return (*own, *(2 * names for names in own if self.differences))
-
     def plot(self, axes: Any = None, by: int = 0) -> Any:
         """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
         part = self.estimates[by]
@@ -184,27 +169,19 @@ class PublishedGroups(_BySets):
         values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
         return estimates_plot(labels, values, errors, what, bounds, axes)
 
-    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""
-        found: dict[str, bytes | Columns] = {}
-        start = 0
-        several = zip(self.request.files, self.columns, self.estimates, self.intervals or repeat(()), strict=False)
-        for file, names, part, intervals in several:
-            steps = self.noisy[start : start + len(part.groups)].tolist()
-            ends = columns_of(intervals)
-            rows = (
-                [*levels, count, *map(_cell, (*numbers, *limits)), step]
-                for (levels, count, *numbers), step, *limits in zip(part.rows(), steps, *ends.values(), strict=True)
-            )
-            header = [*names, "count", str(self.request.statistic), "standard_error", *ends, "noisy_steps"]
-            found[file], start = csv_bytes(header, rows), start + len(part.groups)
-        others = self.request.files[len(self.estimates) :]
-        for file, names, intervals in zip(others, self.columns, self.differences, strict=False):
-            ends = columns_of(intervals)
-            header = [*names, *(f"other_{name}" for name in names), "difference", *ends]
-            limits = zip(intervals[0].names, intervals[0].values, *ends.values(), strict=True)
-            found[file] = csv_bytes(header, ([*levels, *map(_cell, numbers)] for levels, *numbers in limits))
-        return found
+        places = np.cumsum([0, *(len(part.groups) for part in self.estimates)])
+        sets = zip(self.columns, self.estimates, self.intervals or repeat(()), pairwise(places), strict=False)
+        found = []
+        for names, part, intervals, (start, end) in sets:
+            estimates = {str(self.request.statistic): part.values, "standard_error": part.standard_errors}
+            numbers = {"count": part.counts, **estimates, **columns_of(intervals), "noisy_steps": self.noisy[start:end]}
+            found.append(Columns.of_rows(names, part.groups, numbers))
+        for names, intervals in zip(self.columns, self.differences, strict=False):
+            numbers = {"difference": intervals[0].values, **columns_of(intervals)}
+            found.append(Columns.of_rows(_twice(names), intervals[0].names, numbers))
+        return dict(zip(self.request.files, found, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the estimates, which are in the CSV files, as plain values."""
@@ -222,24 +199,30 @@ class PublishedGroups(_BySets):
     ) -> "PublishedGroups":
         """Read what `to_json` and `files` wrote."""
         told, level = entry.get("intervals", ()), request.confidence.level
-        sets, others = request.files[: len(request.by)], request.files[len(request.by) :]
-        parts = [_read_groups(files[file], 2 * len(told)) for file in sets]
-        gaps = [_read_numbers(files[file], 1 + 2 * len(told)) for file in others]
+        estimates, columns, noisy, intervals, differences = [], [], [], [], []
+        for file in request.files[: len(request.by)]:
+            header, groups, (counts, *texts, steps) = _read(files[file], 4 + 2 * len(told))
+            numbers = _floats(texts)
+            part = Estimates(groups, _steps(counts), numbers[:, 0], numbers[:, 1])
+            estimates.append(_with_rounding(part, request))
+            columns.append(tuple(header[: len(header) - 4 - 2 * len(told)]))
+            noisy.append(_steps(steps))
+            intervals.append(read_intervals(told, groups, part.values, numbers[:, 2:], level))
+        for file in request.files[len(request.by) :]:
+            _, names, texts = _read(files[file], 1 + 2 * len(told))
+            numbers = _floats(texts)
+            differences.append(read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level))
         return cls(
             request=request,
-            estimates=tuple(_with_rounding(estimates, request) for _, estimates, _, _ in parts),
-            columns=tuple(names for names, _, _, _ in parts),
+            estimates=tuple(estimates),
+            columns=tuple(columns),
             comparisons=tuple(
                 Comparison(c["statistic"], c["degrees"], c["pooled"], c.get("sampling_sd"), c.get("widened"))
                 for c in entry["comparisons"]
             ),
-            noisy=np.concatenate([steps for _, _, steps, _ in parts]),
-            intervals=tuple(read_intervals(told, one.groups, one.values, ends, level) for _, one, _, ends in parts)
-            if told
-            else (),
-            differences=tuple(
-                read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level) for names, numbers in gaps
-            ),
+            noisy=np.concatenate(noisy),
+            intervals=tuple(intervals) if told else (),
+            differences=tuple(differences),
             **read_back(entry, scope),
         )
 
@@ -335,27 +318,19 @@ class PublishedRegression(Framed, Published):
         """Yield each term with its coefficient and standard error."""
         yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
 
-    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the coefficients, a row each, and the measurements."""
         coefficients, measurements = self.request.files
         if self.query is None:
-            return {coefficients: self.csv()}
-        return {
-            coefficients: self.csv(),
-            measurements: csv_bytes(["entry", "noisy_steps"], enumerate(self.noisy.tolist())),
-        }
+            return {coefficients: self.columns()}
+        steps = {"entry": np.arange(len(self.noisy)), "noisy_steps": self.noisy}
+        return {coefficients: self.columns(), measurements: Columns({}, steps)}
 
-    def csv(self) -> bytes:
-        """Return the file of the coefficients: a row each."""
+    def columns(self) -> Columns:
+        """Return the columns of the coefficients, a row each."""
         ends = columns_of(self.intervals) if self.query is not None else {"noisy_steps": self.noisy}
-        lines = zip(self.rows(), *ends.values(), strict=True)
-        rows = ([*row, *map(_cell, more)] for row, *more in lines)
-        return csv_bytes(["term", "coefficient", "standard_error", *ends], rows)
-
-    @property
-    def level_columns(self) -> int:
-        """The terms."""
-        return 1
+        numbers = {"coefficient": self.coefficients, "standard_error": self.standard_errors, **ends}
+        return Columns.of_rows(["term"], [(term,) for term in self.terms], numbers)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the coefficients with two standard errors to each side; return the figure."""
@@ -379,13 +354,16 @@ class PublishedRegression(Framed, Published):
         told, measured = entry.get("intervals", ()), entry.get("query")
         if measured is not None and not isinstance(measured, Mapping):
             raise ValueError("what was measured is a query")
-        names, numbers = _read_numbers(files[request.files[0]], 2 + (2 * len(told) if measured else 1))
+        coefficients, measurements = request.files
+        _, names, columns = _read(files[coefficients], 2 + (2 * len(told) if measured else 1))
+        steps = columns.pop() if measured is None else _read(files[measurements], 1)[2][0]
+        numbers = _floats(columns)
         return cls(
             request=request,
             terms=tuple(name for (name,) in names),
             coefficients=numbers[:, 0],
             standard_errors=numbers[:, 1],
-            noisy=_last_column(files[request.files[0 if measured is None else 1]]),
+            noisy=_steps(steps),
             query=measured,
             intervals=read_intervals(told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level),
             **read_back(entry, scope),
@@ -458,12 +436,17 @@ class PublishedQuantiles(_BySets):
 
     def rows(self, number: int) -> Iterator[tuple[tuple[str, ...], int, list[float]]]:
         """Yield each group of a set with its exact count and its numbers: a quantile, its interval, the next."""
+        columns = (self.groups[number], self.counts[number].tolist(), *self._numbers(number))
+        for group, count, *numbers in zip(*columns, strict=True):
+            yield group, count, [float(value) for value in numbers]
+
+    def _numbers(self, number: int) -> list[NDArray[np.float64]]:
+        """The columns of a set: each quantile, with the ends of its interval."""
         parts = []
         for k in range(len(self.request.probabilities)):
             parts.append(self.values[number][:, k])
             parts += [end for part in self.intervals[number][k : k + 1] for end in (part.lower, part.upper)]
-        for group, count, *numbers in zip(self.groups[number], self.counts[number].tolist(), *parts, strict=True):
-            yield group, count, [float(value) for value in numbers]
+        return parts
 
     @property
     def headings(self) -> list[str]:
@@ -471,18 +454,16 @@ class PublishedQuantiles(_BySets):
         ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
         return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
 
-    def files(self, form: Form | None = None) -> dict[str, bytes | Columns]:
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
-        found: dict[str, bytes | Columns] = {}
-        chosen = len(self.headings)
-        steps = self.noisy.reshape(-1, chosen).tolist()
-        for place, (file, names) in enumerate(zip(self.request.files, self.columns, strict=True)):
-            header = [*names, "count", *self.headings, *(f"steps_{name}" for name in self.headings)]
-            mine, steps = steps[: len(self.groups[place])], steps[len(self.groups[place]) :]
-            rows = zip(self.rows(place), mine, strict=True)
-            lines = ([*group, count, *map(_cell, numbers), *drawn] for (group, count, numbers), drawn in rows)
-            found[file] = csv_bytes(header, lines)
-        return found
+        steps = self.noisy.reshape(-1, len(self.headings)).T
+        places = np.cumsum([0, *map(len, self.groups)])
+        found = []
+        for place, (start, end) in enumerate(pairwise(places)):
+            numbers = {"count": self.counts[place], **dict(zip(self.headings, self._numbers(place), strict=True))}
+            numbers |= {f"steps_{name}": row[start:end] for name, row in zip(self.headings, steps, strict=True)}
+            found.append(Columns.of_rows(self.columns[place], self.groups[place], numbers))
+        return dict(zip(self.request.files, found, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
@@ -500,15 +481,12 @@ class PublishedQuantiles(_BySets):
     ) -> "PublishedQuantiles":
         """Read what `to_json` and `files` wrote: the chosen steps, from which the rest follows."""
         chosen = len(request.probabilities) * (1 if request.level is None else 3)
-        noisy = []
-        for file in request.files:
-            _, *rows = list(csv.reader(io.StringIO(files[file].decode())))
-            noisy += [int(cell) for row in rows for cell in row[len(row) - chosen :]]
-        steps, rank_error = np.array(noisy, dtype=np.int64), entry["rank_error"]
+        steps = np.concatenate([_steps(*_read(files[file], chosen)[2]) for file in request.files])
+        rank_error = entry["rank_error"]
         if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
             raise ValueError("quantiles are steps of the grid, with an error in ranks")
         found = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
-        if found.files() != {file: files[file] for file in request.files}:
+        if any(b"".join(columns.csv()) != files[file] for file, columns in found.files().items()):
             raise ValueError("quantiles follow from their steps")
         return found
 
@@ -544,32 +522,36 @@ def published_quantiles(request: "QuantileRequest", found: GroupQuantiles, scope
     )
 
 
-def _cell(value: float) -> float | str:
-    """Write a number, and nothing for one that does not exist or an end that is open."""
-    return float(value) if math.isfinite(value) else ""
+def _twice(names: Sequence[str]) -> list[str]:
+    """Return the names of the levels of two groups, each a different one.
+
+    >>> _twice(["ward"]), _twice(["x", "other_x"])
+    (['ward', 'other_ward'], ['x', 'other_x', 'other_other_x', 'other_other_other_x'])
+    """
+    found = list(names)
+    for name in names:
+        other = f"other_{name}"
+        while other in found:
+            other = f"other_{other}"
+        found.append(other)
+    return found
 
 
-def _read_numbers(content: bytes, count: int) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.float64]]:
-    """Return the texts of each row, and its last numbers, where an empty cell is none."""
-    _, *rows = list(csv.reader(io.StringIO(content.decode())))
-    numbers = [[float(cell) if cell else math.nan for cell in row[len(row) - count :]] for row in rows]
-    if any(cell and not math.isfinite(float(cell)) for row in rows for cell in row[len(row) - count :]):
+def _read(content: bytes, numbers: int) -> tuple[list[str], tuple[tuple[str, ...], ...], list[list[str]]]:
+    """Return the header of a file, the labels of each row, and the last columns as they are written."""
+    header, *rows = csv.reader(io.StringIO(content.decode()))
+    labels = tuple(tuple(row[: len(row) - numbers]) for row in rows)
+    return header, labels, [[row[place - numbers] for row in rows] for place in range(numbers)]
+
+
+def _floats(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    """Return the numbers of columns, a row a line; an empty cell is none."""
+    found = np.array([[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64)
+    if np.isfinite(found).sum() != sum(bool(cell) for column in columns for cell in column):
         raise ValueError("a cell does not hold a number")
-    return tuple(tuple(row[: len(row) - count]) for row in rows), np.array(numbers, dtype=np.float64).reshape(-1, count)
+    return found.T
 
 
-def _read_groups(
-    content: bytes, ends: int
-) -> tuple[tuple[str, ...], Estimates, NDArray[np.int64], NDArray[np.float64]]:
-    header, *rows = list(csv.reader(io.StringIO(content.decode())))
-    features = len(header) - 4 - ends
-    groups, columns = _read_numbers(content, 4 + ends)
-    counts = np.array([int(row[features]) for row in rows], dtype=np.int64)
-    estimates = Estimates(groups, counts, columns[:, 1], columns[:, 2])
-    return tuple(header[:features]), estimates, _last_column(content), columns[:, 3 : 3 + ends]
-
-
-def _last_column(content: bytes) -> NDArray[np.int64]:
-    """Return the whole numbers of the last column."""
-    _, *rows = list(csv.reader(io.StringIO(content.decode())))
-    return np.array([int(row[-1]) for row in rows], dtype=np.int64)
+def _steps(*columns: Sequence[str]) -> NDArray[np.int64]:
+    """Return the whole numbers of columns, line after line."""
+    return np.array([int(cell) for line in zip(*columns, strict=True) for cell in line], dtype=np.int64)

@@ -467,15 +467,13 @@ class Release:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = {name: content for result in self.results for name, content in result.files(self.form).items()}
         title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
-        described = csvw(title, self.results, files)
+        for name, columns in files.items():
+            columns.write(folder / name, progress)
+        described, names = csvw(title, files), list(files)
         if described is not None:
-            files[METADATA] = described
-        for name, content in files.items():
-            if isinstance(content, bytes):
-                (folder / name).write_bytes(content)
-            else:
-                content.write(folder / name, progress)
-        names, document, space = [*files], self.to_json(), self.scope.dataspace
+            (folder / METADATA).write_bytes(described)
+            names.append(METADATA)
+        document, space = self.to_json(), self.scope.dataspace
         if self.partition is not None:
             (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
             names.append(PARTS)
