@@ -317,7 +317,7 @@ class GroupSums(ByGroups):
         each = each_level(wanted, int(there.sum()), self.mechanism, simultaneous)
         n = found.counts[there].astype(np.float64)
         scale = 1 / n if mean else np.ones(len(n))
-        cell = self._weights(number, np.flatnonzero(there)[:1], np.array([float(self.outcome.width)]))
+        cell = self._weights(number, np.flatnonzero(there)[:1].tolist(), np.array([float(self.outcome.width)]))
         half = np.full(len(there), math.nan if mean else 0.0)
         if sampling_sd is None:
             half[there] = half_widths(self.mechanism, [cell], each)[0] * scale if len(n) else scale

@@ -161,7 +161,7 @@ class Fit(Together):
         raise NotImplementedError
 
     def _intervals(
-        self, inverse: Floats, level: Fraction, sampling: Floats | None, simultaneous: bool
+        self, inverse: NDArray[Any], level: Fraction, sampling: NDArray[Any] | None, simultaneous: bool
     ) -> tuple[Intervals, Floats]:
         """Return ``β_j ± h``, and h: `inverse` takes the noise in X'y to β, `sampling` holds further variances of β."""
         mechanism = self.moments.mechanism
