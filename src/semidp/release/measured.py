@@ -27,9 +27,9 @@ from semidp.inference.independence import Independence, blocks, independence_tes
 from semidp.inference.umpu import check_level
 from semidp.mechanisms import KNormMechanism, Mechanism, NoNoise, ResidualMechanism
 from semidp.noise import Randomness, SystemRandomness
-from semidp.release.products import ProductTable, PublishedProduct
+from semidp.release.products import PublishedProduct
 from semidp.release.published import PublishedTable
-from semidp.release.requests import Request, mechanism_again
+from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope
 from semidp.spaces import Margin
 from semidp.tables import Schema
@@ -62,14 +62,14 @@ class Measured:
     mechanism
         The noise.
     number
-        Which table of a product it is; None for a table with a budget of its own.
+        Which table of a product it is.
     """
 
     name: str
     schema: Schema
     estimate: Floats = field(repr=False)
     mechanism: Mechanism = field(repr=False)
-    number: int | None = None
+    number: int = 0
 
     @property
     def draws(self) -> int:
@@ -84,7 +84,6 @@ class Measured:
     def errors(self, weights: Floats) -> Floats:
         """Return the standard errors of weighted sums, from the noise alone."""
         if isinstance(self.mechanism, ResidualMechanism):
-            assert self.number is not None
             return np.array([self.mechanism.combination_error({self.number: each}) for each in weights])
         return np.array([self.mechanism.standard_error(each) for each in weights])
 
@@ -94,7 +93,6 @@ class Measured:
         if isinstance(mechanism, NoNoise):
             return lambda count, randomness: np.zeros((count, len(weights)))
         if isinstance(mechanism, ResidualMechanism):
-            assert self.number is not None
             pulled = np.stack([mechanism.space.combination({self.number: each}) for each in weights])
             used = np.flatnonzero(np.abs(pulled).max(axis=0) > 1e-15)
             return lambda count, randomness: mechanism.drawn(used, count, randomness) @ pulled[:, used].T
@@ -131,10 +129,6 @@ class Measured:
             found = found * kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
         return found
 
-    def codes(self, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
-        """Return for each cell the number of its levels of some features, and how many levels those have."""
-        return level_codes(self.schema, names)
-
 
 def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
     """Return for each cell of a schema the number of its levels of some features, and how many levels those have.
@@ -158,12 +152,12 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
     release.refuse_parts("intervals and tests")
     wanted = set(names)
-    every: list[tuple[Request, PublishedTable | PublishedProduct, PublishedTable | ProductTable, int | None]] = []
-    for request, result in zip(release.plan.requests, release.results, strict=True):
-        if isinstance(result, PublishedTable):
-            every.append((request, result, result, None))
-        if isinstance(result, PublishedProduct):
-            every += [(request, result, part, number) for number, part in enumerate(result.tables)]
+    every = [
+        (request, result, part, number)
+        for request, result in zip(release.plan.requests, release.results, strict=True)
+        if isinstance(result, (PublishedTable, PublishedProduct))
+        for number, part in enumerate(result.tables if isinstance(result, PublishedProduct) else (result,))
+    ]
     fitting = [
         entry for entry in every if (table is None or entry[2].name == table) and wanted <= set(entry[2].schema.names)
     ]
@@ -172,18 +166,16 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
         called = f"no table {table!r} with" if table else "no table with"
         raise InputError(f"this release has {called} {', '.join(sorted(wanted)) or 'any feature'}; its tables: {there}")
     request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
-    if isinstance(result, PublishedProduct):
-        assert isinstance(part, ProductTable)
-        return Measured(part.name, part.schema, part.estimate, result.mechanism, number)
-    if result.residuals is not None:
-        return Measured(result.name, result.schema, result.projected, result.residuals, 0)
+    noise = result.mechanism if isinstance(result, PublishedProduct) else result.residuals
+    if noise is not None:
+        return Measured(part.name, part.schema, part.estimate, noise, number)
     mechanism = mechanism_again(request, result, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
             f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
             "semidp that wrote the release"
         )
-    return Measured(result.name, result.schema, result.projected, mechanism)
+    return Measured(part.name, part.schema, part.estimate, mechanism)
 
 
 # --- tests ----------------------------------------------------------------------------------------------------------
@@ -212,7 +204,7 @@ def independence_of(
             )
     if measured.schema.possible is not None:
         raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
-    codes, sizes = measured.codes(names)
+    codes, sizes = level_codes(measured.schema, names)
     shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
     if math.prod(shape) * codes.size > _LARGEST:
         raise Refused("this table has too many cells for a simulation: test a coarser one")
@@ -261,108 +253,92 @@ def interval_of(
     check_level(level, "the confidence level")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
-    return answered(measured, (of, minus, among), release.scope.dataspace.n or 0, level, sampling, draws, randomness)
+    question = Question(measured, release.scope.dataspace.n or 0, level, sampling, draws, randomness)
+    return question.answer(of, minus, among)
 
 
-def answered(
-    measured: Measured,
-    asked: tuple[Cells, Cells | None, Cells | None],
-    n: float,
-    level: float,
-    sampling: bool,
-    draws: int | None,
-    randomness: Randomness | None,
-) -> IntervalEstimate:
-    """Return the answer of a measured table of n records to a question: of, minus, among."""
-    of, minus, among = asked
-    chosen = measured.mask(of)
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a measured table of n records: at which level, of whom, and how its noise is simulated."""
 
-    def simulated(*weights: Floats) -> list[Floats]:
-        return list(measured.simulated(np.stack(weights), draws, randomness).T)
+    measured: Measured
+    n: float
+    level: float
+    sampling: bool
+    draws: int | None = None
+    randomness: Randomness | None = None
 
-    if among is None:
-        if minus is None:
-            return _count(measured, chosen, n, level, sampling, simulated)
-        return _difference(measured, chosen, measured.mask(minus), n, level, sampling, simulated)
-    groups = [measured.mask(cells) for cells in (among, minus) if cells is not None]
-    parts = [(chosen * group, group) for group in groups]
-    if len(parts) == 1:
-        return _rate(measured, *parts[0], level, sampling, simulated)
-    return _difference_of_rates(measured, parts, level, sampling, simulated)
+    def answer(self, of: Cells, minus: Cells | None, among: Cells | None) -> IntervalEstimate:
+        """Return a count, a rate, or a difference of two."""
+        chosen, mask = self.measured.mask(of), self.measured.mask
+        if among is None:
+            return self._count(chosen) if minus is None else self._difference(chosen, mask(minus))
+        groups = [mask(cells) for cells in (among, minus) if cells is not None]
+        parts = [(chosen * group, group) for group in groups]
+        return self._rate(*parts[0]) if len(parts) == 1 else self._difference_of_rates(parts)
 
+    def _simulated(self, *weights: Floats) -> list[Floats]:
+        return list(self.measured.simulated(np.stack(weights), self.draws, self.randomness).T)
 
-Simulate = Callable[..., list[Floats]]
+    def _error(self, weights: Floats) -> float:
+        return float(self.measured.errors(weights[None])[0])
 
+    def _count(self, chosen: Floats) -> IntervalEstimate:
+        n, value, error = self.n, float(self.measured.of(chosen[None])[0]), self._error(chosen)
+        if not self.sampling:
+            return linear_interval(value, error, self._simulated(chosen)[0], (0.0, n), self.level)
+        rate = sampled_rate((value, n), (error**2, 0.0, 0.0), self.level)
+        return replace(rate, value=value, standard_error=n * rate.standard_error, low=n * rate.low, high=n * rate.high)
 
-def _count(
-    measured: Measured, chosen: Floats, n: float, level: float, sampling: bool, simulated: Simulate
-) -> IntervalEstimate:
-    value, error = float(measured.of(chosen[None])[0]), float(measured.errors(chosen[None])[0])
-    if not sampling:
-        return linear_interval(value, error, simulated(chosen)[0], (0.0, n), level)
-    rate = sampled_rate((value, n), (error**2, 0.0, 0.0), level)
-    return replace(rate, value=value, standard_error=n * rate.standard_error, low=n * rate.low, high=n * rate.high)
+    def _difference(self, one: Floats, other: Floats) -> IntervalEstimate:
+        n, weights = self.n, one - other
+        value, total = self.measured.of(np.stack([weights, weights**2])).tolist()
+        error = self._error(weights)
+        if not self.sampling:
+            return linear_interval(value, error, self._simulated(weights)[0], (-n, n), self.level, difference=True)
+        spread = max(total, 0.0)
+        null = math.sqrt(error**2 + spread)
+        full = math.sqrt(error**2 + max(spread - value**2 / max(n, 1.0), 0.0))
+        return normal_interval(value, full, null, (-n, n), self.level, Covers.both)
 
+    def _rate(self, top: Floats, bottom: Floats) -> IntervalEstimate:
+        cases, records = self.measured.of(np.stack([top, bottom])).tolist()
+        v1, v2, v = (self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
+        if self.sampling:
+            return sampled_rate((cases, records), (v1, (v1 + v2 - v) / 2, v2), self.level)
+        if v2 == 0 and records > 0:
+            drawn = self._simulated(top)[0] / records
+            return linear_interval(cases / records, math.sqrt(v1) / records, drawn, (0.0, 1.0), self.level)
+        rate = cases / records if records else math.nan
+        error = self._error(top - rate * bottom) / abs(records) if records else math.inf
+        first, second = self._simulated(top, bottom)
+        return ratio_interval((cases, records), (first, second), error, self.level)
 
-def _difference(
-    measured: Measured, one: Floats, other: Floats, n: float, level: float, sampling: bool, simulated: Simulate
-) -> IntervalEstimate:
-    weights = one - other
-    value, total = measured.of(np.stack([weights, weights**2]))
-    error = float(measured.errors(weights[None])[0])
-    if not sampling:
-        return linear_interval(float(value), error, simulated(weights)[0], (-n, n), level, difference=True)
-    spread = max(float(total), 0.0)
-    null = math.sqrt(error**2 + spread)
-    full = math.sqrt(error**2 + max(spread - float(value) ** 2 / max(n, 1.0), 0.0))
-    return normal_interval(float(value), full, null, (-n, n), level, Covers.both)
-
-
-def _rate(
-    measured: Measured, top: Floats, bottom: Floats, level: float, sampling: bool, simulated: Simulate
-) -> IntervalEstimate:
-    cases, records = measured.of(np.stack([top, bottom])).tolist()
-    v1, v2, v = (measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
-    if sampling:
-        return sampled_rate((cases, records), (v1, (v1 + v2 - v) / 2, v2), level)
-    if v2 == 0 and records > 0:
-        found = linear_interval(
-            cases / records, math.sqrt(v1) / records, simulated(top)[0] / records, (0.0, 1.0), level
-        )
-        return found
-    rate = cases / records if records else math.nan
-    error = measured.errors((top - rate * bottom)[None])[0] / abs(records) if records else math.inf
-    first, second = simulated(top, bottom)
-    return ratio_interval((cases, records), (first, second), float(error), level)
-
-
-def _difference_of_rates(
-    measured: Measured, parts: list[tuple[Floats, Floats]], level: float, sampling: bool, simulated: Simulate
-) -> IntervalEstimate:
-    sums = [measured.of(np.stack(part)).tolist() for part in parts]
-    fixed = all(float(measured.errors(bottom[None])[0]) == 0 for _, bottom in parts)
-    if any(records <= 0 for _, records in sums):
-        covers = Covers.both if sampling else Covers.noise
-        return IntervalEstimate(math.nan, math.inf, -1.0, 1.0, level, covers, False, 1.0)
-    rates = [cases / records for cases, records in sums]
-    value = rates[0] - rates[1]
-    lines = [
-        (top - (0.0 if fixed else rate) * bottom) / records
-        for (top, bottom), (_, records), rate in zip(parts, sums, rates, strict=True)
-    ]
-    weights = lines[0] - lines[1]
-    noise = float(measured.errors(weights[None])[0])
-    if not sampling and fixed:
-        return linear_interval(value, noise, simulated(weights)[0], (-1.0, 1.0), level, difference=True)
-    if not sampling:
-        return normal_interval(value, noise, noise, (-1.0, 1.0), level, Covers.noise)
-    inside = [min(max(rate, 0.0), 1.0) for rate in rates]
-    pooled = min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
-    own = sum(rate * (1 - rate) / records for rate, (_, records) in zip(inside, sums, strict=True))
-    null = sum(pooled * (1 - pooled) / records for _, records in sums)
-    return normal_interval(
-        value, math.sqrt(noise**2 + own), math.sqrt(noise**2 + null), (-1.0, 1.0), level, Covers.both
-    )
+    def _difference_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+        sums = [self.measured.of(np.stack(part)).tolist() for part in parts]
+        fixed = all(self._error(bottom) == 0 for _, bottom in parts)
+        covers = Covers.both if self.sampling else Covers.noise
+        if any(records <= 0 for _, records in sums):
+            return IntervalEstimate(math.nan, math.inf, -1.0, 1.0, self.level, covers, False, 1.0)
+        rates = [cases / records for cases, records in sums]
+        value = rates[0] - rates[1]
+        lines = [
+            (top - (0.0 if fixed else rate) * bottom) / records
+            for (top, bottom), (_, records), rate in zip(parts, sums, rates, strict=True)
+        ]
+        weights = lines[0] - lines[1]
+        noise = self._error(weights)
+        if not self.sampling and fixed:
+            drawn = self._simulated(weights)[0]
+            return linear_interval(value, noise, drawn, (-1.0, 1.0), self.level, difference=True)
+        if not self.sampling:
+            return normal_interval(value, noise, noise, (-1.0, 1.0), self.level, covers)
+        inside = [min(max(rate, 0.0), 1.0) for rate in rates]
+        pooled = min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
+        own = sum(rate * (1 - rate) / records for rate, (_, records) in zip(inside, sums, strict=True))
+        null = sum(pooled * (1 - pooled) / records for _, records in sums)
+        full, equal = math.sqrt(noise**2 + own), math.sqrt(noise**2 + null)
+        return normal_interval(value, full, equal, (-1.0, 1.0), self.level, covers)
 
 
 def intervals_of(
