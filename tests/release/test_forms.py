@@ -15,8 +15,7 @@ from semidp.engines.columns import Labels
 from semidp.noise import SeededRandomness
 from semidp.release import cells
 from semidp.release import release as release_module
-from semidp.release.cells import Columns, Form
-from semidp.release.metadata import METADATA
+from semidp.release.cells import METADATA, Columns, Form
 from semidp.release.recheck import disagreements
 from semidp.tables import Schema
 

@@ -1,17 +1,20 @@
-"""The files that hold the cells of tables: CSV, or Parquet where there are many; written in parts and read back.
+"""What is published as files of columns: CSV, or Parquet where there are many rows; as data frames; and described.
 
-Every row has the labels of its cell (of a nested feature the whole path), then numbers that read back the same.
+Every row has labels (of a nested feature the whole path), then numbers that read back the same. The description of what
+the columns mean is for machines: CSV on the Web, a vocabulary of the W3C.
 """
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +22,45 @@ from numpy.typing import NDArray
 from semidp.engines.columns import Labels, read_parquet, write_parquet
 from semidp.errors import InputError
 from semidp.files import LARGEST, digest, read_plain
+from semidp.notebook import SHOWN_ROWS, sheet
 from semidp.progress import Progress, silent
 from semidp.tables import Schema
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
 
 PARQUET_FROM = 10**6
 """Tables of so many cells and more are written as Parquet unless said."""
 
 _ROWS = 1 << 16  # rows of a CSV file that are put together at once
+
+METADATA = "csv-metadata.json"
+"""The name at which readers of CSV on the Web look beside the tables."""
+
+_MEANINGS = {
+    "count": "the number of records that is published",
+    "estimate": "the unbiased estimate of the count, before it was fitted to the exact totals",
+    "standard_error": "of the estimate, from the noise alone",
+    "estimate_low": "the lower end of a 95% interval of the estimate, from the noise alone",
+    "estimate_high": "the upper end of a 95% interval of the estimate, from the noise alone",
+    "noisy_count": "the count with the noise that was drawn",
+    "mean": "the mean, from noisy sums and exact counts",
+    "sum": "the noisy sum",
+    "proportion": "the share of ones, from noisy sums and exact counts",
+    "noisy_steps": "the noisy sum as drawn, in steps of the grid above the lower bound",
+    "coefficient": "the estimated coefficient",
+    "entry": "the position in what was measured",
+    "lower": "the lower end of an interval for the value of these records",
+    "upper": "the upper end of an interval for the value of these records",
+    "population_lower": "the lower end of an interval for the population that the records were drawn from",
+    "population_upper": "the upper end of an interval for the population that the records were drawn from",
+    "difference": "the estimate of the first group less that of the second",
+    "scale": "what the entry was multiplied by before noise was added",
+    "noisy": "the entry with the noise that was drawn",
+}
+_LEVELS = {"term": "the column of the design", "residual": "the features whose residual was measured"}
 
 
 class Form(StrEnum):
@@ -188,6 +223,104 @@ def _quoted(labels: Sequence[str]) -> list[str]:
     sink: Any = SimpleNamespace(write=rows.append)  # a writer writes row by row
     csv.writer(sink, lineterminator="\n").writerows((label, "") for label in labels)
     return [row.removesuffix(",\n") for row in rows]
+
+
+class Framed:
+    """Something that is published as one file whose first columns are levels and the others numbers."""
+
+    name: str
+
+    def columns(self) -> Columns:
+        """Return the columns of the file."""
+        raise NotImplementedError
+
+    def csv(self) -> bytes:
+        """Return the file."""
+        return b"".join(self.columns().csv())
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as lists: levels as text, counts as whole numbers, what is missing as NaN."""
+        columns = self.columns()
+        return dict(zip(columns.header, columns.lists(), strict=True))
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Return an Arrow table (needs pyarrow)."""
+        return _package("pyarrow").table(self.to_dict())
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return a pandas data frame (needs pandas)."""
+        return _package("pandas").DataFrame(self.to_dict())
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Return a polars data frame (needs polars)."""
+        return _package("polars").DataFrame(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+        rows = zip(*columns.lists(SHOWN_ROWS), strict=True)
+        return sheet(self.name, columns.header, rows, columns.rows)
+
+
+@dataclass(frozen=True)
+class Sheet(Framed):
+    """A file of a release that holds no table of counts: the statistics of groups, or their differences."""
+
+    name: str
+    content: Columns = field(repr=False)
+
+    def columns(self) -> Columns:
+        """Return the columns of the file."""
+        return self.content
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(f"{name} is not installed: install it, or use to_dict()") from None
+
+
+def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
+    """Return the description of the CSV files of a release as JSON; None where it has none.
+
+    Parameters
+    ----------
+    title
+        What the release is about.
+    files
+        What every file holds, by its name.
+    """
+    tables = [
+        {"url": quote(name), "tableSchema": _schema(content)}
+        for name, content in files.items()
+        if name.endswith(".csv")
+    ]
+    document = {
+        "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
+        "dc:title": title,
+        "tables": tables,
+    }
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if tables else None
+
+
+def _schema(content: Columns) -> dict[str, Any]:
+    kinds = ["string"] * len(content.labels)
+    kinds += ["integer" if column.dtype.kind == "i" else "number" for column in content.numbers.values()]
+    columns = []
+    for name, kind in zip(content.header, kinds, strict=True):
+        meaning = _LEVELS.get(name, "a level of this feature") if kind == "string" else _MEANINGS.get(name)
+        columns.append(
+            {
+                "name": quote(name, safe=""),
+                "titles": name,
+                "datatype": kind,
+                **({} if meaning is None else {"dc:description": meaning}),
+            }
+        )
+    keys = [quote(name, safe="") for name in content.labels]
+    return {"columns": columns, **({"primaryKey": keys} if keys and "residual" not in content.labels else {})}
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,7 @@ from semidp.mechanisms.branches import BranchNoise
 from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
-from semidp.release.cells import Columns, Form, StoredFiles, named_files
-from semidp.release.frames import Framed
+from semidp.release.cells import Columns, Form, Framed, StoredFiles, named_files
 from semidp.release.scope import Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from_json

@@ -35,8 +35,7 @@ from semidp.mechanisms import (
 )
 from semidp.plots import estimates_plot
 from semidp.queries import QuerySpace, RankSpace
-from semidp.release.cells import Columns, Form
-from semidp.release.frames import Framed, Sheet
+from semidp.release.cells import Columns, Form, Framed, Sheet
 from semidp.release.published import Noise, Published, measured_by, read_back
 from semidp.release.scope import Scope
 from semidp.spaces import Margin

@@ -30,10 +30,8 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
 from semidp.progress import Progress, silent
-from semidp.release.cells import Form, StoredFiles, form_named
-from semidp.release.frames import Sheet
+from semidp.release.cells import METADATA, Form, Sheet, StoredFiles, csvw, form_named
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
-from semidp.release.metadata import METADATA, csvw
 from semidp.release.partitions import BEGUN, PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct

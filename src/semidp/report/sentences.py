@@ -31,7 +31,7 @@ from semidp.release import (
     Scope,
     implied_guarantee,
 )
-from semidp.release.metadata import METADATA
+from semidp.release.cells import METADATA
 from semidp.release.partitions import tables_asked
 from semidp.report import outcome_sentences as outcomes
 from semidp.report.cells import error_text, number_text, scale_text
