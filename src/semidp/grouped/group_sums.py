@@ -230,10 +230,8 @@ class GroupSums(ByGroups):
     def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
         """Return the means of one block: noisy sums over exact counts, NaN for a group without records."""
         total = self.sums(block, sampling_sd=sampling_sd)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values, errors = total.values / total.counts, total.standard_errors / total.counts
-        empty = total.counts == 0
-        values, errors = np.where(empty, np.nan, values), np.where(empty, np.nan, errors)
+        n = np.where(total.counts > 0, total.counts, np.nan)
+        values, errors = total.values / n, total.standard_errors / n
         rounding = np.full(len(values), float(self.outcome.width) / 2)
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
 
