@@ -10,7 +10,7 @@ from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest,
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
 from semidp.noise import SeededRandomness
-from semidp.release.measured import Question, measured_table
+from semidp.release.measured import TableQuestion, measured_table
 
 FEATURES = [Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "abc")]
 SHARES = np.array([[[0.15, 0.1, 0.05], [0.05, 0.1, 0.1]], [[0.1, 0.05, 0.1], [0.05, 0.1, 0.05]]])
@@ -102,7 +102,7 @@ def test_differences_with_sampling_have_their_size() -> None:
     for error, votes in zip(errors, source.binomial(sizes, 0.3, (RUNS, 2)), strict=True):
         again = replace(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
         asked = ({"vote": "y"}, {"sex": "m"}, {"sex": "f"})
-        answer = Question(again, 200, 0.95, True).answer(*asked)
+        answer = TableQuestion(again, 200, 0.95, True).answer(*asked)
         found.append(answer.p_value <= 0.05 if answer.p_value is not None else False)
         naive.append(abs(answer.value) > 1.96 * math.sqrt(0.3 * 0.7 * (1 / 80 + 1 / 120)))
     assert abs(np.mean(found) - 0.05) < 5 * math.sqrt(0.05 * 0.95 / RUNS)

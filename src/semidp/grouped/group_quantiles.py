@@ -15,7 +15,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
 from semidp.errors import InputError
 from semidp.exact import Number
-from semidp.grouped.group_sums import By, ByGroups, blocks_of
+from semidp.grouped.group_sums import By, ByBlocks, blocks_of
 from semidp.grouped.inputs import open_groups, read_histogram
 from semidp.grouped.intervals import About, Intervals
 from semidp.mechanisms import ExponentialMechanism, Mechanism, exponential_mechanism, farthest_rank
@@ -31,7 +31,7 @@ MEDIAN = Fraction(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
-class GroupQuantiles(ByGroups):
+class GroupQuantiles(ByBlocks):
     """Quantiles of an outcome by group. Nothing in it is confidential.
 
     Examples

@@ -18,7 +18,7 @@ from semidp.errors import InputError
 from semidp.exact import Number
 from semidp.grouped.inputs import check_binary, open_groups, read_sums
 from semidp.grouped.intervals import LEVEL, Intervals, each_level, finite, half_widths, level_of
-from semidp.grouped.outcome_spread import Measured, Spread, SquareSum, Together
+from semidp.grouped.outcome_spread import FromNoise, NoisyPart, Spread, SquareSum
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
@@ -124,13 +124,13 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class ByGroups(Together):
+class ByBlocks(FromNoise):
     """What was measured by sets of groups whose counts are public; a set may be left out where there is one."""
 
     mechanism: Mechanism
     measurement: Measurement
 
-    def _measured(self) -> Iterable[Measured | None]:
+    def _measured(self) -> Iterable[NoisyPart | None]:
         return (self,)
 
     @property
@@ -172,7 +172,7 @@ class ByGroups(Together):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSums(ByGroups):
+class GroupSums(ByBlocks):
     """Noisy sums of an outcome by group, and what follows from them. Nothing in it is confidential.
 
     Examples
@@ -189,7 +189,7 @@ class GroupSums(ByGroups):
 
     squares: SquareSum | None = None
 
-    def _measured(self) -> Iterable[Measured | None]:
+    def _measured(self) -> Iterable[NoisyPart | None]:
         return self, self.squares
 
     @property

@@ -19,7 +19,7 @@ from semidp.errors import Refused
 from semidp.exact import Number
 from semidp.grouped.inputs import check_binary, open_groups, read_moments
 from semidp.grouped.intervals import LEVEL, Intervals, level_of
-from semidp.grouped.regression import Fit, Moments, chosen, published, regression_mechanism
+from semidp.grouped.regression import Moments, RegressionFit, chosen, published, regression_mechanism
 from semidp.noise import Randomness
 from semidp.queries import Design
 from semidp.spaces import Adjacency, Dataspace, Margin
@@ -34,7 +34,7 @@ _OPEN = 20.0  # a coefficient beyond which an interval is open: odds of one in 5
 
 
 @dataclass(frozen=True, eq=False)
-class LogisticFit(Fit):
+class LogisticFit(RegressionFit):
     """Penalised maximum likelihood from exact cell counts and a noisy X'y.
 
     With n_c records in cell c and rows z_c, the log-likelihood is ``β'X'y - Σ_c n_c log(1 + exp z_c'β)``: concave, and

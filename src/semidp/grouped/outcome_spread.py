@@ -86,7 +86,7 @@ class Spread(float):
         return np.sqrt(np.where(found > 0, found, self.largest**2))
 
 
-class Measured(Protocol):
+class NoisyPart(Protocol):
     """What a mechanism measured."""
 
     @property
@@ -98,10 +98,10 @@ class Measured(Protocol):
         """What was measured."""
 
 
-class Together:
+class FromNoise:
     """What follows from one measurement or from several. Nothing in it is confidential."""
 
-    def _measured(self) -> Iterable[Measured | None]:
+    def _measured(self) -> Iterable[NoisyPart | None]:
         raise NotImplementedError
 
     @property

@@ -20,7 +20,7 @@ from semidp.errors import InputError
 from semidp.exact import Number
 from semidp.grouped.inputs import open_groups, read_moments
 from semidp.grouped.intervals import LEVEL, Intervals, each_level, half_widths, level_of
-from semidp.grouped.outcome_spread import Measured, SquareSum, Together
+from semidp.grouped.outcome_spread import FromNoise, NoisyPart, SquareSum
 from semidp.mechanisms import AUTO, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
 from semidp.queries import Design, MomentSpace, RouteSpace, SumSpace, moment_map, regression_routes
@@ -142,12 +142,12 @@ def regression_mechanism(
 
 
 @dataclass(frozen=True, eq=False)
-class Fit(Together):
+class RegressionFit(FromNoise):
     """What both regressions share."""
 
     moments: Moments
 
-    def _measured(self) -> Iterable[Measured | None]:
+    def _measured(self) -> Iterable[NoisyPart | None]:
         return (self.moments,)
 
     @property
@@ -176,7 +176,7 @@ class Fit(Together):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearFit(Fit):
+class LinearFit(RegressionFit):
     """Least squares from an exact X'X and a noisy X'y: ``β = (X'X)^-1 X'y``. Unbiased, whatever the noise.
 
     Examples
@@ -196,7 +196,7 @@ class LinearFit(Fit):
 
     squares: SquareSum | None = None
 
-    def _measured(self) -> Iterable[Measured | None]:
+    def _measured(self) -> Iterable[NoisyPart | None]:
         return self.moments, self.squares
 
     @cached_property

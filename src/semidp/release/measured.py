@@ -253,12 +253,12 @@ def interval_of(
     check_level(level, "the confidence level")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
-    question = Question(measured, release.scope.dataspace.n or 0, level, sampling, draws, randomness)
+    question = TableQuestion(measured, release.scope.dataspace.n or 0, level, sampling, draws, randomness)
     return question.answer(of, minus, among)
 
 
 @dataclass(frozen=True)
-class Question:
+class TableQuestion:
     """What is asked of a measured table of n records: at which level, of whom, and how its noise is simulated."""
 
     measured: Measured
