@@ -187,6 +187,37 @@ def test_the_cost_of_features_that_are_alike_counts_each_of_them(size):
     assert free.cost((1, 1, 1)) == 2 * Fraction(size - 1, size) ** 2
 
 
+SINGLES = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+
+
+@pytest.mark.parametrize("sizes", [(9, 9, 9), (30, 9, 9), (9, 30, 30), (4, 4, 4), (7, 5, 3)])
+def test_costs_of_many_levels_bound_every_move_on_two_of_them(sizes):
+    """Features too large to list: all moves of up to three records on two levels of each, under any margins."""
+    cells = list(itertools.product(range(2), repeat=3))
+    residuals, checked, tight = Residuals(Grid.flat(sizes)), 0, 0
+    published = [[], SINGLES[:1], SINGLES[:2], SINGLES, [(1, 1, 0), (0, 0, 1)], [(1, 1, 0), (0, 1, 1)]]
+    for a, margins in itertools.product((1, 2, 3), published):
+        groups: dict[str, list] = {}
+        for records in itertools.combinations_with_replacement(range(len(cells)), a):
+            kept = [sorted(tuple(np.multiply(cells[r], margin)) for r in records) for margin in margins]
+            groups.setdefault(repr(kept), []).append(np.bincount(records, minlength=len(cells)))
+        costs = BallCosts(residuals, tuple(margins), a)
+        for view in itertools.product((0, 1), repeat=3):
+            if not any(view) or any(all(v <= m for v, m in zip(view, margin, strict=True)) for margin in margins):
+                continue
+            kernel = np.ones((1, 1))
+            for size, there in zip(sizes, view, strict=True):
+                kernel = np.kron(kernel, np.eye(2) - 1 / size if there else np.ones((2, 2)))
+            moves = [np.array(group)[:, None] - np.array(group)[None] for group in groups.values()]
+            attained = max(float(np.einsum("ijk,kl,ijl->ij", move, kernel, move).max()) for move in moves)
+            if attained > 1e-9:
+                cost = float(costs.cost(view))
+                assert attained <= cost + 1e-9, (a, margins, view)
+                checked, tight = checked + 1, tight + (cost <= attained + 1e-9)
+    assert checked > 70
+    assert tight > 0.7 * checked  # bounds that are never met would hide a wrong one
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_costs_without_a_listing_bound_the_listed_ones(name):
     space = built(name)
