@@ -15,6 +15,7 @@ from semidp.tables import Feature
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
 FOLDED_CELLS = 20_000  # so many cells of a nested table are on the page, folded by parent; beyond it only subtotals
+MOST_CELLS = 2**24  # beyond so many a mean stands for all of them: it needs no array
 _UNFOLDED_CELLS = 120
 _ACROSS = 12  # columns that a page holds side by side
 

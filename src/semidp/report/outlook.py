@@ -17,13 +17,13 @@ from semidp.guarantees import detection
 from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.release import Prepared, ProductRequest, Request, TableRequest
 from semidp.release.published import advertised
+from semidp.report.cells import MOST_CELLS
 from semidp.report.sentences import cell_errors, errors_text, forgotten, implied, name_of, table_errors, together_text
 from semidp.spaces import Dataspace
 from semidp.tradeoff import Tradeoff
 
 _SWEEPS = 60
 _CLOSE = 1e-6
-_MOST_CELLS = 2**24
 
 
 def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
@@ -168,8 +168,7 @@ def _tables(prepared: Prepared, request: Request, mechanism: Mechanism) -> list[
         public = space.over(table.features)
         assert public.schema is not None
         size = public.schema.size
-        # beyond so many cells the mean count stands for all: it needs no array of them
-        counts = expected_counts(public) if size <= _MOST_CELLS else np.array([(public.n or 0) / size])
+        counts = expected_counts(public) if size <= MOST_CELLS else np.array([(public.n or 0) / size])
         low = counts < errors["half_width"]
         found.append(
             {

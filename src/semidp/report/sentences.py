@@ -34,7 +34,7 @@ from semidp.release import (
 from semidp.release.cells import METADATA
 from semidp.release.partitions import tables_asked
 from semidp.report import outcome_sentences as outcomes
-from semidp.report.cells import error_text, number_text, scale_text
+from semidp.report.cells import MOST_CELLS, error_text, number_text, scale_text
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
 
@@ -323,9 +323,6 @@ def files(release: Release) -> list[tuple[str, str]]:
     return [*found, ("release.json", "the plan, the exact totals and the guarantee, for machines")]
 
 
-_MOST_CELLS = 2**24
-
-
 def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
 
@@ -338,7 +335,7 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
         return table_errors(mechanism, 0)
     unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
-    if size > _MOST_CELLS:  # the mean needs no array of all cells
+    if size > MOST_CELLS:
         root = mechanism.expected_l2 * unit / math.sqrt(size)
         return {"standard_error": root, "smallest": root, "largest": root, "half_width": wide * root}
     return _spread(mechanism.standard_errors() * unit, wide)

@@ -170,9 +170,6 @@ def _transform(x: Floats, y: Floats) -> tuple[Floats, float]:
     length = len(x) + len(y) - 1
     size = scipy.fft.next_fast_len(length, real=True)
     masses: Floats = scipy.fft.irfft(scipy.fft.rfft(x, size) * scipy.fft.rfft(y, size), size)[:length]
-    norms = _norm(x) * float(y.sum()) + _norm(y) * float(x.sum()) + _norm(masses)
+    one, other, both = (float(np.linalg.norm(part)) for part in (x, y, masses))
+    norms = one * float(y.sum()) + other * float(x.sum()) + both
     return np.maximum(masses, 0.0), math.sqrt(size) * 4 * ROUNDOFF * math.log2(size) * norms
-
-
-def _norm(x: Floats) -> float:
-    return math.sqrt(float(np.dot(x, x)))
