@@ -13,6 +13,7 @@ from semidp.ball_arithmetic import ball, precision
 from semidp.errors import Refused
 from semidp.inference.canonical import CanonicalNoise, Floats, Normal, Recursive, Tulap
 from semidp.tradeoff import Approximate, Budget, Gaussian, PiecewiseLinear, Tradeoff
+from semidp.tradeoff.piecewise_linear import lower_hull
 
 _LIFT = 1 + 2.0**-36  # more than rounding inside f can take away
 _ALPHAS = (-8.0, 8.0, 0.002)  # normal quantiles at which a curve is looked at: from 6e-16 to 1 - 6e-16
@@ -89,7 +90,7 @@ def polygon_above(f: Tradeoff) -> PiecewiseLinear:
     f = f.symmetric()
     c = _fixed_point(f)
     lower_half = [(Fraction(0), Fraction(0)), *_few_points(f, 1 - c), (1 - Fraction(c), Fraction(c))]
-    hull = _lower_hull(sorted({*lower_half, *((1 - y, 1 - x) for x, y in lower_half)}))
+    hull = lower_hull(sorted({*lower_half, *((1 - y, 1 - x) for x, y in lower_half)}))
     return PiecewiseLinear(tuple(x for x, _ in hull), tuple(y for _, y in hull))
 
 
@@ -141,15 +142,3 @@ def _approximate_above(f: Approximate) -> PiecewiseLinear:
     c = (1 - delta) / (1 + growth)
     corners = {Fraction(0): Fraction(0), delta: Fraction(0), 1 - c: c, Fraction(1): 1 - delta}
     return PiecewiseLinear(tuple(corners), tuple(corners.values())).group(f.size)
-
-
-def _lower_hull(points: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
-    hull: list[tuple[Fraction, Fraction]] = []
-    for x, y in points:
-        while len(hull) > 1:
-            (x0, y0), (x1, y1) = hull[-2:]
-            if (x1 - x0) * (y - y1) > (y1 - y0) * (x - x1):
-                break
-            hull.pop()
-        hull.append((x, y))
-    return hull

@@ -43,7 +43,7 @@ class PiecewiseLinear(Polygon):
         alphas = tuple(exact(alpha, "alpha") for alpha in self.alphas)
         values = tuple(exact(value, "a value of f") for value in self.values)
         _check_shape(alphas, values)
-        kept = _lower_hull(list(zip(alphas, values, strict=True)))  # without corners on straight lines
+        kept = lower_hull(list(zip(alphas, values, strict=True)))  # without corners on straight lines
         object.__setattr__(self, "alphas", tuple(alpha for alpha, _ in kept))
         object.__setattr__(self, "values", tuple(value for _, value in kept))
 
@@ -180,7 +180,7 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
         raise InputError("not a tradeoff function: it must return one value for each alpha of an array")
     if np.isnan(values).any():
         raise InputError("not a tradeoff function: a value is not a number")
-    hull = np.array(_lower_hull(list(zip(grid, np.clip(values, 0.0, grid), strict=True))))
+    hull = np.array(lower_hull(list(zip(grid, np.clip(values, 0.0, grid), strict=True))))
     for law, fails in (
         ("f(x) <= x", values > grid + _NOISE),
         ("f(x) >= 0", values < -_NOISE),
@@ -189,7 +189,7 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
     ):
         if fails.any():
             raise InputError(f"not a tradeoff function: {law} fails at alpha = {grid[int(np.argmax(fails))]:.6g}")
-    exact_hull = _lower_hull([(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()])
+    exact_hull = lower_hull([(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()])
     return _through(_below_chords(exact_hull))
 
 
@@ -215,7 +215,8 @@ def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
     return (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
 
 
-def _lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the corners of the largest convex function below sorted points, none of them on a straight line."""
     hull: list[tuple[Any, Any]] = []
     for point in points:
         while len(hull) > 1 and _turn(hull[-2], hull[-1], point) <= 0:
@@ -242,7 +243,7 @@ def _below_chords(corners: list[Corner]) -> list[Corner]:
         right = slopes[i + 1]
         meeting = a0 + (v1 - v0 - right * (a1 - a0)) / (left - right) if left != right else a1
         result += [(meeting, v0 + left * (meeting - a0)), (a1, v1)]
-    return _lower_hull([corner for i, corner in enumerate(result) if i == 0 or corner[0] > result[i - 1][0]])
+    return lower_hull([corner for i, corner in enumerate(result) if i == 0 or corner[0] > result[i - 1][0]])
 
 
 def _interpolate(x: Fraction, xs: Sequence[Fraction], ys: Sequence[Fraction]) -> Fraction:
