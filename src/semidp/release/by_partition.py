@@ -44,7 +44,7 @@ from semidp.release.partitions import (
     refuse_apart,
     tables_asked,
 )
-from semidp.release.pipeline import Prepared, charge_told, records_of
+from semidp.release.pipeline import Prepared, charge_told, charged, put_together, records_of
 from semidp.release.plan import Plan
 from semidp.release.products import fitted_tables
 from semidp.release.published import FitKind, measured_by, read_residuals, residual_columns
@@ -152,7 +152,7 @@ def run_partitioned(
                 entry = _entry_of(begun, about)
             else:
                 whole.refuse_place(work, written)
-                entry = whole.charge(ledger, label)
+                entry = charged(whole, ledger, label)
             if resume and begun.get("whole") is True:  # all that is left to do is to put the folder in its place
                 release = Release.load(work)
                 finish(work, sorted(_passing(work)))
@@ -168,7 +168,7 @@ def run_partitioned(
                     done = [
                         replace(one, noise=replace(one.noise, expected_l2=one.expected_l2(below))) for one in results
                     ]
-                    release = whole.finished(done, entry, written, Partition(whole.partition, tuple(parts)))
+                    release = put_together(whole, done, entry, written, Partition(whole.partition, tuple(parts)))
                     release.write_files(work, progress)
                     finish(work, sorted(_passing(work)))
                     durable(work)

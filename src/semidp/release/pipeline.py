@@ -73,35 +73,6 @@ class Prepared:
         """Each request with its mechanism."""
         return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
 
-    def charge(self, ledger: Ledger | None, label: str | None = None) -> Mapping[str, Any] | None:
-        """Charge everything to a ledger, if there is one, and return its entry."""
-        if ledger is None:
-            return None
-        records = [mechanism.record() for mechanism in self.mechanisms]
-        return ledger.charge(self.guarantee, label or charge_label(self.plan), records)
-
-    def finished(
-        self,
-        results: Iterable[Published],
-        entry: Mapping[str, Any] | None,
-        form: Form | None,
-        partition: Partition | None = None,
-    ) -> Release:
-        """Put the release together from what is published."""
-        found = tuple(results)
-        return Release(
-            plan=self.plan,
-            scope=self.scope,
-            results=found,
-            guarantee=self.guarantee,
-            private=all(result.private for result in found),
-            ledger=entry,
-            versions=versions(),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            form=form,
-            partition=partition,
-        )
-
 
 @contextlib.contextmanager
 def records_of(plan: Plan, data: Any) -> Iterator[Source]:
@@ -252,14 +223,22 @@ def run(
     if folder is not None:
         assert prepared.scope.dataspace.schema is not None
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
-    entry = prepared.charge(ledger, label)
+    entry = charged(prepared, ledger, label)
     with charge_told(entry):
         results = []
         for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
             progress(f"measuring {request.name}", 0, None)
             measured = mechanism.reporting(progress).measure(values, randomness)
             results.append(request.publish(mechanism, measured, prepared.scope, progress))
-    return prepared.finished(results, entry, form)
+    return put_together(prepared, results, entry, form)
+
+
+def charged(prepared: Prepared, ledger: Ledger | None, label: str | None = None) -> Mapping[str, Any] | None:
+    """Charge everything that is prepared to a ledger, if there is one, and return its entry."""
+    if ledger is None:
+        return None
+    records = [mechanism.record() for mechanism in prepared.mechanisms]
+    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records)
 
 
 @contextlib.contextmanager
@@ -271,6 +250,29 @@ def charge_told(entry: Mapping[str, Any] | None) -> Iterator[None]:
         if entry is not None:
             error.add_note("The ledger was charged for this release all the same.")
         raise
+
+
+def put_together(
+    prepared: Prepared,
+    results: Iterable[Published],
+    entry: Mapping[str, Any] | None,
+    form: Form | None,
+    partition: Partition | None = None,
+) -> Release:
+    """Return the release of what is published."""
+    found = tuple(results)
+    return Release(
+        plan=prepared.plan,
+        scope=prepared.scope,
+        results=found,
+        guarantee=prepared.guarantee,
+        private=all(result.private for result in found),
+        ledger=entry,
+        versions=versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        form=form,
+        partition=partition,
+    )
 
 
 def charge_label(plan: Plan) -> str:
