@@ -104,6 +104,7 @@ def test_one_sided_rows_are_independent_and_have_the_enumerated_probabilities(fi
     assert Enumerated(1, columns, float(sigma), one_sided=True).agrees(fits, rows[:, None, :])
     for factor in (0.9, 1.1):
         assert not Enumerated(1, columns, factor * float(sigma), one_sided=True).agrees(fits, rows[:, None, :])
+    assert np.array_equal(noise.sample_many(30_000, SeededRandomness(24)), rows.reshape(-1, 2, columns))
     if columns == 3 and sigma == 1:
         pairs = rows.reshape(-1, 2, columns)
         assert Enumerated(2, columns, float(sigma), one_sided=True).agrees(fits, pairs)
