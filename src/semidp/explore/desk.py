@@ -23,7 +23,7 @@ KEPT = 12
 _MOST_FURTHER = 12
 
 
-@define(eq=False, repr=False)
+@define(eq=False, repr=False, slots=False)
 class Desk:
     """Plans are laid on it; it says what they would publish.
 
