@@ -91,8 +91,8 @@ class Family:
 
     def _kernels(self) -> list[Floats]:
         """For each feature an array: pattern, depth, and the entries of the kernel."""
-        parts = ((len(options), len(options[0].kernels), -1, options) for options in self.patterns)
-        return [np.stack([pattern.kernels for pattern in options]).reshape(*shape) for *shape, options in parts]
+        stacked = (np.stack([pattern.kernels for pattern in options]) for options in self.patterns)
+        return [kernels.reshape(*kernels.shape[:2], -1) for kernels in stacked]
 
     def largest(self) -> float | None:
         """Return the largest value at the last depth over all combinations; None where these are too many."""
@@ -472,7 +472,7 @@ class BallCosts:
             return Fraction(round(value * denominator), denominator)
         return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)
 
-    def _tree(self, deepest: View, axis: int) -> "Tree":
+    def _tree(self, deepest: View, axis: int) -> Tree:
         """One feature at all its depths down to the deepest in use, and how deep it is published."""
         counts = (self._children(axis, depth) for depth in range(1, deepest[axis] + 1))
         return Tree(tuple(counts), max(self._depths[axis], default=0))
