@@ -60,6 +60,17 @@ def test_a_module_imports_only_from_rows_below_its_own(path: Path) -> None:
             assert row(other) < row(mine), f"{path.name} ({mine}) imports {other}"
 
 
+def test_where_a_docstring_says_something_is_there_is_a_module() -> None:
+    rooms = {part.removesuffix(".py") for path in MODULES for part in path.relative_to(PACKAGE).parts}
+    checked = 0
+    for path in MODULES:
+        said = ast.get_docstring(ast.parse(path.read_text())) or ""
+        for place in re.findall(r"\bin `([a-z_][\w.]*)`", said):
+            assert set(place.removeprefix("semidp").split(".")) <= {"", *rooms}, f"{path.name} points at {place}"
+            checked += 1
+    assert checked > 60
+
+
 @pytest.mark.parametrize(("file", "other"), sorted(ABOVE_ALLOWED))
 def test_what_is_allowed_above_is_imported_once_inside_a_function(file: str, other: str) -> None:
     tree = ast.parse((PACKAGE / file).read_text())
