@@ -186,6 +186,10 @@ class ProductSpace(QuerySpace):
         chains = self.schema.grid.chains
         return np.ix_(*(kept_nodes(chains[axis], self._kept[axis], view[axis]) for axis in named(view)))
 
+    def values(self, table: Table) -> NDArray[np.int64]:
+        """Return the vector of the one table that the product is of; refuse where it has several."""
+        return self.measure([table]) if len(self.views) == 1 else super().values(table)
+
     def measure(self, tables: Sequence[Table]) -> NDArray[np.int64]:
         """Return the vector of the confidential tables; refuse those that contradict what is published."""
         cut: list[NDArray[np.int64]] = []

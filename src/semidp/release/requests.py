@@ -259,8 +259,7 @@ class TableRequest(OwnBudget):
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the counts of the table, or its residuals where those are measured."""
-        table = reader.table(self.features)
-        return space.measure([table]) if isinstance(space, ProductSpace) else space.values(table)
+        return space.values(reader.table(self.features))
 
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedTable:
         """Fit the measurement to the exact totals."""
