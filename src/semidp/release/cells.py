@@ -39,6 +39,8 @@ _ROWS = 1 << 16  # rows of a CSV file that are put together at once
 METADATA = "csv-metadata.json"
 """The name at which readers of CSV on the Web look beside the tables."""
 
+TABLE_NUMBERS = ("count", "estimate", "standard_error", "estimate_low", "estimate_high")
+"""The columns of a table's file beside its features; large tables leave the ends of the interval out."""
 _MEANINGS = {
     "count": "the number of records that is published",
     "estimate": "the unbiased estimate of the count, before it was fitted to the exact totals",

@@ -16,7 +16,7 @@ import numpy as np
 
 from semidp.errors import InputError
 from semidp.queries.branches import Cut
-from semidp.release.cells import Form, form_of
+from semidp.release.cells import TABLE_NUMBERS, Form, form_of
 from semidp.release.plan import Plan
 from semidp.tables import Schema, refuse_cells
 
@@ -29,7 +29,6 @@ BASE_DISK = 10**5  # the report and release.json
 BASE_SECONDS, CELL_SECONDS = 2.0, 1.5e-6
 PART_BYTES, PART_SECONDS = 200, 8e-6  # a cell that is measured part by part
 
-_NUMBERS = ("count", "estimate", "standard_error", "estimate_low", "estimate_high")  # the columns of a table's file
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -162,7 +161,7 @@ def refuse_files(
     """
     for table in plan.all_tables:
         part = schema.restrict(table.features)
-        form_of((*part.names, *_NUMBERS), part.size, form)
+        form_of((*part.names, *TABLE_NUMBERS), part.size, form)
     stems = (name.removesuffix(".csv") for request in plan.requests for name in request.files)
     ending, mend = ("", ", or its features") if overview else (".csv", "")
     for stem in dict.fromkeys((*overview, *stems)):

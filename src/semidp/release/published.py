@@ -30,7 +30,7 @@ from semidp.mechanisms.branches import BranchNoise
 from semidp.plots import heatmap
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
-from semidp.release.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.release.cells import TABLE_NUMBERS, Columns, Form, Framed, StoredFiles, named_files
 from semidp.release.scope import Scope
 from semidp.tables import Schema, Table
 from semidp.tradeoff import ZCDP, Gaussian, Tradeoff, approximate, tradeoff_from_json
@@ -241,11 +241,11 @@ class CellTable(Framed):
 
         The interval is from the noise alone and never clipped. Tables of a million cells and more leave it out.
         """
-        columns = {"count": self.counts, "estimate": self.estimate, "standard_error": self.standard_errors}
+        numbers = [self.counts, self.estimate, self.standard_errors]
         if self.schema.size < INTERVALS_BELOW:
             half = self.reach * self.standard_errors
-            columns |= {"estimate_low": self.estimate - half, "estimate_high": self.estimate + half}
-        return Columns.of_cells(self.schema, columns)
+            numbers += [self.estimate - half, self.estimate + half]
+        return Columns.of_cells(self.schema, dict(zip(TABLE_NUMBERS, numbers, strict=False)))
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the counts as shades, on matplotlib axes where given; return the figure."""
