@@ -25,6 +25,12 @@ from semidp.tradeoff import (
     tradeoff_from_json,
 )
 
+CORRECTED = frozenset({"quantiles"})
+"""Kinds of queries whose norms an earlier version understated: 2p + p' under exchange for quantiles, see `RankSpace`.
+
+What was charged for them is computed anew whenever the ledger is read.
+"""
+
 
 @dataclass(frozen=True)
 class Charge:
@@ -119,6 +125,23 @@ class Charge:
             return self
         raise Refused(reason)
 
+    def corrected(self, dataspace: Dataspace, adjacency: Adjacency) -> "Charge":
+        """Return the charge with the curve that its mechanisms have, where an earlier version counted a stronger one.
+
+        Only `CORRECTED` queries are looked at. A charge that holds one beside K-norm noise stays as it is: its curve
+        cannot be taken apart.
+        """
+        kinds = {part["query"].get("kind") for part in self.measured if isinstance(part.get("query"), Mapping)}
+        if not kinds & CORRECTED:
+            return self
+        try:
+            proven = compose(*(recorded(part, dataspace, adjacency).tradeoff for part in self.measured))
+        except Refused:
+            return self
+        if proven == self.spent or proven >= self.spent:
+            return self
+        return replace(self, group=1, counted=proven)
+
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values; the dataspace by its digest."""
         return {
@@ -206,6 +229,12 @@ class Account:
                 "charged; ask for a smaller budget, or open a new ledger if the data are new"
             )
         return account
+
+    def corrected(self) -> "Account":
+        """Return the account with every charge counted by the bounds that are known now; see `Charge.corrected`."""
+        if self.dataspace is None or self.adjacency is None:
+            return self
+        return replace(self, charges=tuple(one.corrected(self.dataspace, self.adjacency) for one in self.charges))
 
     def _rebased(self, charge: Charge) -> "Account":
         """Return the account with one more charge, everything under the union of what is exact."""

@@ -3,8 +3,8 @@
 It is charged before noise is drawn. Two processes may use it at once, and a process that is killed leaves the file as
 it was before or after the charge, never between. Every charge carries the hash of all before it, so that one that is
 changed or removed shows. Where a charge brings further exact statistics, all before it are computed anew under the
-union, from what they recorded, and the new curves are appended with it: nothing is rewritten. How
-charges add up is in `account`.
+union, from what they recorded, and the new curves are appended with it: nothing is rewritten. So are charges whose
+curve an earlier version stated too strong. How charges add up is in `account`.
 """
 
 import contextlib
@@ -126,14 +126,16 @@ class Ledger:
         """
         with _locked(self.path, self.waiting):
             document = _upgraded(_document(self.path), self.path)
-            before = _account(document, self.path)
+            as_written = _account(document, self.path)
+            before = as_written.corrected()
             account = before.charged(guarantee, label, measured)
             assert account.dataspace is not None
             assert account.adjacency is not None
             _under(document, guarantee.dataspace, guarantee.adjacency, self.path)
             under = _under(document, account.dataspace, account.adjacency, self.path)
             entry = {**account.charges[-1].to_json(), "under": under}
-            if before.charges and (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency):
+            moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
+            if before.charges and (moved or before.charges != as_written.charges):
                 entry["rebased"] = [old.spent.to_json() for old in account.charges[:-1]]
             _append(document, entry)
             _write(self.path, document)
@@ -149,7 +151,7 @@ class Ledger:
         InputError
             If the file holds no ledger, or charges that do not follow from each other.
         """
-        return _account(_document(self.path), self.path)
+        return _account(_document(self.path), self.path).corrected()
 
     def total(self) -> Guarantee | None:
         """Return the guarantee of everything charged, Semi-DP first; None before the first charge."""

@@ -51,10 +51,21 @@ class RankSpace(OutcomeSpace):
       2020), and ``Φ^-1(p) - Φ^-1(q) <= η_g √(2π)/4`` since ``Φ(z)(1 - Φ(z)) <= e^{-z²/2}/4`` (a disk lies in its
       square), so that ``μ_g <= rate k_g √(π/2)`` and ``μ² = (π/2) rate² Σ k_g²``.
 
-    `norms` are Σ k_g, Σ k_g² and the largest k_g, times the m choices of each group, each at its worst: under A_a the
-    largest groups are filled first, under exchanges one value is replaced in each of the groups that a person leaves or
-    enters (`SumSpace`). Several sets of groups add up. That choices in several groups are charged together and not one
-    by one is the point: a records in all change, wherever they are.
+    `norms` are Σ k_g, Σ k_g² and the largest k_g, times the m choices of each group, each at its worst. Several sets of
+    groups add up. That choices in several groups are charged together and not one by one is the point: a records in all
+    change, wherever they are.
+
+    *Balls.* Each set obeys ``Σ k_g <= a``, whatever the others do, and Σ k_g² is largest where the largest groups are
+    filled first. With p + p' sets ``Σ k_g = a (p + p')``.
+
+    *Exchanges.* The person leaves group x with the value v and enters group y with v', and the carrier takes its w from
+    y to x. So v is replaced by w in x and w by v' in y: two groups of a set with several inhabited ones, one
+    replacement each. In a set with one inhabited group v is replaced by v'. With p sets of the first kind and p' of the
+    second ``Σ k_g = Σ k_g² = 2p + p'`` (THEORY, section 18). Sums of an outcome move by less (`SumSpace`): where
+    v = v' the change of the only group is 0, and where v and v' are at the two bounds, w is at one of them. Ranks count
+    replaced values and not how far they moved, so that any v < w < v' changes all 2p + p' groups. With two values
+    there is no such w: the rank of the lower value is then the group's size less the sum, and the norms are those of
+    sums, ``max(2p, p + p')``.
 
     Examples
     --------
@@ -88,7 +99,7 @@ class RankSpace(OutcomeSpace):
 
     @cached_property
     def _sums(self) -> SumSpace:
-        """The sums of an outcome of one step: they move by the k_g."""
+        """The sums of an outcome of one step: under A_a, and with two values, they move by the k_g at their worst."""
         return sum_space(self.dataspace, self.adjacency, evolve(self.outcome, steps=1), self.blocks)
 
     @property
@@ -106,11 +117,21 @@ class RankSpace(OutcomeSpace):
         """The number of choices, group after group."""
         return (len(self.sizes) * self.choices,)
 
-    @property
+    @cached_property
     def norms(self) -> Norms:
         """Σ k_g, Σ k_g² and the largest k_g over all choices."""
-        once = self._sums.norms
+        once = self._once
         return Norms(self.choices * once.l1, self.choices * once.l2_squared, once.linf)
+
+    @property
+    def _once(self) -> Norms:
+        """The norms for one choice in each group."""
+        two_values = self.outcome.steps == 1
+        if two_values or not self.adjacency.is_exchange:
+            return self._sums.norms
+        several = sum(groups > 1 for groups in self._sums.inhabited)
+        replaced = 2 * several + self._sums.inhabited.count(1)
+        return Norms(replaced, replaced, min(replaced, 1))
 
     @property
     def naive(self) -> Norms:
