@@ -82,28 +82,36 @@ class ExponentialMechanism(Mechanism):
 
     def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
         """Choose values from the histograms of all groups, a row a group in steps of the grid."""
+        self._check(values)
+        source = SystemRandomness() if randomness is None else randomness
+        found = self._choose(values, 1, source)[0]
+        return Measurement(found, found.astype(np.float64), self.name, self.claim, source.secure)
+
+    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Return the choices of `count` independent measurements: for audits and studies."""
+        self._check(values)
+        return self._choose(values, count, randomness)
+
+    def _check(self, values: NDArray[np.int64]) -> None:
         space = self.ranked
         if values.shape != (len(space.sizes), space.outcome.steps + 1) or values.dtype.kind not in "iu":
             raise InputError("quantiles need a histogram for each group: whole numbers, a column a step of the grid")
         if (values.sum(axis=1) != space.sizes).any() or (values < 0).any():
             raise InputError("a histogram does not add up to the published size of its group: read both alike")
-        source = SystemRandomness() if randomness is None else randomness
-        stream, law = Stream(source), self.law(self.rate)
-        chosen = []
+
+    def _choose(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Return `count` rows of choices, group after group."""
+        space, stream, law = self.ranked, Stream(randomness), self.law(self.rate)
+        columns = []
         for histogram, size, ranks in zip(values, space.sizes.tolist(), space.ranks(self.rate).tolist(), strict=True):
             for rank in ranks:
                 if rank < 1 or not size:
-                    chosen.append(0)
+                    columns.append(np.zeros(count, dtype=np.int64))
                 elif rank > size:
-                    chosen.append(space.outcome.steps)
+                    columns.append(np.full(count, space.outcome.steps, dtype=np.int64))
                 else:
-                    chosen.append(law.draw_from(rank_scores(histogram, rank), stream))
-        found = np.array(chosen, dtype=np.int64)
-        return Measurement(found, found.astype(np.float64), self.name, self.claim, source.secure)
-
-    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Return the choices of `count` independent measurements: for audits and studies."""
-        return np.stack([self.measure(values, randomness).noisy for _ in range(count)])
+                    columns.append(law.draw_many(rank_scores(histogram, rank), count, stream))
+        return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True, eq=False)

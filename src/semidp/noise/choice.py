@@ -20,6 +20,7 @@ from semidp.noise.inversion import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
 
 _BITS = 64
+_AT_ONCE = 1 << 18  # words of flips that are held at a time
 
 
 def _rate(value: Fraction) -> Fraction:
@@ -49,9 +50,13 @@ class Choice(ABC):
         """Return the position of one value, drawn exactly."""
         return self.draw_from(distances, Stream(randomness))
 
-    @abstractmethod
     def draw_from(self, distances: NDArray[np.int64], stream: Stream) -> int:
         """Return the position of one value."""
+        return int(self.draw_many(distances, 1, stream)[0])
+
+    @abstractmethod
+    def draw_many(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
+        """Return the positions of `count` independent choices, drawn exactly."""
 
     def _weights(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.asarray(np.exp(-float(self.rate) * (distances - distances.min())))
@@ -76,26 +81,50 @@ class ExponentialChoice(Choice):
         weights = self._weights(distances)
         return np.asarray(weights / weights.sum())
 
-    def draw_from(self, distances: NDArray[np.int64], stream: Stream) -> int:
-        """Return the position of one value: first its distance by inversion, then one of the values there."""
-        steps, counts = np.unique(distances - distances.min(), return_counts=True)
-        step = self._step(steps.tolist(), counts.tolist(), stream)
-        there = np.flatnonzero(distances - distances.min() == step)
-        return int(there[_below(len(there), stream)])
+    def draw_many(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
+        """Return positions: of each choice first the distance by inversion, then one of the values there."""
+        steps, places, counts = np.unique(distances - distances.min(), return_inverse=True, return_counts=True)
+        bits = min(self.bits, 64)
+        words = stream.words(count) >> np.uint64(64 - bits)
+        first, beyond = self._certain(steps.tolist(), counts.tolist(), bits)
+        chosen = np.searchsorted(first, words, side="right") - 1
+        undecided = (words >= beyond[chosen]) & (chosen < len(steps) - 1)
+        for draw in np.flatnonzero(undecided).tolist():
+            u = LazyUniform(int(words[draw]), bits, stream)
+            chosen[draw] = self._step(steps.tolist(), counts.tolist(), u)
+        order = np.argsort(places, kind="stable")  # the values of the first distance, then those of the second, …
+        before = np.cumsum(counts) - counts
+        return np.asarray(order[before[chosen] + _below_each(counts[chosen], stream)], dtype=np.int64)
 
-    def _step(self, steps: list[int], counts: list[int], stream: Stream) -> int:
-        """Return a distance with probability proportional to how many have it times ``exp(-rate · distance)``."""
-        u = LazyUniform(stream.word() >> (64 - min(self.bits, 64)), min(self.bits, 64), stream)
+    def _certain(self, steps: list[int], counts: list[int], bits: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return for each distance the first word that chooses it, and the first beyond that may not.
+
+        Words in between choose the distance whatever their further bits are; all others are decided by more bits.
+        Distances that no word of so few bits chooses for certain are left out. Beyond the last there is no word.
+        """
+        low, high = self._cumulative(steps, counts, bits)
+        # C_k/T lies between low_k/high_total and high_k/low_total, whatever the weights are
+        first = [0, *(-(-(above << bits) // low[-1]) for above in high[:-1])]
+        beyond = [*((below << bits) // high[-1] for below in low[:-1]), 0]
+        reachable = sum(word < 1 << bits for word in first)
+        return np.array(first[:reachable], dtype=np.uint64), np.array(beyond[:reachable], dtype=np.uint64)
+
+    def _cumulative(self, steps: list[int], counts: list[int], bits: int) -> tuple[list[int], list[int]]:
+        """Return whole numbers below and above the cumulative weights times 2^bits."""
+        ends = [_weight(self.rate, step, bits) for step in steps]
+        low, high = (list(accumulate(map(mul, side, counts))) for side in zip(*ends, strict=True))
+        return low, high
+
+    def _step(self, steps: list[int], counts: list[int], u: LazyUniform) -> int:
+        """Return which distance a number chooses, in proportion to how many have it times ``exp(-rate · distance)``."""
         while True:
-            ends = [_weight(self.rate, step, u.bits) for step in steps]
-            low, high = (list(accumulate(map(mul, side, counts))) for side in zip(*ends, strict=True))
+            low, high = self._cumulative(steps, counts, u.bits)
             scale = 1 << u.bits
-            for position, step in enumerate(steps):
-                # C_k/T lies between low_k/high_total and high_k/low_total, whatever the weights are
+            for position in range(len(steps)):
                 after = position == 0 or u.top * low[-1] >= high[position - 1] * scale
                 before = position == len(steps) - 1 or (u.top + 1) * high[-1] <= low[position] * scale
                 if after and before:
-                    return step
+                    return position
             u.extend()
 
 
@@ -124,19 +153,26 @@ class FlippedChoice(Choice):
         gone = 1 - (nodes[:, None] + 1) / 2 * weights
         return np.asarray(weights * (shares / 2 * np.exp(np.log(gone).sum(axis=1)) @ (1 / gone)))
 
-    def draw_from(self, distances: NDArray[np.int64], stream: Stream) -> int:
-        """Return the position of one value: flip for all, then take one of those that stay."""
+    def draw_many(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
+        """Return positions: of each choice flip for all values, then take one of those that stay."""
+        rows = max(1, _AT_ONCE // len(distances))
+        parts = [self._flip(distances, min(rows, count - start), stream) for start in range(0, count, rows)]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    def _flip(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
         steps, places = np.unique(distances - distances.min(), return_inverse=True)
         most = (1 << self.bits) - 1  # this word is decided by more bits, so that ends of 2^bits fit beside words
         ends = np.array([_weight(self.rate, step, self.bits) for step in steps.tolist()], dtype=object)
         low, high = np.minimum(ends, most).astype(np.uint64).T[:, places]
-        words = stream.words(len(places)) >> np.uint64(64 - self.bits)
+        words = stream.words(count * len(places)).reshape(count, -1) >> np.uint64(64 - self.bits)
         stays = words < low
-        for place in np.flatnonzero((words >= low) & ((words < high) | (words == most))).tolist():
-            step, u = int(steps[places[place]]), LazyUniform(int(words[place]), self.bits, stream)
-            stays[place] = step == 0 or u.is_below(partial(_share, self.rate, step))
-        left = np.flatnonzero(stays)
-        return int(left[_below(len(left), stream)])
+        undecided = (words >= low) & ((words < high) | (words == most))
+        for draw, place in zip(*(axis.tolist() for axis in np.nonzero(undecided)), strict=True):
+            step, u = int(steps[places[place]]), LazyUniform(int(words[draw, place]), self.bits, stream)
+            stays[draw, place] = step == 0 or u.is_below(partial(_share, self.rate, step))
+        left = np.cumsum(stays, axis=1)
+        taken = _below_each(left[:, -1], stream)
+        return np.asarray((left > taken[:, None]).argmax(axis=1), dtype=np.int64)
 
 
 def _share(rate: Fraction, step: int) -> RealBall:
@@ -153,15 +189,19 @@ def _weight(rate: Fraction, step: int, bits: int) -> tuple[int, int]:
         return int(value.lower().floor().unique_fmpz()), int(value.upper().ceil().unique_fmpz())
 
 
-def _below(count: int, stream: Stream) -> int:
-    """Return a uniform whole number below `count`, by rejection.
+def _below_each(limits: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
+    """Return for each limit a uniform whole number below it, by rejection.
 
     >>> from semidp.noise.randomness import SeededRandomness
-    >>> 0 <= _below(5, Stream(SeededRandomness(3))) < 5
+    >>> found = _below_each(np.array([1, 5, 5]), Stream(SeededRandomness(3)))
+    >>> bool((found < [1, 5, 5]).all())
     True
     """
-    bits = max((count - 1).bit_length(), 1)
-    while True:
-        found = stream.word() >> (64 - bits)
-        if found < count:
-            return found
+    bits = [max((limit - 1).bit_length(), 1) for limit in limits.tolist()]
+    shifts = 64 - np.array(bits, dtype=np.uint64)
+    found = np.zeros(len(limits), dtype=np.int64)
+    left = np.arange(len(limits))
+    while left.size:
+        found[left] = (stream.words(len(left)) >> shifts[left]).astype(np.int64)
+        left = left[found[left] >= limits[left]]
+    return found
