@@ -1,15 +1,17 @@
 """An empirical check of a claimed guarantee: attack a mechanism on a pair of tables and see whether the claim survives.
 
-`attack` is the page to read first; `pairs` finds the worst pair that the public totals allow, `scores` what an attacker
-may look at, `evidence` what the counts prove; `energy` compares the noise with what is stated of it, and `claims` reads
-what a plan or a release promises; `foreign` audits samples, functions and odds-ratio tests.
+`attack` is the page to read first; `pairs` finds the worst pair that the public totals allow (`rank_pairs` that of
+quantiles) and `given_pairs` checks one that somebody gives; `scores` and `digits` are what an attacker may look at,
+`evidence` what the counts prove; `energy` compares the noise with what is stated of it, and `claims` reads what a plan
+or a release promises; `foreign` audits samples, functions and odds-ratio tests.
 """
 
-from semidp.audit.attack import Audit, Draws, affordable_samples, audit_mechanism, one_by_one
+from semidp.audit.attack import Audit, Draws, affordable_samples, audit_mechanism, one_by_one, with_less_noise
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import Energy, noise_energy
 from semidp.audit.evidence import Bound, Point
 from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
+from semidp.audit.given_pairs import given_pairs
 from semidp.audit.pairs import Pair, pair_for, worst_pair
 
 __all__ = [
@@ -27,8 +29,10 @@ __all__ = [
     "claims_of_plan",
     "claims_of_release",
     "draws_of_test",
+    "given_pairs",
     "noise_energy",
     "one_by_one",
     "pair_for",
+    "with_less_noise",
     "worst_pair",
 ]

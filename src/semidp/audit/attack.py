@@ -7,16 +7,19 @@ second chooses events, the third is only counted, so that every bound is exact w
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.audit.digits import digit_scores, printed
 from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most, best_bound, worst_point
 from semidp.audit.pairs import Pair
 from semidp.audit.scores import Batch, Floats, Score, distance_scores, lessons, residue_scores, signed_scores
 from semidp.errors import InputError
+from semidp.mechanisms import ExponentialMechanism, Mechanism
 from semidp.noise import Randomness, SystemRandomness, generator
 from semidp.notebook import facts
 from semidp.plots import audit_plot
@@ -25,7 +28,7 @@ from semidp.tradeoff import Tradeoff
 
 Outputs = NDArray[Any]
 Verdict = Literal["convicted", "inconclusive", "survives"]
-_OfBatch = Callable[[Batch], Floats]
+_OfBatch = Callable[[Batch], NDArray[Any]]
 _Tables = tuple[Floats, Floats]
 
 ERROR = 1e-3
@@ -39,9 +42,6 @@ ENOUGH_POWER = 0.5
 
 MOST_SAMPLES = 1_000_000
 """Outputs for each table, unless asked for more or limited by time."""
-
-GRID = 2.0**-20
-"""Real-valued outputs are read in multiples of this; what floating point leaks in lower digits is not audited."""
 
 _CHUNK = 1 << 17  # numbers of outputs held at a time: they and their features stay near the processor
 _MOST_TO_FIT, _MOST_TO_CHOOSE = 50_000, 200_000
@@ -183,8 +183,8 @@ class Audit:
             "error": self.error,
             "samples": self.samples,
             "pair": {
-                "first": self.pair.first.tolist(),
-                "second": self.pair.second.tolist(),
+                "first": self.pair.inputs[0].tolist(),
+                "second": self.pair.inputs[1].tolist(),
                 "records": self.pair.records,
             },
             "points": [point.to_json() for point in self.points],
@@ -200,20 +200,23 @@ def audit_mechanism(
     error: float = ERROR,
     randomness: Randomness | None = None,
     progress: Progress = silent,
+    weaker: Draws | None = None,
 ) -> Audit:
     """Attack a mechanism on one pair of tables, and say whether a claimed tradeoff curve survives.
 
     An event E that has probability s under one table and p under the other refutes the claim f where
-    ``p > 1 - f(1 - s)``. Events are thresholds of scores, a learned one among them; one is chosen to convict and some
-    more to draw the curve. Their probabilities are bounded by Clopper and Pearson (1934) on held-out outputs, half of
-    the error for the first event and half for the others.
+    ``p > 1 - f(1 - s)``. Events are thresholds of scores, learned ones among them: of distances, of the values that
+    occur, of remainders on several grids and of binary digits. One is chosen to convict and some more to draw the
+    curve. Their probabilities are bounded by Clopper and Pearson (1934) on held-out outputs, half of the error for the
+    first event and half for the others.
 
     Parameters
     ----------
     mechanism
         Gives outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a mechanism of this
-        package it is its `measure_many`; `one_by_one` turns any other callable into one. Real-valued outputs are read
-        on a grid of 2^-20: what floating point leaks in lower digits is not audited.
+        package it is its `measure_many`; `one_by_one` turns any other callable into one. Distances of real-valued
+        outputs are read on a grid of 2^-20. Of the digits below it each byte is compared by itself, so that what
+        floating point leaks in digits and size together may pass.
     pair
         The two tables, as `worst_pair` finds them.
     claim
@@ -225,6 +228,9 @@ def audit_mechanism(
         The largest probability of convicting a mechanism whose claim is true.
     randomness
         Where random words come from; the operating system unless given.
+    weaker
+        The same mechanism with 20% less noise, by which the power is estimated; outputs are drawn towards their table
+        unless given, which suits additive noise.
 
     Examples
     --------
@@ -246,7 +252,7 @@ def audit_mechanism(
     """
     _check(samples, error)
     words = SystemRandomness() if randomness is None else randomness
-    trial = _Trial(mechanism, pair, claim.symmetric(), error / 2, words, progress, 2 * samples)
+    trial = _Trial(mechanism, weaker, pair, claim.symmetric(), error / 2, words, progress, 2 * samples)
     fit, choose = trained_on(samples), min(samples * 3 // 10, _MOST_TO_CHOOSE)
     count = samples - fit - choose
     scores = trial.learn(fit)
@@ -260,6 +266,20 @@ def audit_mechanism(
         for event, found, share in zip(events, hits, errors, strict=True)
     )
     return Audit(claim, pair, points, samples, error, trial.chance(shrunk_hits, count))
+
+
+def with_less_noise(mechanism: Mechanism) -> Draws | None:
+    """Return a mechanism that chooses with 20% less noise; None for additive noise, which outputs show.
+
+    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.tradeoff import Budget
+    >>> with_less_noise(choose(two_way()[0], Budget.gdp(1))) is None
+    True
+    """
+    if not isinstance(mechanism, ExponentialMechanism):
+        return None
+    return replace(mechanism, rate=mechanism.rate / Fraction(SHRINKAGE).limit_denominator(100)).measure_many
 
 
 def trained_on(samples: int) -> int:
@@ -282,10 +302,12 @@ def affordable_samples(mechanism: Draws, pair: Pair, randomness: Randomness, sec
     1000000
     """
     functions: list[_OfBatch] = [*_plain(pair), *(lesson.features for lesson in lessons(pair))]
+    pilot = printed(Batch(pair, mechanism(pair.inputs[0], _PILOT[0], randomness)))
+    functions += digit_scores(pilot, pilot)
     rate = 0.0
     for count in _PILOT:
         start = time.perf_counter()
-        batch = Batch(pair, mechanism(pair.first, count, randomness))
+        batch = Batch(pair, mechanism(pair.inputs[0], count, randomness))
         for function in functions:
             function(batch)
         rate = (time.perf_counter() - start) / count
@@ -323,6 +345,7 @@ class _Trial:
     """A mechanism on trial; `error` is the share of the event that is chosen to convict."""
 
     mechanism: Draws
+    weaker: Draws | None
     pair: Pair
     claim: Tradeoff
     error: float
@@ -335,11 +358,17 @@ class _Trial:
         """Yield which table, and its outputs as drawn and with less noise, in chunks."""
         step = max(1, _CHUNK // self.pair.first.size)
         dither = generator(self.randomness)
-        for which, table in enumerate((self.pair.first, self.pair.second)):
+        tables = zip((self.pair.first, self.pair.second), self.pair.inputs, strict=True)
+        for which, (table, values) in enumerate(tables):
             for start in range(0, count, step):
                 size = min(step, count - start)
-                found = _read(self.mechanism(table, size, self.randomness), (size, *table.shape))
-                yield which, (Batch(self.pair, found), Batch(self.pair, shrunk(found, table, dither)))
+                shape = (size, *table.shape)
+                found = _read(self.mechanism(values, size, self.randomness), shape)
+                if self.weaker is None:
+                    less = shrunk(found, table, dither)
+                else:
+                    less = _read(self.weaker(values, size, self.randomness), shape)
+                yield which, (Batch(self.pair, found), Batch(self.pair, less))
                 self.done += size
                 self.progress("attacking the mechanism", self.done, self.total)
 
@@ -355,10 +384,14 @@ class _Trial:
     def learn(self, count: int) -> list[tuple[Score, ...]]:
         """Return all scores, the learned ones trained on outputs as drawn, and on those with less noise."""
         wanted = lessons(self.pair)
-        features = [lesson.features for lesson in wanted]
+        features: list[_OfBatch] = [*(lesson.features for lesson in wanted), printed]
         return [
-            (*_plain(self.pair), *(lesson.learned(*rows) for lesson, rows in zip(wanted, found, strict=True)))
-            for found in self.seen([features, features], count)
+            (
+                *_plain(self.pair),
+                *(lesson.learned(*rows) for lesson, rows in zip(wanted, found, strict=True)),
+                *digit_scores(*digits),
+            )
+            for *found, digits in self.seen([features, features], count)
         ]
 
     def best(self, scores: Sequence[Score], seen: Sequence[_Tables], trials: int) -> _Event:
@@ -429,7 +462,7 @@ def _separation(first: Floats, second: Floats) -> float:
 
 
 def _read(outputs: Outputs, shape: tuple[int, ...]) -> Outputs:
-    """Return the outputs, real ones on a grid: the claim is for real numbers, and floats leak in their last digits."""
+    """Return the outputs; refuse another shape, and what is not a finite number."""
     found = np.asarray(outputs)
     if found.shape != shape:
         raise InputError(
@@ -437,7 +470,7 @@ def _read(outputs: Outputs, shape: tuple[int, ...]) -> Outputs:
         )
     if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
         raise InputError("the outputs of a mechanism on trial must be finite numbers")
-    return np.rint(found / GRID) * GRID if found.dtype.kind == "f" else found
+    return found
 
 
 def _check(samples: int, error: float) -> None:

@@ -147,7 +147,7 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
         where = int(np.abs(change).argmax())
         there[where] += 1 if change[where] >= 0 else -1
     precision = 1 / np.maximum(spread / unit, 1e-6) ** 2 if (spread > 0).any() else None
-    return (one, other) if unit == 1.0 else (one / unit, other / unit), Pair(here, there, precision)
+    return (one, other) if unit == 1.0 else (one / unit, other / unit), Pair(here, there, precision, unit)
 
 
 def _matrix(outputs: ArrayLike) -> Outputs:

@@ -5,14 +5,15 @@ given totals is done by `fit`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.audit.rank_pairs import worst_histograms
 from semidp.errors import InputError, Refused
-from semidp.mechanisms import Mechanism, ResidualMechanism
+from semidp.mechanisms import ExponentialMechanism, Mechanism, ResidualMechanism
 from semidp.queries import ProductSpace, QuerySpace
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tables import Table
@@ -27,8 +28,19 @@ _SECONDS = 10.0
 class Pair:
     """Two values of a query that a mechanism promises to make hard to tell apart.
 
-    `precision` is one over the variance of the noise in each entry, where entries differ in it.
+    Parameters
+    ----------
+    first, second
+        The values that outputs lie around.
+    precision
+        One over the variance of the noise in each entry, where entries differ in it.
+    unit
+        What a step of outputs is worth in the numbers as they were given: a power of two.
+    inputs
+        What the mechanism is run on, where that is something else than outputs lie around: histograms for choices.
 
+    Examples
+    --------
     >>> pair = Pair([[1, 0], [0, 1]], [[0, 1], [1, 0]])
     >>> pair.move.tolist(), pair.records
     ([[-1, 1], [1, -1]], 2)
@@ -36,9 +48,18 @@ class Pair:
 
     first: Counts = field(repr=False)
     second: Counts = field(repr=False)
-    precision: NDArray[np.float64] | None = field(repr=False, default=None)
+    precision: NDArray[np.float64] | None = field(repr=False)
+    unit: float
+    inputs: tuple[Counts, Counts] = field(repr=False)
 
-    def __init__(self, first: ArrayLike, second: ArrayLike, precision: NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self,
+        first: ArrayLike,
+        second: ArrayLike,
+        precision: NDArray[np.float64] | None = None,
+        unit: float = 1.0,
+        inputs: tuple[Counts, Counts] | None = None,
+    ) -> None:
         one, other = np.array(first), np.array(second)
         if one.shape != other.shape or one.dtype.kind not in "iu" or other.dtype.kind not in "iu" or one.ndim == 0:
             raise InputError("a pair is two arrays of whole numbers of one shape, with at least one axis")
@@ -49,6 +70,8 @@ class Pair:
             value.setflags(write=False)
             object.__setattr__(self, name, value)
         object.__setattr__(self, "precision", precision)
+        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "inputs", (self.first, self.second) if inputs is None else inputs)
 
     @property
     def move(self) -> Counts:
@@ -63,8 +86,8 @@ class Pair:
 
     @property
     def records(self) -> int:
-        """How many records of a table differ: the sum of what appears."""
-        return int(np.maximum(self.move, 0).sum())
+        """How many records of a table differ, or values of groups: the sum of what appears."""
+        return int(np.maximum(self.inputs[1] - self.inputs[0], 0).sum())
 
 
 def worst_pair(space: QuerySpace) -> Pair:
@@ -106,12 +129,34 @@ def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
     2
     """
     space = mechanism.space if adjacency is None else mechanism.space.under(adjacency)
+    if isinstance(mechanism, ExponentialMechanism):
+        attacked = replace(mechanism, space=space)
+        return choice_pair(attacked, *worst_histograms(attacked))
     if not isinstance(mechanism, ResidualMechanism) or not isinstance(space, ProductSpace) or space.is_zero:
         return worst_pair(space)
     move = space.worst_move(mechanism.sigma2)
     if move is None:
         raise Refused("no worst pair of these tables is known: audit the mechanism with a pair of your own")
     return Pair(np.zeros_like(move), move, 1 / mechanism.variances)
+
+
+def choice_pair(mechanism: ExponentialMechanism, first: Counts, second: Counts) -> Pair:
+    """Return the pair of two sets of histograms by group: choices lie around the quantiles.
+
+    Where both have the same quantiles, the second is moved by a step: scores are sought between different values.
+    """
+    one, other = (_quantiles(mechanism, histograms) for histograms in (first, second))
+    if np.array_equal(one, other):
+        other[0] += 1 if other[0] < mechanism.ranked.outcome.steps else -1
+    return Pair(one, other, inputs=(first, second))
+
+
+def _quantiles(mechanism: ExponentialMechanism, histograms: Counts) -> Counts:
+    """The value of the rank that each choice looks for, 0 or the last step where there is none."""
+    ranks = mechanism.ranked.ranks(mechanism.rate)
+    up_to = np.cumsum(histograms, axis=1)
+    below = (up_to[:, None, :] < ranks[:, :, None]).sum(axis=2)
+    return np.asarray(np.minimum(below, histograms.shape[1] - 1).ravel(), dtype=np.int64)
 
 
 def _candidates(space: QuerySpace) -> Iterator[Counts]:

@@ -16,10 +16,13 @@ from semidp.audit.pairs import Pair
 
 Floats = NDArray[np.float64]
 
+GRID = 2.0**-20
+"""Distances of real-valued outputs are read in multiples of this; their lower digits are compared in `digits`."""
+
 MODULI = (2, 3, 5, 7, 11, 13)
 """Noise in multiples of one of these, or of a multiple of one, is found."""
 
-_MOST_CELLS = 16  # of the move, the largest first: what the learned score of cells looks at
+_MOST_CELLS = 16  # that learned scores look at one by one
 _RIDGE = 1e-6  # of the number of outputs: enough for features that are multiples of each other
 _STEPS, _GAIN = 30, 1e-8  # of the logistic regression: at most so many, until the mean likelihood gains no more
 
@@ -34,9 +37,15 @@ class Batch:
     """
 
     def __init__(self, pair: Pair, outputs: NDArray[np.generic]) -> None:
-        y = np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
+        self.outputs = np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
+        y = np.rint(self.outputs / GRID) * GRID if self.outputs.dtype.kind == "f" else self.outputs
         self.exact = (y - pair.first[..., None], y - pair.second[..., None])  # whole numbers stay whole
         self.pair = pair
+
+    @property
+    def given(self) -> NDArray[Any]:
+        """The outputs in the units that they came in, digit by digit: the unit of a pair is a power of two."""
+        return self.outputs if self.pair.unit == 1.0 else self.outputs * self.pair.unit
 
     @cached_property
     def differences(self) -> tuple[Floats, Floats]:
@@ -79,6 +88,15 @@ class Score:
     def __call__(self, batch: Batch) -> Floats:
         """Return a number for each output."""
         return self.of(batch)
+
+
+def looked_at(pair: Pair) -> NDArray[np.intp]:
+    """Return the cells that learned scores look at one by one: those that the move changes most, then others.
+
+    >>> looked_at(Pair([2, 0, 7], [1, 3, 7])).tolist()
+    [1, 0, 2]
+    """
+    return np.argsort(-np.abs(pair.move).ravel(), kind="stable")[:_MOST_CELLS]
 
 
 def norms(pair: Pair) -> tuple[str, ...]:
@@ -181,7 +199,7 @@ def lessons(pair: Pair) -> tuple[Lesson, ...]:
     [(5, 1), (6, 1)]
     """
     scores = signed_scores(pair)
-    cells = np.argsort(-np.abs(pair.move).ravel(), kind="stable")[: min(_MOST_CELLS, np.count_nonzero(pair.move))]
+    cells = looked_at(pair)[: np.count_nonzero(pair.move)]
 
     def signed(batch: Batch) -> Floats:
         return np.vstack([score(batch) for score in scores])

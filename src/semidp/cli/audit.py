@@ -20,6 +20,7 @@ from semidp.audit import (
     Audit,
     Claim,
     Energy,
+    Pair,
     affordable_samples,
     audit_function,
     audit_mechanism,
@@ -27,8 +28,10 @@ from semidp.audit import (
     claims_of_plan,
     claims_of_release,
     draws_of_test,
+    given_pairs,
     noise_energy,
     pair_for,
+    with_less_noise,
 )
 from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
 from semidp.audit.energy import MOST_DRAWS
@@ -40,11 +43,11 @@ from semidp.engines.columns import read_numbers
 from semidp.errors import InputError, Occupied
 from semidp.files import from_json, recover, replace_file
 from semidp.inference import OddsRatioResult
-from semidp.mechanisms import ResidualMechanism
+from semidp.mechanisms import ExponentialMechanism, Mechanism, ResidualMechanism
 from semidp.noise import Randomness
 from semidp.progress import Progress
-from semidp.release import Prepared, Release, prepare
-from semidp.release.scope import announced
+from semidp.release import Plan, Prepared, Release, prepare
+from semidp.release.scope import Scope, announced
 from semidp.spaces import Adjacency
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -66,7 +69,11 @@ def audit(
     outputs: list[Path] | None = option(
         "A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.", "FILE"
     ),
-    pair: Path | None = option("For module:function: a JSON file of two datasets [first, second].", "FILE"),
+    pair: Path | None = option(
+        "A JSON file of two datasets [first, second]: for a plan or a release lists of records to attack on, for "
+        "module:function what it takes.",
+        "FILE",
+    ),
     stated: Stated,
     opening: Annotated[o.Opening, o.FILES],
     adjacency: o.Text = option(
@@ -87,6 +94,9 @@ def audit(
     inconclusive (exit code 3) where it would not convict the same mechanism with 20% less noise in half of the cases:
     draw more samples.
 
+    With --pair the attack is on two datasets of your own, [[{"sex": "f", …}, …], [{"sex": "m", …}, …]]: each record an
+    object with a value for every column of the release. They must have its exact totals and be adjacent as it promises.
+
     Mechanisms of others are audited by their outputs (--outputs twice) or by a function that is called on two datasets
     (module:function with --pair), against what --epsilon, --rho or --mu state for these two.
     """
@@ -101,12 +111,19 @@ def audit(
         _report_foreign(foreign, printing)
         return
     assert what is not None
-    claims, pairs = _claims(Path(what), data, opening, adjacency)
+    subject = _subject(Path(what), data, opening, adjacency)
+    claims = subject.claims
+    given = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     with progress_bar(printing.quiet) as progress:
         error = ERROR / max(1, len(claims))
-        findings = [_examine(claim, pairs, samples, error, randomness, progress) for claim in claims]
+        findings = [
+            _Finding(claim, subject.adjacency or claim.mechanism.space.adjacency, unchanged=True)
+            if pair is not None and own is None and not claim.fixed
+            else _examine(claim, own, subject.adjacency, samples, error, randomness, progress)
+            for claim, own in zip(claims, given, strict=True)
+        ]
     _draw(findings, pictures, force)
     if printing.json:
         print_json(_document(findings, list(pictures.values())))
@@ -149,13 +166,13 @@ def _foreign(
         return audit_function(
             _function(what), *datasets, claim, samples=samples or _CALLS, randomness=randomness, progress=progress
         )
-    if pair is not None or stated != Stated():
-        raise InputError(
-            "a plan, a release or a test states its own claim: leave --pair, --epsilon, --rho and --mu out"
-        )
+    if stated != Stated():
+        raise InputError("a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out")
     result = _test(Path(what))
     if result is None:
         return None
+    if pair is not None:
+        raise InputError("a test is attacked on two values that its margins allow: leave --pair out")
     draws, move = draws_of_test(result)
     count = affordable_samples(draws, move, randomness) if samples is None else samples
     return audit_mechanism(
@@ -222,6 +239,7 @@ class _Finding:
     pairs: Adjacency
     audit: Audit | None = None
     energy: Energy | None = None
+    unchanged: bool = False  # by the pair that was given
 
     @property
     def verdict(self) -> Verdict:
@@ -236,16 +254,27 @@ def _together(findings: list[_Finding]) -> Verdict:
     return "convicted" if "convicted" in found else "inconclusive" if "inconclusive" in found else "survives"
 
 
-def _claims(
-    what: Path, data: str | None, opening: o.Opening, adjacency: str | None
-) -> tuple[tuple[Claim, ...], Adjacency | None]:
-    """Return what is claimed, and the adjacency to attack it under if it is another one."""
+@dataclass(frozen=True)
+class _Subject:
+    """A plan or a release on trial: its claims, and the adjacency to attack them under if it is another one."""
+
+    claims: tuple[Claim, ...]
+    plan: Plan
+    scope: Scope
+    adjacency: Adjacency | None
+
+    def given(self, datasets: tuple[Any, Any]) -> list[Pair | None]:
+        """Return the pair of each claim on two datasets."""
+        return given_pairs(datasets, self.claims, self.plan, self.scope, self.adjacency)
+
+
+def _subject(what: Path, data: str | None, opening: o.Opening, adjacency: str | None) -> _Subject:
     recover(what)
     if what.is_dir():
         if data is not None or opening.from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
         release = Release.load(what)
-        return claims_of_release(release), _pairs(adjacency, release)
+        return _Subject(claims_of_release(release), release.plan, release.scope, _pairs(adjacency, release))
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
@@ -253,7 +282,7 @@ def _claims(
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
     with opening.source(plan, data) as source:
         prepared = prepare(plan, source)
-        return claims_of_plan(prepared), _pairs(adjacency, prepared)
+        return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, _pairs(adjacency, prepared))
 
 
 def _pairs(adjacency: str | None, of: Release | Prepared) -> Adjacency | None:
@@ -262,6 +291,7 @@ def _pairs(adjacency: str | None, of: Release | Prepared) -> Adjacency | None:
 
 def _examine(
     claim: Claim,
+    given: Pair | None,
     pairs: Adjacency | None,
     samples: int | None,
     error: float,
@@ -273,11 +303,20 @@ def _examine(
     if claim.fixed:
         return _Finding(claim, attacked)
     draws = claim.mechanism.measure_many
-    pair = pair_for(claim.mechanism, pairs)
+    pair = pair_for(claim.mechanism, pairs) if given is None else given
     count = affordable_samples(draws, pair, randomness) if samples is None else samples
     found = audit_mechanism(
-        draws, pair, claim.tradeoff, samples=count, error=error / 2, randomness=randomness, progress=progress
+        draws,
+        pair,
+        claim.tradeoff,
+        samples=count,
+        error=error / 2,
+        randomness=randomness,
+        progress=progress,
+        weaker=with_less_noise(claim.mechanism),
     )
+    if isinstance(claim.mechanism, ExponentialMechanism):  # no noise is added to anything
+        return _Finding(claim, attacked, found)
     energy = noise_energy(claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness)
     return _Finding(claim, attacked, found, energy)
 
@@ -322,6 +361,7 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
                 "scale": finding.claim.mechanism.scale,
                 "verdict": finding.verdict,
                 "published_exactly": finding.claim.fixed,
+                "unchanged_by_pair": finding.unchanged,
                 "faults": list(finding.claim.faults),
                 "audit": None if finding.audit is None else finding.audit.to_json(),
                 "energy": None if finding.energy is None else finding.energy.to_json(),
@@ -336,11 +376,12 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
     claim, found, energy = finding.claim, finding.audit, finding.energy
     table = " by ".join(claim.features)
     lines = [("table", f"{table}: {claim.mechanism.name}, scale {claim.mechanism.scale:.6g}")]
-    if found is None:
+    if finding.unchanged:
+        lines.append(("attack", "none: the two datasets of the pair give the same values here"))
+    elif found is None:
         lines.append(("attack", "none: the published totals fix this table, which is published exactly"))
     else:
-        together = isinstance(claim.mechanism, ResidualMechanism)
-        lines += _attack(found, sums=not claim.mechanism.space.of_counts, together=together)
+        lines += _attack(found, claim.mechanism)
         claimed = claim.mechanism.space.adjacency
         if finding.pairs != claimed:
             lines.insert(1, ("pairs", f"{finding.pairs}, where the claim is about {claimed}"))
@@ -358,21 +399,34 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
     return [*lines, ("verdict", _verdict(finding))]
 
 
-def _attack(found: Audit, sums: bool, together: bool) -> list[tuple[str, str]]:
-    cells = int((found.pair.move != 0).sum())
+def _attack(found: Audit, mechanism: Mechanism) -> list[tuple[str, str]]:
+    cells, tables = int((found.pair.move != 0).sum()), mechanism.space.of_counts
     difference = f"{found.pair.records} records ({cells} cells)"
-    if together:
+    if isinstance(mechanism, ResidualMechanism):
         difference = f"{cells} measured entries of all tables together"
-    elif sums:  # the pair is one of sums, counted in steps of the outcome's grid
-        difference = f"{found.pair.records} steps of the grid ({cells} sum{'s' if cells > 1 else ''})"
+    elif isinstance(mechanism, ExponentialMechanism):
+        one, other = found.pair.inputs
+        groups = int((one != other).any(axis=1).sum())
+        difference = f"{_counted(found.pair.records, 'value')} of {_counted(groups, 'group')}"
+    elif not tables:  # the pair is one of sums, counted in steps of the outcome's grid
+        difference = f"{found.pair.records} steps of the grid ({_counted(cells, 'sum')})"
     return [
         (
             "attack",
-            f"{found.samples:,} outputs for each of two {'datasets' if sums else 'tables'} with the published totals "
+            f"{found.samples:,} outputs for each of two {'tables' if tables else 'datasets'} with the published totals "
             f"that differ in {difference}",
         ),
         *_bounds(found),
     ]
+
+
+def _counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> _counted(1, "sum"), _counted(2, "sum")
+    ('1 sum', '2 sums')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _bounds(found: Audit) -> list[tuple[str, str]]:
@@ -398,6 +452,8 @@ def _verdict(finding: _Finding) -> str:
         return f"convicted: the noise has less energy than is stated ({energy.direction})"
     if finding.verdict == "convicted":
         return "convicted: what is recorded does not agree with the plan"
+    if finding.unchanged:
+        return "survives: this pair says nothing about it"
     if found is None:
         return "survives: nothing here is protected by noise, and nothing is claimed to be"
     return _sentence(found)

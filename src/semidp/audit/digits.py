@@ -1,0 +1,123 @@
+"""Which values occur, and with which digits: what an attacker learns from the numbers as they were printed.
+
+Noise may hide how large a number is and betray the table all the same: by a value that only one table can give, by a
+grid that starts elsewhere, by the last bits of a float. Each score here is learned from outputs that are not counted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.audit.scores import Batch, Floats, Score, looked_at
+
+GRIDS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.01, 0.005, 0.001, 1e-4, 1e-5, 2.0**-4, 2.0**-8)
+"""Real outputs are divided by each of these, and by the least distance of two of them, and remainders compared."""
+
+_BINS = 16  # of a remainder
+_BYTES = 6  # of the binary digits of a float, the last ones first
+_ROUNDING = 1e-9  # of the spread of outputs: a smaller distance is one of rounding, and no grid
+_NEAREST = 1 << 14  # outputs among which the least distance is sought
+
+Rows = NDArray[np.generic]  # a row a cell, a column an output
+_Keys = Callable[[Rows], Rows]
+
+
+@dataclass(frozen=True)
+class _Frequencies:
+    """For each cell the keys that occurred at least twice, in order, and the log ratios of their frequencies."""
+
+    keys: tuple[Rows, ...]
+    losses: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, first: Rows, second: Rows) -> "_Frequencies":
+        """Count keys under the first and the second table; one more of each keeps ratios finite.
+
+        >>> found = _Frequencies.of(np.array([[1, 1, 1, 2]]), np.array([[2, 2, 2, 3]]))
+        >>> found.keys[0].tolist(), found.losses[0].round(2).tolist()
+        ([1, 2], [-1.39, 0.69])
+        """
+        keys, losses = [], []
+        for one, other in zip(first, second, strict=True):
+            distinct, where = np.unique(np.concatenate([one, other]), return_inverse=True)
+            counts = [np.bincount(part, minlength=len(distinct)) for part in np.split(where, [len(one)])]
+            often = counts[0] + counts[1] >= 2
+            keys.append(distinct[often])
+            losses.append(np.log((counts[1][often] + 1) / (counts[0][often] + 1)))
+        return cls(tuple(keys), tuple(losses))
+
+    def score(self, rows: Rows) -> Floats:
+        """Return for each output the sum of its log ratios, 0 for a key that was not seen."""
+        total = np.zeros(rows.shape[1])
+        for row, keys, losses in zip(rows, self.keys, self.losses, strict=True):
+            if keys.size:
+                place = np.minimum(np.searchsorted(keys, row), len(keys) - 1)
+                total += np.where(keys[place] == row, losses[place], 0.0)
+        return total
+
+
+def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
+    """Return scores learned from outputs of the first and of the second table: by values, remainders and bits.
+
+    >>> words = np.random.default_rng(1)
+    >>> one, other = words.normal(0, 1, (1, 2000)).round(2), words.normal(0, 1, (1, 2000)).round(2) + 0.005
+    >>> [score.name for score in digit_scores(one, other)][:3]
+    ['values that occur', 'remainders modulo 1', 'remainders modulo 0.5']
+    """
+    if not first.shape[0]:
+        return ()
+    kinds: dict[str, _Keys] = {"values that occur": _same}
+    if first.dtype.kind == "f":
+        grids = {f"remainders modulo {grid:g}": grid for grid in GRIDS}
+        grids |= {f"remainders modulo the grid of the {name} table": grid for name, grid in _grids(first, second)}
+        kinds |= {name: _remainders(grid) for name, grid in grids.items()}
+        kinds |= {f"binary digits, byte {place + 1} from the last": _byte(place) for place in range(_BYTES)}
+    return tuple(Score(name, _scored(keys, _Frequencies.of(keys(first), keys(second)))) for name, keys in kinds.items())
+
+
+def printed(batch: Batch) -> Rows:
+    """Return the outputs in the cells that are looked at, as they were given."""
+    return batch.given.reshape(-1, batch.given.shape[-1])[looked_at(batch.pair)]
+
+
+def _scored(keys: _Keys, frequencies: _Frequencies) -> Callable[[Batch], Floats]:
+    return lambda batch: frequencies.score(keys(printed(batch)))
+
+
+def _same(rows: Rows) -> Rows:
+    return rows
+
+
+def _remainders(grid: float) -> _Keys:
+    """Remainders in bins, of which the first lies around 0: a multiple that rounding made a little less is in it."""
+
+    def keys(rows: Rows) -> Rows:
+        turns = rows.astype(np.float64) / grid
+        return np.asarray(np.rint((turns - np.floor(turns)) * _BINS) % _BINS)
+
+    return keys
+
+
+def _byte(place: int) -> _Keys:
+    def keys(rows: Rows) -> Rows:
+        bits = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint64)
+        return np.asarray((bits >> np.uint64(8 * place)) & np.uint64(255))
+
+    return keys
+
+
+def _grids(first: Rows, second: Rows) -> list[tuple[str, float]]:
+    """The least distance of two outputs of each table, where it is more than rounding."""
+    found = []
+    for name, rows in (("first", first), ("second", second)):
+        gaps = []
+        for row in rows.astype(np.float64):
+            values = np.unique(row[:_NEAREST])
+            apart = np.diff(values)
+            apart = apart[apart > _ROUNDING * (values[-1] - values[0])]
+            gaps.append(float(apart.min(initial=np.inf)))
+        if np.isfinite(min(gaps)):
+            found.append((name, min(gaps)))
+    return found

@@ -1,0 +1,292 @@
+"""The pair of datasets that an audit of quantiles compares: records in groups, with values that leave choices open.
+
+Which records move is as in `queries.ranks`: under A_a any a of one cell go from the lowest value to the highest; under
+exchanges a person and one carrier swap cells while the values v, w, v' take each other's places. All other values are
+placed so that every choice hangs in the balance, and then moved about while that helps.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import Refused, SemidpError
+from semidp.geometry import Counts
+from semidp.mechanisms import ExponentialMechanism
+from semidp.noise import ExponentialChoice
+from semidp.queries.ranks import RankSpace, rank_scores
+
+Floats = NDArray[np.float64]
+
+_MOST_CELLS = 1 << 20  # of the table that the records are placed in
+_MOST_SECTIONS = 8  # of the values: between them lie the ranks that choices look for
+_LARGEST_CELLS = 60  # among which two are sought whose records may swap all groups
+_TRIALS = 500_000  # outputs that a conviction may count
+_ROUNDS = 30
+_FINE = 1e-3  # losses are merged on this grid while a pair is sought
+_SECONDS = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Move:
+    """One record: its cell and its value, a position among the values in use, before and after."""
+
+    cells: tuple[int, int]
+    values: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """Records in the cells of a table with the published totals, and the groups of each cell.
+
+    `groups` holds a row a set of groups: for each cell the row of its group among all histograms.
+    """
+
+    mechanism: ExponentialMechanism
+    table: Counts
+    groups: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, mechanism: ExponentialMechanism) -> "_World":
+        from semidp.fit import fit_table
+
+        space = mechanism.ranked
+        public = space.dataspace
+        schema = public.schema
+        assert schema is not None
+        if not schema.grid.holds(_MOST_CELLS):
+            raise _unknown()
+        try:
+            table = fit_table(np.zeros(schema.shape), public, time_limit=_SECONDS).counts
+        except SemidpError:
+            raise _unknown() from None
+        if table is None:
+            raise _unknown()
+        grid = schema.grid
+        labels, start = [], 0
+        for block, counts in zip(space.blocks, space.counts, strict=True):
+            one = grid.labels(schema.view(block.names), grid.full) if block.names else np.zeros(table.size, dtype=int)
+            labels.append(start + np.asarray(one).ravel())
+            start += counts.size
+        return cls(mechanism, table.ravel(), np.stack(labels))
+
+    @property
+    def space(self) -> RankSpace:
+        return self.mechanism.ranked
+
+    @cached_property
+    def by_size(self) -> NDArray[np.intp]:
+        """The cells with records, the largest first."""
+        order = np.argsort(-self.table, kind="stable")
+        return order[: int((self.table > 0).sum())]
+
+    def moves(self, sections: int) -> Iterator[list[_Move]]:
+        """Iterate over the records that move, with values between 0 and `sections`."""
+        if not self.space.adjacency.is_exchange:
+            yield self._ball(sections)
+            return
+        one, other = self._swapped()
+        middle = (sections + 1) // 2
+        values = itertools.permutations((0, middle, sections)) if sections > 1 else ((0, 1, 1), (0, 1, 0))
+        for v, w, after in values:
+            yield [_Move((one, other), (v, after)), _Move((other, one), (w, w))]
+
+    def _ball(self, sections: int) -> list[_Move]:
+        """As many records of the largest cells as may differ go from the lowest value to the highest."""
+        moves, left = [], self.space.movable
+        for cell in self.by_size.tolist():
+            taken = min(left, int(self.table[cell]))
+            moves += [_Move((cell, cell), (0, sections))] * taken
+            left -= taken
+        return moves
+
+    def _swapped(self) -> tuple[int, int]:
+        """Two cells that differ in as many sets of groups as may be, the largest of those; one cell where none do."""
+        cells = self.by_size[:_LARGEST_CELLS]
+        groups = self.groups[:, cells]
+        differ = (groups[:, :, None] != groups[:, None, :]).sum(axis=0)
+        smaller = np.minimum(self.table[cells][:, None], self.table[cells][None, :])
+        best = int(np.lexsort((-smaller.ravel(), -differ.ravel()))[0])
+        one, other = divmod(best, len(cells))
+        if not differ[one, other]:
+            return int(cells[0]), int(cells[0])
+        return int(cells[one]), int(cells[other])
+
+
+def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
+    """Return two adjacent datasets as histograms by group, on which choices are as easily told apart as was found.
+
+    >>> from semidp.engines import Outcome
+    >>> from semidp.mechanisms import exponential_mechanism
+    >>> from semidp.queries import rank_space
+    >>> from semidp.spaces import Adjacency, Dataspace, Margin
+    >>> from semidp.tables import Feature, Schema, Table
+    >>> from semidp.tradeoff import Budget
+    >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
+    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
+    >>> one, other = worst_histograms(exponential_mechanism(space, Budget.pure(1)))
+    >>> one.sum(axis=1).tolist(), int(np.abs(one - other).sum()) // 2 == space.l1
+    ([30, 20], True)
+    """
+    world = _World.of(mechanism)
+    searches = [_Search(world, places, moves) for places in _places(world) for moves in world.moves(len(places) - 1)]
+    climbed = [(search.climb(), search) for search in searches if search.possible]
+    if not climbed:
+        raise _unknown()
+    return max(climbed, key=lambda found: found[0])[1].datasets()
+
+
+def _places(world: _World) -> Iterator[NDArray[np.intp]]:
+    """Iterate over the steps of the grid that records are placed on: one more than there are ranks to look for."""
+    space, steps = world.space, world.space.outcome.steps
+    largest = int(space.sizes.argmax())
+    ranks = space.ranks(world.mechanism.rate)[largest]
+    inside = len(np.unique(ranks[(ranks >= 1) & (ranks <= space.sizes[largest])]))
+    sections = max(1, min(steps, inside, _MOST_SECTIONS))
+    if steps >= 2 and space.adjacency.is_exchange:
+        sections = max(sections, 2)
+    low = np.arange(sections + 1)
+    low[-1] = steps
+    yield low
+    if steps > sections:
+        yield steps - low[::-1]
+
+
+class _Search:
+    """Values of the records that do not move: counts on the places, for all cells of the same groups together."""
+
+    def __init__(self, world: _World, places: NDArray[np.intp], moves: list[_Move]) -> None:
+        self.world, self.places, self.moves = world, places, moves
+        self.rate = world.mechanism.rate
+        cells = [cell for move in moves for cell in move.cells]
+        self.seen = np.unique(world.groups[:, cells])  # the histograms that change
+        taken = np.zeros(len(world.table), dtype=np.int64)
+        for move in moves:
+            taken[move.cells[0]] += 1
+        self.left = world.table - taken
+        self.possible = bool((self.left >= 0).all()) and bool(moves)
+        inside = np.stack([(world.groups == group).any(axis=0) for group in self.seen])
+        patterns, self.pool = np.unique(inside, axis=1, return_inverse=True)
+        self.inside = patterns.T  # a row a pool of cells: which of the histograms it is part of
+        self.pool = self.pool.ravel()
+        self.sizes = np.bincount(self.pool, weights=np.maximum(self.left, 0), minlength=len(self.inside)).astype(int)
+        self.counts = np.stack([self._balanced(int(size)) for size in self.sizes])
+
+    def _balanced(self, size: int) -> Counts:
+        """Return the counts of one pool: so many records up to each place that its ranks lie there."""
+        space = self.world.space
+        largest = int(self.seen[int(space.sizes[self.seen].argmax())])
+        n = int(space.sizes[largest])
+        ranks = np.unique(space.ranks(self.rate)[largest])
+        shares = ranks[(ranks >= 1) & (ranks <= n)] / n
+        cuts = np.interp(np.linspace(0, 1, len(self.places) - 1), np.linspace(0, 1, max(len(shares), 1)), shares)
+        up_to = np.append(np.rint(cuts * size), size).astype(np.int64)
+        return np.diff(np.maximum.accumulate(up_to), prepend=0)
+
+    def _histograms(self, counts: Counts) -> tuple[Counts, Counts]:
+        """The histograms that change, on the places, before and after."""
+        still = self.inside.T.astype(np.int64) @ counts
+        found = []
+        for when in (0, 1):
+            rows = still.copy()
+            for move in self.moves:
+                for group in self.world.groups[:, move.cells[when]]:
+                    rows[int(np.searchsorted(self.seen, group)), move.values[when]] += 1
+            found.append(rows)
+        return found[0], found[1]
+
+    def score(self, counts: Counts | None = None) -> float:
+        """Return the loss that an audit would prove if it knew the law of the choices, about."""
+        one, other = self._histograms(self.counts if counts is None else counts)
+        space, choice = self.world.space, ExponentialChoice(self.rate)
+        losses, first, second = np.zeros(1), np.ones(1), np.ones(1)
+        wide = np.zeros((2, space.outcome.steps + 1), dtype=np.int64)
+        for row, group in enumerate(self.seen):
+            wide[:] = 0
+            wide[0, self.places], wide[1, self.places] = one[row], other[row]
+            for rank in space.ranks(self.rate)[group].tolist():
+                if not 1 <= rank <= space.sizes[group]:
+                    continue
+                p, q = (choice.probabilities(rank_scores(histogram, rank)) for histogram in wide)
+                loss = np.log(np.maximum(q, 1e-300) / np.maximum(p, 1e-300))
+                kinds, p, q = _merged(loss, p, q)
+                losses, first, second = _merged(
+                    np.add.outer(losses, kinds).ravel(),
+                    np.multiply.outer(first, p).ravel(),
+                    np.multiply.outer(second, q).ravel(),
+                )
+        return max(self._loss(first, second), self._loss(second[::-1], first[::-1]))
+
+    def _loss(self, null: Floats, alternative: Floats) -> float:
+        """Return the loss that the best event of large losses would prove: epsilon for pure claims, else mu."""
+        size, power = (np.clip(np.cumsum(found[::-1])[:-1], 0, 1) for found in (null, alternative))
+        if not size.size:
+            return 0.0
+        high, low = (share + way * _sure(share) for share, way in ((size, 1), (power, -1)))
+        from scipy.special import ndtri
+
+        if self.world.mechanism.tradeoff.implied_epsilon() is not None:
+            return float(np.log(np.maximum(low, 1e-9) / high).max())
+        return float((ndtri(np.clip(low, 1e-9, 1)) - ndtri(np.clip(high, 0, 1 - 1e-9))).max())
+
+    def climb(self) -> float:
+        """Move records from one place to the next while that helps, many at a time and then few; return the score."""
+        best = self.score()
+        step = max(1, int(4 / float(self.rate)))
+        for _ in range(_ROUNDS):
+            improved = False
+            for pool, place, way in itertools.product(range(len(self.sizes)), range(len(self.places) - 1), (1, -1)):
+                changed = self.counts.copy()
+                changed[pool, place] += way * step
+                changed[pool, place + 1] -= way * step
+                if changed[pool].min() < 0:
+                    continue
+                found = self.score(changed)
+                if found > best + 1e-9:
+                    best, improved = found, True
+                    self.counts = changed
+            if not improved:
+                if step == 1:
+                    break
+                step = max(1, step // 2)
+        return best
+
+    def datasets(self) -> tuple[Counts, Counts]:
+        """Return all histograms, before and after: each pool's records are handed out to its cells."""
+        world, steps = self.world, self.world.space.outcome.steps
+        still = np.zeros((len(world.space.sizes), steps + 1), dtype=np.int64)
+        for pool, counts in enumerate(self.counts):
+            values = np.repeat(self.places, counts)
+            start = 0
+            for cell in np.flatnonzero((self.pool == pool) & (self.left > 0)).tolist():
+                taken = values[start : start + int(self.left[cell])]
+                start += len(taken)
+                for group in world.groups[:, cell]:
+                    still[group] += np.bincount(taken, minlength=steps + 1)
+        found = []
+        for when in (0, 1):
+            rows = still.copy()
+            for move in self.moves:
+                rows[world.groups[:, move.cells[when]], self.places[move.values[when]]] += 1
+            found.append(rows)
+        return found[0], found[1]
+
+
+def _sure(share: Floats) -> Floats:
+    """By how much a share that is counted in so many outputs may be off: four standard deviations."""
+    return np.asarray(4 * np.sqrt(share * (1 - share) / _TRIALS) + 8 / _TRIALS)
+
+
+def _merged(losses: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+    """Merge outcomes of about the same loss, in increasing order."""
+    keys, where = np.unique(np.rint(losses / _FINE), return_inverse=True)
+    where = where.ravel()
+    merged = [np.bincount(where, weights=part).astype(np.float64) for part in (first, second)]
+    return keys * _FINE, merged[0], merged[1]
+
+
+def _unknown() -> Refused:
+    return Refused("no worst pair of these quantiles is known: audit them with a pair of your own (--pair FILE)")

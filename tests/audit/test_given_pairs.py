@@ -1,0 +1,147 @@
+"""A pair of datasets that somebody gives: which are adjacent by the definition, which are refused, and the verdict."""
+
+import itertools
+import json
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semidp.audit import audit_mechanism, claims_of_release, given_pairs
+from semidp.audit.given_pairs import _arises
+from semidp.cli import run as command
+from semidp.engines import Outcome
+from semidp.errors import Refused, SemidpError
+from semidp.mechanisms import ExponentialMechanism
+from semidp.noise import SeededRandomness
+from semidp.release import Plan, QuantileRequest, Release, TableRequest, run
+from semidp.spaces.exchange import Blocks
+from semidp.tables import Feature
+from semidp.tradeoff import Budget
+from tests.grouped.test_rank_norms import datasets, neighbours, space_of
+
+Records = list[dict[str, Any]]
+
+
+@pytest.mark.parametrize(("records", "features", "steps"), [(3, 2, 2), (4, 1, 2), (2, 3, 2)])
+def test_one_exchange_is_what_the_definition_says(records: int, features: int, steps: int) -> None:
+    """Every two datasets of a small world, as multisets of records."""
+    blocks = Blocks.of(space_of(records, features, 0, steps).dataspace)
+    every = {tuple(sorted(dataset)) for dataset in datasets(records, features, steps)}
+    adjacent = {
+        frozenset((tuple(sorted(one)), tuple(sorted(other)))) for one, other in neighbours(records, features, steps)
+    }
+    kinds = Counter(
+        (frozenset((one, other)) in adjacent)
+        == (_arises(blocks, Counter(one), Counter(other)) or _arises(blocks, Counter(other), Counter(one)))
+        for one, other in itertools.combinations(sorted(every), 2)
+    )
+    assert kinds[True] > 100
+    assert not kinds[False]
+    assert any(frozenset((one, other)) not in adjacent for one, other in itertools.combinations(sorted(every), 2))
+
+
+def pupils() -> Records:
+    """Two schools of 40, with scores from 0 to 20."""
+    scores = {"x": [0] * 12 + [1] * 28, "y": [0] * 8 + [1] * 14 + [20] * 18}
+    return [{"school": school, "score": score} for school, values in scores.items() for score in values]
+
+
+def changed(records: Records, changes: dict[int, dict[str, Any]]) -> Records:
+    return [{**record, **changes.get(number, {})} for number, record in enumerate(records)]
+
+
+@pytest.fixture(params=["exchange", "worst-case"])
+def release(request: pytest.FixtureRequest) -> Release:
+    medians = QuantileRequest(Outcome("score", 0, 20, 20), [["school"]], budget=Budget.pure(2))
+    plan = Plan(quantiles=[medians], invariants=["school"], adjacency=request.param)
+    return run(plan, {name: [record[name] for record in pupils()] for name in ("school", "score")})
+
+
+EXCHANGED = {0: {"school": "y", "score": 20}, 48: {"school": "x"}}  # pupil 48 brings a score of 1 from y to x
+TWO_SCORES = {0: {"score": 20}, 1: {"score": 20}}
+
+
+def test_the_pair_is_audited_where_it_is_adjacent(release: Release) -> None:
+    """The right noise is not convicted on it, and a third of the noise is."""
+    claims = claims_of_release(release)
+    (pair,) = given_pairs([pupils(), changed(pupils(), EXCHANGED)], claims, release.plan, release.scope)
+    assert pair is not None
+    assert pair.records == 2
+    mechanism = claims[0].mechanism
+    assert isinstance(mechanism, ExponentialMechanism)
+    wrong = replace(mechanism, rate=mechanism.rate * Fraction(3))
+    for noise, convicted in ((mechanism, False), (wrong, True)):
+        found = audit_mechanism(
+            noise.measure_many, pair, claims[0].tradeoff, samples=20_000, randomness=SeededRandomness(1)
+        )
+        assert found.convicted is convicted
+
+
+def test_two_people_at_once_are_in_the_ball_and_no_exchange(release: Release) -> None:
+    given = [pupils(), changed(pupils(), TWO_SCORES)]
+    claims = claims_of_release(release)
+    if not release.scope.adjacency.is_exchange:
+        (pair,) = given_pairs(given, claims, release.plan, release.scope)
+        assert pair is not None
+        return
+    with pytest.raises(Refused, match="not one exchange apart"):
+        given_pairs(given, claims, release.plan, release.scope)
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (changed(pupils(), {0: {"school": "y"}}), "other totals of school"),
+        (pupils()[1:], "another number of records"),
+        (changed(pupils(), {k: {"score": 7} for k in range(3)}), "not one exchange apart|differ in 3 records"),
+        (pupils(), "nothing to tell apart"),
+        (changed(pupils(), {0: {"score": "many"}}), "not a number"),
+        (changed(pupils(), {0: {"school": "z"}}), "school"),
+        ([{"school": "x"}] * 80, "no value for 'score'"),
+        ([1, 2, 3], "not a list of records"),
+        ({"school": ["x"]}, "not a list of records"),
+    ],
+)
+def test_other_pairs_are_refused(release: Release, second: Any, said: str) -> None:
+    with pytest.raises(SemidpError, match=said):
+        given_pairs([pupils(), second], claims_of_release(release), release.plan, release.scope)
+
+
+def test_tables_are_audited_on_a_pair_too() -> None:
+    """A table of schools by illness, and one that the pair does not change."""
+    features = [Feature("ill", ["n", "y"]), Feature("sex", ["f", "m"])]
+    requests = [
+        TableRequest([*names], Budget.gdp(1), mechanism="gaussian", name=name)
+        for names, name in ((["school", "ill"], "ill"), (["school", "sex"], "sex"))
+    ]
+    plan = Plan(requests, ["school"], features, adjacency="exchange")
+    records = [{"school": "xy"[k % 2], "ill": "ny"[k % 3 == 0], "sex": "fm"[k % 5 == 0]} for k in range(60)]
+    release = run(plan, {name: [record[name] for record in records] for name in records[0]})
+    claims = claims_of_release(release)
+    pairs = given_pairs([records, changed(records, {0: {"ill": "n"}})], claims, release.plan, release.scope)
+    changes = [None if pair is None else pair.records for pair in pairs]
+    assert changes == [1, None]
+
+
+def test_the_command_takes_a_pair(tmp_path: Path, release: Release, capsys: pytest.CaptureFixture[str]) -> None:
+    release.save(tmp_path / "release")
+    file = tmp_path / "pair.json"
+    words = ["audit", str(tmp_path / "release"), "--pair", str(file), "--samples", "2000", "--seed", "1", "--quiet"]
+    file.write_text(json.dumps([pupils(), changed(pupils(), EXCHANGED)]))
+    assert command(words) == 3
+    assert "2 values of 2 groups" in capsys.readouterr().out
+    assert command([*words, "--format", "json"]) == 3
+    (found,) = json.loads(capsys.readouterr().out)["tables"]
+    assert found["audit"]["pair"]["records"] == 2
+    for text, said in (
+        (json.dumps([pupils(), changed(pupils(), {0: {"school": "y"}})]), "other totals of school"),
+        (json.dumps([pupils()]), "does not hold a list of two datasets"),
+        ("[", "does not hold a list of two datasets"),
+    ):
+        file.write_text(text)
+        assert command(words) == 2
+        assert said in capsys.readouterr().err
