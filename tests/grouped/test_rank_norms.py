@@ -5,9 +5,11 @@ The definition is written down here again, without `spaces.exchange`: a record i
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +18,15 @@ from tests.grouped.test_quantiles import held, law
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
 from semidp.engines import Outcome
-from semidp.errors import BudgetExceeded
+from semidp.errors import BudgetExceeded, SemidpError
 from semidp.mechanisms import ExponentialMechanism, exponential_mechanism
 from semidp.mechanisms.exponential import PermuteAndFlip
-from semidp.queries import outcome_exchange, rank_space
+from semidp.queries import SumSpace, outcome_exchange, rank_space, sum_space
 from semidp.queries.bounds import Norms
 from semidp.queries.ranks import RankSpace
 from semidp.release import Plan, QuantileRequest, run
 from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.spaces.exchange import Blocks
+from semidp.spaces.exchange import Blocks, Records
 from semidp.tables import Feature, Nest, Schema, Table
 from semidp.tradeoff import Budget, tradeoff_from_json
 
@@ -197,6 +199,109 @@ def test_medians_by_state_and_nation_at_epsilon_1() -> None:
     loss = np.abs(np.log(law(before, one) / law(before, other))).max()
     assert loss > 1.4879
     assert before.tradeoff.implied_epsilon() == Fraction(3, 2)
+
+
+def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpace, Records] | None:
+    """Features flat and nested, blocks one-way and joint at any depth, and sets of groups that these publish."""
+    kinds = [
+        lambda k: Feature(f"f{k}", "01"),
+        lambda k: Feature(f"f{k}", "012"),
+        lambda k: Feature(f"f{k}", "0"),
+        lambda k: Feature.nested([f"s{k}", f"c{k}"], [("0", "00"), ("0", "01"), ("1", "10")]),
+        lambda k: Feature.nested([f"n{k}", f"s{k}"], [("0", "00"), ("0", "01")]),
+    ]
+    features = [kinds[source.integers(len(kinds))](k) for k in range(source.integers(1, 4))]
+    whole = Schema([*features, Feature("y", "012")])
+    leaves = [len(feature.levels) for feature in whole.features]
+    people = int(source.integers(2, 5))
+    records = tuple(tuple(int(source.integers(size)) for size in leaves) for _ in range(people))
+    blocks: list[list[str]] = [[] for _ in features]
+    for feature in features:
+        if source.random() < 0.85:
+            blocks[source.integers(len(blocks))].append(str(source.choice(feature.names)))
+    published = [Margin(*names) for names in blocks if names]
+    counts = np.zeros(whole.shape, dtype=np.int64)
+    for record in records:
+        counts[record] += 1
+    public = Dataspace.of(Table(whole, counts), published)
+    names = [name for feature in features for name in feature.names]
+    sets = [Margin(*chosen) for size in (1, 2) for chosen in itertools.combinations(names, size)]
+    sets = [margin for margin in sets if public.publishes(margin)]
+    if not sets:
+        return None
+    chosen = [sets[k] for k in source.permutation(len(sets))[: source.integers(1, 4)]]
+    try:
+        found = Blocks.of(public)
+        outcome = Outcome("score", 0, 2, 2)
+        adjacency = outcome_exchange(public)
+        return (
+            found,
+            rank_space(public, adjacency, outcome, chosen),
+            sum_space(public, adjacency, outcome, chosen),
+            records,
+        )
+    except SemidpError:
+        return None
+
+
+def search(worlds: int, seed: int) -> tuple[int, int, int]:
+    """Walk through random worlds by exchanges; return worlds, pairs, and worlds where the norms of sums fall short."""
+    source = np.random.default_rng(seed)
+    seen = pairs = short = 0
+    while seen < worlds:
+        drawn = drawn_world(source)
+        if drawn is None:
+            continue
+        blocks, ranks, sums, dataset = drawn
+        views = [blocks.structure.schema.view(margin.names) for margin in ranks.blocks]
+        most = 0
+
+        def by_group(records: Records, views=views, blocks=blocks) -> Counter[tuple[Any, ...]]:
+            return Counter(
+                (number, blocks.nodes(record, view), record[-1])
+                for number, view in enumerate(views)
+                for record in records
+            )
+
+        for _ in range(4):
+            here = by_group(dataset)
+            others = sorted(blocks.neighbours(dataset))
+            for other in others:
+                there = by_group(other)
+                moved, added = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+                for key in here.keys() | there.keys():
+                    change = there[key] - here[key]
+                    moved[key[:2]] += max(change, 0)
+                    added[key[:2]] += change * key[2]
+                assert sum(moved.values()) <= ranks.l1
+                assert sum(k * k for k in moved.values()) <= ranks.l2_squared
+                assert sum(map(abs, added.values())) <= sums.l1
+                assert sum(change**2 for change in added.values()) <= sums.l2_squared
+                assert max(map(abs, added.values())) <= sums.linf
+                most = max(most, sum(moved.values()))
+                pairs += 1
+            if not others:
+                break
+            dataset = others[source.integers(len(others))]
+        short += most > ranks._sums.l1
+        seen += 1
+    return seen, pairs, short
+
+
+def test_random_worlds_move_no_farther_than_is_said() -> None:
+    """Ranks and sums by several sets of one block, coarser or joint; the norms of sums fall short for ranks."""
+    worlds, pairs, short = search(25, seed=26)
+    assert worlds == 25
+    assert pairs > 3_000
+    assert short > 0
+
+
+@pytest.mark.long
+def test_many_random_worlds_move_no_farther_than_is_said() -> None:
+    worlds, pairs, short = search(400, seed=27)
+    assert worlds == 400
+    assert pairs > 50_000
+    assert short > 10
 
 
 class _BeforeCorrection:
