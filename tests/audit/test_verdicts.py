@@ -130,12 +130,13 @@ def test_the_gamma_radius_of_the_papers_figure_is_convicted(epsilon: Fraction, c
     assert found.verdict == "convicted"
 
 
-@pytest.mark.parametrize("epsilon", [ONE, Fraction(1, 10)])
-def test_the_gamma_radius_is_convicted_where_everybody_sees_it(epsilon: Fraction) -> None:
+@pytest.mark.parametrize(("epsilon", "acquitted"), [(ONE, "survives"), (Fraction(1, 10), "inconclusive")])
+def test_the_gamma_radius_is_convicted_where_everybody_sees_it(epsilon: Fraction, acquitted: str) -> None:
+    """At 1/10 a fifth less noise is too little to see in 60,000 outputs, and the audit says so."""
     pair = Pair([[5, 5], [5, 5]], [[6, 4], [4, 6]])
     wrong = knorm_draws(PairBall(2), epsilon, law=published_noise)
     right = knorm_draws(PairBall(2), epsilon)
-    for draws, verdict in ((wrong, "convicted"), (right, "survives")):
+    for draws, verdict in ((wrong, "convicted"), (right, acquitted)):
         found = audit_mechanism(draws, pair, approximate(epsilon), samples=60_000, randomness=SeededRandomness(7))
         assert found.verdict == verdict
 

@@ -18,6 +18,7 @@ from semidp.errors import InputError, Refused
 from semidp.grouped import GroupQuantiles, quantiles
 from semidp.mechanisms import EXPONENTIAL, ExponentialMechanism, exponential_mechanism, farthest_rank, recorded
 from semidp.noise import ExponentialChoice, FlippedChoice, SeededRandomness, SystemRandomness
+from semidp.noise.randomness import Stream
 from semidp.queries import outcome_exchange, rank_space
 from semidp.queries.ranks import RankSpace, rank_scores
 from semidp.release import Plan, QuantileRequest, Release, run
@@ -183,6 +184,10 @@ def test_choices_are_drawn_with_their_probabilities(kind, bits: int) -> None:
         wrong = 4000 * law.probabilities(distances)
         assert stats.chi2.sf(((drawn - wrong)[kept] ** 2 / wrong[kept]).sum(), kept.sum() - 1) < 1e-6
     assert choice.draw(np.array([5]), SystemRandomness()) == 0
+    many = np.bincount(choice.draw_many(distances, 4000, Stream(source)), minlength=len(distances))
+    assert stats.chi2.sf(((many - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1) > 1e-6
+    one, again = (SeededRandomness(9), SeededRandomness(9))
+    assert choice.draw(distances, one) == choice.draw_many(distances, 1, Stream(again))[0]
 
 
 @pytest.mark.parametrize("kind", [ExponentialChoice, FlippedChoice])

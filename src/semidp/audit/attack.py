@@ -407,7 +407,7 @@ class _Trial:
             for null in (0, 1):
                 promise = self.promise(shares[null], shares[1 - null], trials)
                 place = int(promise.argmax())
-                found.append((float(promise[place]), _Event(score, float(thresholds[place]), null)))
+                found.append((float(promise[place]) - score.handicap, _Event(score, float(thresholds[place]), null)))
         return max(found, key=lambda pair: pair[0])[1]
 
     def promise(self, size: Floats, power: Floats, trials: int) -> Floats:

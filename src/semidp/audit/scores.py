@@ -80,10 +80,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Score:
-    """A name, and a function that gives each output of a batch one number."""
+    """A name, and a function that gives each output of a batch one number.
+
+    A score with a `handicap` must promise so many standard deviations more than others to be chosen.
+    """
 
     name: str
     of: Callable[[Batch], Floats] = field(repr=False)
+    handicap: float = 0.0
 
     def __call__(self, batch: Batch) -> Floats:
         """Return a number for each output."""
