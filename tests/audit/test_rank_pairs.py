@@ -66,11 +66,12 @@ def losses_of(mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarra
         (by_state([2, 1], exchange=True), 3),
         (by_state([40, 30], exchange=True, steps=1), 2),
         (by_state([40, 30], exchange=True, level="0.9"), 3),
+        (by_state([1], exchange=True), 2),
         (by_state([40, 40], exchange=False), 4),
         (by_state([2, 1], exchange=False), 4),
         (two_features(), 5),
     ],
-    ids=["states", "small", "smallest", "two values", "intervals", "ball", "small ball", "two features"],
+    ids=["states", "small", "smallest", "two values", "intervals", "one person", "ball", "small ball", "two features"],
 )
 def test_the_pair_is_adjacent_and_moves_as_much_as_may_be(space: RankSpace, most: int) -> None:
     """Both have the published sizes, all sets of groups hold the same values, and Σ k_g is that of the norms."""

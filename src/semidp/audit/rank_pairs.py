@@ -89,6 +89,9 @@ class _World:
             yield self._ball(sections)
             return
         one, other = self._swapped()
+        if one == other:  # nobody can change a group: a value changes alone
+            yield [_Move((one, one), (0, sections))]
+            return
         middle = (sections + 1) // 2
         values = itertools.permutations((0, middle, sections)) if sections > 1 else ((0, 1, 1), (0, 1, 0))
         for v, w, after in values:
