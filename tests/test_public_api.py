@@ -59,7 +59,8 @@ SUBPACKAGES = {
     """,
     "audit": """
         Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism audit_samples
-        claims_of_plan claims_of_release draws_of_test noise_energy one_by_one pair_for worst_pair
+        claims_of_plan claims_of_release draws_of_test given_pairs noise_energy one_by_one pair_for
+        with_less_noise worst_pair
     """,
     "bridges": """
         Assessment LossMeasure Metric PrivacyFunction assess

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from semidp.audit import audit_mechanism, claims_of_release, given_pairs
-from semidp.audit.given_pairs import _arises
+from semidp.audit.given import _arises
 from semidp.cli import run as command
 from semidp.engines import Outcome
 from semidp.errors import Refused, SemidpError

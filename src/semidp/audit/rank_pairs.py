@@ -39,7 +39,7 @@ class _Move:
 
 
 @dataclass(frozen=True, eq=False)
-class _World:
+class _Placed:
     """Records in the cells of a table with the published totals, and the groups of each cell.
 
     `groups` holds a row a set of groups: for each cell the row of its group among all histograms.
@@ -50,7 +50,7 @@ class _World:
     groups: NDArray[np.intp]
 
     @classmethod
-    def of(cls, mechanism: ExponentialMechanism) -> "_World":
+    def of(cls, mechanism: ExponentialMechanism) -> "_Placed":
         from semidp.fit import fit_table
 
         space = mechanism.ranked
@@ -134,7 +134,7 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     >>> one.sum(axis=1).tolist(), int(np.abs(one - other).sum()) // 2 == space.l1
     ([30, 20], True)
     """
-    world = _World.of(mechanism)
+    world = _Placed.of(mechanism)
     searches = [_Search(world, places, moves) for places in _places(world) for moves in world.moves(len(places) - 1)]
     climbed = [(search.climb(), search) for search in searches if search.possible]
     if not climbed:
@@ -142,7 +142,7 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     return max(climbed, key=lambda found: found[0])[1].datasets()
 
 
-def _places(world: _World) -> Iterator[NDArray[np.intp]]:
+def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
     """Iterate over the steps of the grid that records are placed on: one more than there are ranks to look for."""
     space, steps = world.space, world.space.outcome.steps
     largest = int(space.sizes.argmax())
@@ -161,7 +161,7 @@ def _places(world: _World) -> Iterator[NDArray[np.intp]]:
 class _Search:
     """Values of the records that do not move: counts on the places, for all cells of the same groups together."""
 
-    def __init__(self, world: _World, places: NDArray[np.intp], moves: list[_Move]) -> None:
+    def __init__(self, world: _Placed, places: NDArray[np.intp], moves: list[_Move]) -> None:
         self.world, self.places, self.moves = world, places, moves
         self.rate = world.mechanism.rate
         cells = [cell for move in moves for cell in move.cells]
