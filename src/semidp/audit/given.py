@@ -1,7 +1,7 @@
 """A pair of datasets that somebody gives for an audit: read, checked to be adjacent, and turned into pairs of values.
 
 The two datasets are lists of records. Both must have the exact totals of the release, and they must be as close as its
-promise says: at most a records apart, or one exchange. Any other pair would convict an honest mechanism.
+promise says: at most a records apart, or one exchange. Any other pair could convict an honest mechanism.
 """
 
 import contextlib
