@@ -10,7 +10,7 @@ from typing import Any
 
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
-from semidp.mechanisms.base import NORMAL_REACH, Mechanism, NoNoise
+from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.exponential import EXPONENTIAL
 from semidp.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
@@ -64,18 +64,6 @@ def option_name(mechanism: Mechanism) -> str:
     'gaussian'
     """
     return next((name for name, kinds in NAMES.items() if type(mechanism) in kinds), mechanism.name)
-
-
-def interval_factor(name: str) -> float:
-    """Return how many standard errors to each side of an estimate a 95% interval has under noise of that name.
-
-    The tails of Laplace noise, and of the l2 and K-norm noise that resembles it, are heavier than normal ones; sums of
-    several cells lie between the two.
-
-    >>> interval_factor("rounded gaussian"), interval_factor("laplace")
-    (1.959963984540054, 2.1183026052494203)
-    """
-    return next((kind.reach for kind in FOR_RELEASES if kind.name == name), NORMAL_REACH)
 
 
 def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
