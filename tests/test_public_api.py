@@ -80,7 +80,7 @@ SUBPACKAGES = {
         KNormMechanism L2Mechanism exponential_mechanism farthest_rank
         LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NAMES NoNoise Norms RoundedGaussianMechanism
         available calibrated choose knorm_noise mechanism_for naive_loss option_name outcome_mechanism
-        recorded Objective ResidualMechanism interval_factor residual_plan table_mechanism
+        recorded Objective ResidualMechanism residual_plan table_mechanism
     """,
     "noise": """
         DiscreteGaussian DiscreteLaplace ExponentialChoice FlippedChoice LatticeGaussian OneSidedLatticeGaussian

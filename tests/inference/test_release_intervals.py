@@ -10,7 +10,8 @@ from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest,
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
 from semidp.noise import SeededRandomness
-from semidp.release.measured import TableQuestion, measured_table
+from semidp.release.measured import TableQuestion, half_widths_together, measured_table
+from semidp.spaces.cell_bounds import CellBounds, whole_interval
 
 FEATURES = [Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "abc")]
 SHARES = np.array([[[0.15, 0.1, 0.05], [0.05, 0.1, 0.1]], [[0.1, 0.05, 0.1], [0.05, 0.1, 0.05]]])
@@ -63,8 +64,10 @@ def test_simultaneous_intervals_hold_at_once() -> None:
     """All twelve cells are inside together in 90% of all releases; single intervals of that level are not."""
     release = release_of(people(4000, 5), 6)
     errors, spread = shifted(release, RUNS)
+    half = half_widths_together(measured_table(release, ()), 0.9, 1999, SeededRandomness(3))
     found = release.intervals(level=0.9, draws=1999, randomness=SeededRandomness(3))
-    half = (found.high - found.low).ravel() / 2
+    ends = [whole_interval(y - h, y + h, (0, 4000)) for y, h in zip(found.estimate.ravel(), half, strict=True)]
+    assert list(zip(found.low.ravel(), found.high.ravel(), strict=True)) == ends
     together = np.mean((np.abs(errors) <= half).all(axis=1))
     assert abs(together - 0.9) < SLACK + 5 * math.sqrt(0.09 / 1999)
     assert np.mean((np.abs(errors) <= 1.645 * spread).all(axis=1)) < 0.6
@@ -98,15 +101,76 @@ def test_differences_with_sampling_have_their_size() -> None:
     release = run(plan, {"sex": ["f"] * 80 + ["m"] * 120, "vote": ["y", "n"] * 100})
     measured = measured_table(release, ("sex", "vote"))
     errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), RUNS, SeededRandomness(5)).reshape(-1, 2, 2)
+    bounds = CellBounds.of(release.scope.dataspace, ["sex", "vote"])
     found, naive = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.3, (RUNS, 2)), strict=True):
         again = replace(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
         asked = ({"vote": "y"}, {"sex": "m"}, {"sex": "f"})
-        answer = TableQuestion(again, 200, 0.95, True).answer(*asked)
+        answer = TableQuestion(again, 200, bounds, 0.95, True).answer(*asked)
         found.append(answer.p_value <= 0.05 if answer.p_value is not None else False)
         naive.append(abs(answer.value) > 1.96 * math.sqrt(0.3 * 0.7 * (1 / 80 + 1 / 120)))
     assert abs(np.mean(found) - 0.05) < 5 * math.sqrt(0.05 * 0.95 / RUNS)
     assert np.mean(naive) > 0.15
+
+
+# What exact totals allow
+
+FEW = {"ward": ["a"] * 3 + ["b"] * 30, "vote": ["y"] * 2 + ["n"] + ["y", "n"] * 15}
+
+
+def few(seed: int) -> Release:
+    plan = Plan([TableRequest(["ward", "vote"], Budget.gdp("0.05"))], ["ward", "vote"], [FEATURES[2], FEATURES[1]])
+    return run(plan, FEW, randomness=SeededRandomness(seed))
+
+
+def test_intervals_are_cut_to_what_the_exact_totals_allow() -> None:
+    """Three people in ward a, 17 yes of 33: at most 3 of them voted yes, and at least 14 of ward b did."""
+    cells = (
+        ({"ward": "a", "vote": "y"}, (0, 3)),
+        ({"ward": "b", "vote": "y"}, (14, 17)),
+        ({"ward": "c", "vote": "n"}, (0, 0)),
+    )
+    asked = 0
+    for seed in range(5):
+        release = few(seed)
+        every = release.intervals(draws=199, randomness=SeededRandomness(seed))
+        for cell, span in cells:
+            answer = release.interval(cell, draws=199, randomness=SeededRandomness(seed))
+            place = ("abc".index(cell["ward"]), "yn".index(cell["vote"]))
+            for low, high in ((answer.low, answer.high), (every.low[place], every.high[place])):
+                assert span[0] <= low <= high <= span[1]
+                assert low % 1 == high % 1 == 0
+                asked += 1
+        rate = release.interval({"vote": "y"}, among={"ward": "b"}, draws=199)
+        assert 14 / 30 <= rate.low <= rate.high <= 17 / 30
+        gap = release.interval({"vote": "y", "ward": "b"}, minus={"vote": "y", "ward": "a"}, draws=199)
+        assert 11 <= gap.low <= gap.high <= 17
+        rates = release.interval({"vote": "y"}, among={"ward": "b"}, minus={"ward": "a"}, draws=199)
+        assert 14 / 30 - 1 - 1e-12 <= rates.low <= rates.high <= 17 / 30 + 1e-12
+    assert asked == 30
+
+
+def test_population_intervals_are_not_cut() -> None:
+    answer = few(1).interval({"ward": "a", "vote": "y"}, sampling=True)
+    assert answer.high > 3
+    assert few(1).intervals(sampling=True).high[0, 0] > 3
+
+
+def test_cutting_costs_no_coverage() -> None:
+    """The truth is a whole number that is possible: an interval holds it before it is cut if and only if after."""
+    source, held = np.random.default_rng(5), 0
+    for _ in range(4000):
+        first = int(source.integers(0, 5))
+        span = (first, first + int(source.integers(0, 6)))
+        truth = int(source.integers(span[0], span[1] + 1))
+        low = truth + float(source.normal(-1.5, 2))
+        high = low + float(source.exponential(3))
+        inside = low <= truth <= high
+        ends = whole_interval(low, high, span)
+        assert not inside or ends[0] <= truth <= ends[1]
+        assert span[0] <= ends[0] <= ends[1] <= span[1]
+        held += inside
+    assert 1000 < held < 3500
 
 
 # What is asked

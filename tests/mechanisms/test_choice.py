@@ -57,7 +57,9 @@ def test_every_mechanism_satisfies_the_budget(build, budget):
 def test_the_choice_has_the_least_expected_loss(build, budget):
     space, _ = build((3, 3), ["A", "B"], a=3)
     listed = available(space, budget)
-    assert [m.expected_l2 for m in listed] == sorted(m.expected_l2 for m in listed)
+    losses = [m.expected_l2 for m in listed]
+    assert losses[1:] == sorted(losses[1:])
+    assert losses[0] ** 2 * 0.95 <= min(losses) ** 2, "noise on the lattice is preferred from a twentieth on"
     assert choose(space, budget).name == listed[0].name
     assert all(budget.kind in type(m).kinds for m in listed)
     assert not {type(m) for m in listed} & set(FOR_STUDIES)
@@ -137,6 +139,24 @@ def test_the_alternatives_in_messages_are_those_that_exist():
         named = set(text.replace(" or ", ", ").split(", "))
         released = {kind for kind in FOR_RELEASES if budget_kind in kind.kinds}
         assert named == {name for name, kinds in NAMES.items() if released & set(kinds)}
+
+
+def test_coarse_noise_goes_on_the_lattice_where_that_saves_a_twentieth(build):
+    """By the true expected loss: no larger than that of noise in single cells, and never worse for a larger budget."""
+    for shape, margins in (((2, 2), ["A", "B"]), ((3, 3), ["A", "B"]), ((3, 4), ["A"]), ((2, 3, 2), ["A", "B"])):
+        space, _ = build(shape, margins, a=3)
+        losses, names = [], []
+        for rho in ("1/2", 1, 2, 4, 8, 16, 40, 100):
+            chosen = choose(space, Budget.zcdp(rho))
+            single = calibrated("gaussian", space, Budget.zcdp(rho))
+            assert chosen.expected_l2 <= single.expected_l2
+            assert chosen.tradeoff.rho <= Fraction(rho)
+            losses.append(chosen.expected_l2)
+            names.append(chosen.name)
+        assert losses == sorted(losses, reverse=True)
+        assert names[0] == "discrete gaussian"
+        if len(shape) == 2:
+            assert "lattice gaussian" in names
 
 
 def test_mechanisms_by_name(build):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
-from semidp.mechanisms import interval_factor
 from semidp.noise import SeededRandomness
 from semidp.release import published
 from semidp.release.recheck import disagreements
@@ -41,8 +40,9 @@ def test_every_number_stands_beside_its_own_error(tmp_path: Path) -> None:
     assert list(found) == HEADER[2:]
     assert found["estimate"].tolist() == table.projected.ravel().tolist() == table.estimate.ravel().tolist()
     assert found["standard_error"].tolist() == table.standard_errors.ravel().tolist()
-    assert found["estimate_high"] - found["estimate"] == pytest.approx(1.959964 * found["standard_error"])
-    assert found["estimate"] - found["estimate_low"] == pytest.approx(1.959964 * found["standard_error"])
+    assert found["estimate_high"] - found["estimate"] == pytest.approx(table.half_widths.ravel(), abs=2e-6)
+    assert found["estimate"] - found["estimate_low"] == pytest.approx(table.half_widths.ravel(), abs=2e-6)
+    assert table.half_widths == pytest.approx(1.96 * table.standard_errors, rel=0.02), "the noise is wide here"
     assert (found["estimate_low"] < 0).any(), "intervals are never clipped"
     assert (found["count"] >= 0).all()
     assert (found["count"] % 1 == 0).all()
@@ -52,7 +52,7 @@ def test_a_count_may_lie_outside_the_interval(tmp_path: Path) -> None:
     outside = []
     for seed in range(12):
         table = released(Budget.gdp("1/20"), seed=seed).tables[0]
-        far = np.abs(table.counts - table.estimate) > 1.959964 * table.standard_errors
+        far = np.abs(table.counts - table.estimate) > table.half_widths
         outside.append(bool(far.any()))
     assert any(outside)
 
@@ -94,13 +94,13 @@ def test_forged_estimates_errors_and_intervals_are_found(tmp_path: Path) -> None
     document = json.loads((tmp_path / "fine" / "release.json").read_text())
     assert disagreements(Release.load(tmp_path / "fine"), document) == ()
     table = release.tables[0]
-    reach = interval_factor("rounded gaussian")
-    for name, estimate, error, said in (
-        ("estimate", table.estimate + 1, table.standard_errors, "estimates that do not follow"),
-        ("error", table.estimate, table.standard_errors / 2, "standard errors that its noise does not have"),
+    for name, estimate, error, half, said in (
+        ("estimate", table.estimate + 1, table.standard_errors, table.half_widths, "estimates that do not follow"),
+        ("error", table.estimate, table.standard_errors / 2, table.half_widths, "standard errors that its noise"),
+        ("short", table.estimate, table.standard_errors, 0.9 * table.half_widths, "intervals that its noise"),
     ):
         release.save(tmp_path / name)
-        low, high = estimate - reach * error, estimate + reach * error
+        low, high = estimate - half, estimate + half
         forge(tmp_path / name, estimate=estimate, standard_error=error, estimate_low=low, estimate_high=high)
         assert any(said in sentence for sentence in disagreements(Release.load(tmp_path / name), document))
     release.save(tmp_path / "narrow")
@@ -120,9 +120,8 @@ def test_intervals_hold_the_truth_in_95_of_100_draws(budget: Budget) -> None:
     draws = 20_000
     noisy = mechanism.measure_many(truth, draws, SeededRandomness(3))
     errors = np.stack([mechanism.publish(one) for one in noisy[:draws]])[:, 0, 0] - truth[0, 0]
-    ratio = np.abs(errors) / mechanism.standard_errors()[0, 0]
-    reach = interval_factor(mechanism.name)
-    held, allowed = (ratio <= reach).mean(), 5 * np.sqrt(0.95 * 0.05 / draws)
+    half = mechanism.half_widths[0, 0]
+    held, allowed = (np.abs(errors) <= half + 1e-9).mean(), 5 * np.sqrt(0.95 * 0.05 / draws)
     assert held > 0.95 - allowed
     assert held < 0.963
-    assert (ratio <= 0.9 * reach).mean() < 0.95 - allowed, "an interval that is a tenth too short shows"
+    assert (np.abs(errors) <= 0.8 * half).mean() < 0.95 - allowed, "an interval that is a fifth too short shows"

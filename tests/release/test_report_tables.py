@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, ProductRequest, Release, TableRequest, run
-from semidp.mechanisms import interval_factor
 from semidp.noise import SeededRandomness
 from semidp.plots import estimates_plot
 from semidp.release import GroupRequest, RegressionRequest
@@ -93,7 +92,7 @@ def test_a_table_of_one_feature_has_one_sum_and_no_subtotal() -> None:
 
 def test_counts_are_marked_where_noise_dominates(three: Release) -> None:
     table = three.tables[0]
-    low = table.counts < interval_factor(table.noise.mechanism) * table.standard_errors
+    low = table.counts < table.half_widths
     assert 0 < low.sum() < low.size
     marked = [cell.faint for row in laid_out(three).rows for cell in row.cells]
     assert marked == low.ravel().tolist()

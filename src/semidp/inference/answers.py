@@ -17,6 +17,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.inference.independence import simulated_bound
+from semidp.spaces.cell_bounds import whole_interval
 from semidp.tables import Schema
 
 Floats = NDArray[np.float64]
@@ -44,7 +45,7 @@ class IntervalEstimate:
     standard_error
         Of all that the interval covers.
     low, high, level
-        The interval, cut to what is possible.
+        The interval. For the noise alone it is cut to what the exact totals allow, and counts to whole numbers.
     covers
         ``noise``, or ``noise and sampling``.
     exact
@@ -56,7 +57,7 @@ class IntervalEstimate:
     --------
     >>> answer = linear_interval(40.0, 2.0, np.linspace(-4, 4, 999), (0.0, 100.0), 0.95)
     >>> round(answer.low, 2), round(answer.high, 2), answer.exact
-    (36.19, 43.81, True)
+    (37.0, 43.0, True)
     """
 
     value: float
@@ -87,7 +88,8 @@ class TableIntervals:
     table, schema
         Which table, its features and levels.
     estimate, low, high
-        The unbiased estimate of each cell and its interval, cut to what is possible.
+        The unbiased estimate of each cell and its interval. For the noise alone it is cut to what the exact totals
+        allow, and to whole numbers.
     level
         With at least this probability no interval misses.
     covers, exact
@@ -120,23 +122,39 @@ class TableIntervals:
 
 
 def linear_interval(
-    value: float, error: float, errors: Floats, span: tuple[float, float], level: float, *, difference: bool = False
+    value: float,
+    error: float,
+    errors: Floats,
+    span: tuple[float, float],
+    level: float,
+    *,
+    difference: bool = False,
+    among: float = 1.0,
 ) -> IntervalEstimate:
-    """Return the interval of a weighted sum of cells for the noise alone, from draws of its error."""
+    """Return the interval of a weighted sum of cells for the noise alone, from draws of its error.
+
+    Counts of records are whole numbers within `span`, so that the interval is cut to those; a share has that span and
+    those whole numbers divided by the `among` records that it is a share of.
+    """
     sizes = np.abs(errors)
     half = simulated_bound(sizes, level)
     p = (1 + int(np.count_nonzero(sizes >= abs(value) * (1 - 1e-12)))) / (1 + len(sizes))
-    ends = cut(value - half, value + half, span)
+    low, high = whole_interval((value - half) * among, (value + half) * among, (span[0] * among, span[1] * among))
+    ends = low / among, high / among
     return IntervalEstimate(value, error, *ends, level, Covers.noise, True, p if difference else None)
 
 
 def ratio_interval(
-    parts: tuple[float, float], errors: tuple[Floats, Floats], error: float, level: float
+    parts: tuple[float, float],
+    errors: tuple[Floats, Floats],
+    error: float,
+    level: float,
+    span: tuple[float, float] = (0.0, 1.0),
 ) -> IntervalEstimate:
     """Return the interval of a ratio of two noisy counts for the noise alone, by Fieller's inversion.
 
     A ratio R is kept where ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains, which is exact for each
-    R. Where y2 could be 0, every ratio is possible.
+    R. Where y2 could be 0, every ratio within the span is possible.
     """
     (top, bottom), (first, second) = parts, errors
 
@@ -144,10 +162,10 @@ def ratio_interval(
         return abs(top - ratio * bottom) <= simulated_bound(np.abs(first - ratio * second), level)
 
     if abs(bottom) <= simulated_bound(np.abs(second), level) or bottom <= 0:
-        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.noise, True)
+        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, *span, level, Covers.noise, True)
     value = top / bottom
-    ends = (_last(kept, min(max(value, 0.0), 1.0), end) for end in (0.0, 1.0))
-    return IntervalEstimate(value, error, next(ends), next(ends), level, Covers.noise, True)
+    low, high = (_last(kept, min(max(value, 0.0), 1.0), end) for end in (0.0, 1.0))
+    return IntervalEstimate(value, error, *cut(low, high, span), level, Covers.noise, True)
 
 
 def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], level: float) -> IntervalEstimate:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, sqrt_up, up
 from semidp.guarantees import Guarantee
-from semidp.noise import Randomness, SystemRandomness
+from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.noise.distributions import CountNoise
+from semidp.noise.sums import LEVEL, Weighted, half_widths
 from semidp.progress import Progress
 from semidp.queries import QuerySpace
 from semidp.spaces import Adjacency
@@ -43,8 +45,10 @@ KINDS = {
 }
 """The mechanisms that can satisfy each kind of budget, as a plan and the command line call them; for messages."""
 
-NORMAL_REACH, LAPLACE_REACH = 1.959963984540054, 2.1183026052494203
-"""Standard errors to each side of an estimate for 95%: of normal noise, and of Laplace noise, ``ln(20)/√2``."""
+_NUMBERS = 1_000_000  # that are drawn at most where the law of an error is simulated
+_FEWEST, _MOST = 40, 40_000  # measurements that are simulated
+_MATRIX = 1024  # cells of a table whose projection is written as a matrix
+_SAFE = 2.0  # standard errors of a simulated level that are added to it
 
 _LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may not fit in 63 bits
 _LARGEST_VALUE = 2**62
@@ -106,8 +110,6 @@ class Mechanism(ABC):
     kinds: ClassVar[tuple[str, ...]]
     claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
-    reach: ClassVar[float] = NORMAL_REACH
-    """Standard errors to each side of an estimate that hold the truth in 95% of all draws."""
 
     @classmethod
     @abstractmethod
@@ -177,6 +179,15 @@ class Mechanism(ABC):
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a matrix."""
         return math.sqrt(self.variance * self.space.variance_of(cell_weights(weights, self.space)))
+
+    @cached_property
+    def half_widths(self) -> NDArray[np.float64]:
+        """For each cell of the projected table how far it is off at most in 95% of all draws.
+
+        From the law of the noise. Here it is simulated, with public randomness: cells of equal standard error are
+        counted together, and the level is raised by two standard errors of the simulation.
+        """
+        return simulated_half_widths(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return what an analysis lists: name, scale, expected loss and kind of claim."""
@@ -250,6 +261,20 @@ class CellByCell(Mechanism):
         """Draw one number a cell, for all measurements at once."""
         return self.sampler.sample((count, *self.space.shape), randomness)
 
+    @cached_property
+    def half_widths(self) -> NDArray[np.float64]:
+        """For each cell of the projected table how far it is off at most in 95% of all draws.
+
+        The error is a weighted sum of independent numbers; cells with the same weights share its law.
+        """
+        patterns = self.space.patterns()
+        if patterns is None:
+            return simulated_half_widths(self)
+        sums = [
+            [Weighted(self.sampler, weight, count) for weight, count in pattern.items()] for pattern in patterns.weights
+        ]
+        return np.array(half_widths(sums))[patterns.which]
+
 
 @dataclass(frozen=True, eq=False)
 class NoNoise(Mechanism):
@@ -278,6 +303,11 @@ class NoNoise(Mechanism):
             raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
         return cls(space)
 
+    @cached_property
+    def half_widths(self) -> NDArray[np.float64]:
+        """Zeros: there is no error."""
+        return np.zeros(self.space.shape)
+
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return zeros."""
         return np.zeros((count, *self.space.shape), dtype=np.int64)
@@ -290,6 +320,44 @@ class NoNoise(Mechanism):
     def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return the public table again and again; `values` and the randomness are not used."""
         return np.stack([self.measure(values).noisy] * count)
+
+
+def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray[np.float64]:
+    """Return how far the cells of a mechanism are off at most with probability `level`, from draws of its noise.
+
+    The randomness is public and always the same, so that everybody finds the same numbers. Cells of equal standard
+    error are counted together. The rank among the draws is that of the level and two of its standard errors.
+
+    >>> from semidp.mechanisms import L2Mechanism
+    >>> from semidp.mechanisms.examples import two_way
+    >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()
+    [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
+    """
+    shape = tuple(mechanism.space.shape)
+    size = max(math.prod(shape), 1)
+    count = min(max(_NUMBERS // size, _FEWEST), _MOST)
+    at_once = min(count, max(1, _NUMBERS // size))
+    zeros, source = np.zeros(shape, dtype=np.int64), SeededRandomness(0)
+    fixed = mechanism.publish(zeros)
+    matrix = None
+    if size <= min(count, _MATRIX):  # what each cell of the noise does to the published ones
+        units = np.eye(size, dtype=np.int64).reshape(-1, *shape)
+        matrix = np.stack([(mechanism.publish(unit) - fixed).ravel() for unit in units])
+    errors = np.empty((count, size))
+    for start in range(0, count, at_once):
+        noisy = mechanism.measure_many(zeros, min(at_once, count - start), source)
+        if matrix is None:
+            errors[start : start + len(noisy)] = [(mechanism.publish(each) - fixed).ravel() for each in noisy]
+        else:
+            errors[start : start + len(noisy)] = noisy.reshape(len(noisy), -1) @ matrix
+    errors = np.abs(errors)
+    _, which = np.unique(mechanism.standard_errors().ravel().round(9), return_inverse=True)
+    found = np.zeros(which.max(initial=0) + 1)
+    for number in range(len(found)):
+        sizes = np.sort(errors[:, which == number], axis=None)
+        rank = math.ceil((1 + sizes.size) * level + _SAFE * math.sqrt(count * level * (1 - level)) * sizes.size / count)
+        found[number] = sizes[min(rank, sizes.size) - 1]
+    return found[which].reshape(shape)
 
 
 def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget) -> None:

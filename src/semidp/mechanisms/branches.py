@@ -11,10 +11,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.geometry import View
-from semidp.mechanisms.products import ResidualMechanism, residual_noise, residual_variance
+from semidp.geometry import View, named, trimmed_view, within
+from semidp.mechanisms.products import (
+    ResidualMechanism,
+    residual_half_widths,
+    residual_noise,
+    residual_variance,
+)
 from semidp.noise import Randomness
-from semidp.queries.branches import BranchSpace, Cut, branch_space, space_above
+from semidp.queries.branches import BranchSpace, Cut, branch_space, families_above, space_above
 from semidp.tables import Table
 
 Floats = NDArray[np.float64]
@@ -29,11 +34,24 @@ def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism
 
 @dataclass(frozen=True, eq=False)
 class BranchNoise:
-    """The noise on the residuals below one node of a cut, with the σ² and the law of the whole product's mechanism."""
+    """The noise on the residuals below one node of a cut, with the σ² and the law of the whole product's mechanism.
+
+    Parameters
+    ----------
+    space
+        The residuals below the node.
+    sigma2
+        σ² of every residual of the whole product: the errors of the tables come from those above the cut as well.
+    law
+        The law of the noise.
+    families
+        The sizes of the families of the node and of its ancestors, the coarsest first.
+    """
 
     space: BranchSpace
     sigma2: Mapping[View, Fraction]
     law: str
+    families: tuple[int, ...]
 
     @classmethod
     def of(cls, mechanism: ResidualMechanism, cut: Cut, node: int) -> "BranchNoise | None":
@@ -41,7 +59,7 @@ class BranchNoise:
         space = branch_space(mechanism.space, cut, node)
         if space is None:
             return None
-        return cls(space, {view: mechanism.sigma2[view] for view in space.measured}, mechanism.law)
+        return cls(space, mechanism.sigma2, mechanism.law, families_above(mechanism.space, cut, node))
 
     def measure(self, tables: Sequence[Table], randomness: Randomness) -> dict[View, NDArray[np.int64]]:
         """Return each residual of the confidential tables times its scale, with noise: what may be published."""
@@ -80,3 +98,20 @@ class BranchNoise:
             (space.whole(estimate, view), space.whole(variance, view))
             for estimate, variance, view in zip(estimates, variances, space.views, strict=True)
         ]
+
+    def half_widths(self, fewer_than: int) -> list[Floats | None]:
+        """Return for each table how far its cells are off at most in 95% of all draws, the noise above included.
+
+        None for tables that do not have fewer cells than that.
+        """
+        space, found = self.space, list[Floats | None]()
+        for view in space.views:
+            if space.schema.grid.size_of(view) >= fewer_than:
+                found.append(None)
+                continue
+            noise = {trimmed_view(d, view): square for d, square in self.sigma2.items() if within(d, view)}
+            families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
+            place = named(view).index(space.cut.axis)
+            families[place][: space.cut.depth] = np.array(self.families)[:, None]
+            found.append(space.whole(residual_half_widths(self.law, noise, families), view))
+        return found

@@ -4,6 +4,7 @@ The allocation is a closed form of costs and gains, then tightened by the exact 
 be enumerated. The measurement is one vector with one guarantee.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,18 +14,21 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.exact import plain, positive, up
-from semidp.geometry import View, trimmed_view
+from semidp.geometry import View, named, trimmed_view
 from semidp.guarantees import Guarantee
 from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise import DiscreteGaussian, Randomness, RoundedGaussian
 from semidp.noise.distributions import sample_each
+from semidp.noise.sums import LEVEL, Weighted, half_widths
 from semidp.queries import ProductSpace, QuerySpace, sensitivity_space
 from semidp.queries.costs import BallCosts
+from semidp.queries.projection import MOST_PATTERNS
 from semidp.queries.residuals import below
 from semidp.spaces import Adjacency
 from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
@@ -33,6 +37,7 @@ _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals th
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _ROUNDS = 400
 _CLOSE = 1e-3
+_NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
 _MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _Law = DiscreteGaussian | RoundedGaussian
 _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
@@ -320,6 +325,15 @@ class ResidualMechanism(Mechanism):
         """Return the standard error of each cell of one table's estimate."""
         return np.sqrt(self.cell_variances(table))
 
+    def table_half_widths(self, table: int) -> NDArray[np.float64]:
+        """Return for each cell of one table's estimate how far it is off at most in 95% of all draws."""
+        space, view = self.space, self.space.views[table]
+        if not space.inside[table]:
+            return np.zeros(space.schema.grid.shape_of(view))
+        noise = {trimmed_view(small, view): self.sigma2[small] for small in space.inside[table]}
+        families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
+        return space.whole(residual_half_widths(self.law, noise, families), view)
+
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the projected vector."""
         found = [np.zeros(0)]
@@ -387,6 +401,91 @@ def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> 
     known, which = _different(scales)
     found = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in known]
     return np.asarray(np.array(found)[which].reshape(scales.shape))
+
+
+def residual_half_widths(
+    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """Return for each cell of a table how far it is off at most in 95% of all draws, from the noise of its residuals.
+
+    Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on the c - 1 siblings
+    of that node, shared out evenly further down. So cells whose families are as large at every depth share a law.
+    Most are normal numbers moved by next to nothing (`near_normal`); the others get the series of `half_width`.
+
+    Parameters
+    ----------
+    law, sigma2
+        The law, and σ² of each residual, by its depths in the features of the table.
+    families
+        For each of those features the sizes of the families of every node, as `Residuals.families` has them.
+
+    Examples
+    --------
+    >>> residual_half_widths("discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])])  # multiples of a quarter
+    array([0.75, 0.75])
+    """
+    alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]
+    kinds = [different for different, _ in alike]
+    shape = tuple(different.shape[1] for different in kinds)
+    variance, distance = np.zeros(shape), np.zeros(shape)
+    for view, square in sigma2.items():
+        sizes, squares, scales = (_outer(kinds, view, part) for part in (_size, _square, _scale))
+        variance += float(square) * squares
+        near = _LAWS[law](square * Fraction(scales.min()) ** 2).near_normal  # of the narrowest, the others are nearer
+        distance += math.inf if near is None else near[1] * sizes / scales
+    normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
+    found = normal + distance
+    open_ones = np.argwhere(~(distance <= _NEAR * np.sqrt(variance)) & (variance > 0))
+    if len(open_ones) <= MOST_PATTERNS:
+        sums = [_terms(law, sigma2, [kind[:, n] for kind, n in zip(kinds, place, strict=True)]) for place in open_ones]
+        for place, half in zip(open_ones, half_widths(sums), strict=True):
+            found[tuple(place)] = half
+    else:  # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
+        found = np.minimum(found, math.sqrt(8 * math.log(2 / (1 - LEVEL))) * np.sqrt(variance))
+    return found[np.ix_(*(which.ravel() for _, which in alike))]
+
+
+def _terms(law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]) -> list[Weighted]:
+    """The weights of one cell's error on the noise in the entries of its residuals, which are scaled."""
+    found = []
+    for view, square in sigma2.items():
+        scale = math.prod(int(counts[depth - 1]) for counts, depth in zip(families, view, strict=True) if depth)
+        weights = {Fraction(1, scale): 1}
+        for counts, depth in zip(families, view, strict=True):
+            share = Fraction(1, math.prod(counts[depth:].tolist()))
+            own = int(counts[depth - 1]) if depth else 1
+            steps = [(share * (1 - Fraction(1, own)), 1), (-share / own, own - 1)] if depth else [(share, 1)]
+            spread: dict[Fraction, int] = {}
+            for (weight, count), (step, often) in itertools.product(weights.items(), steps):
+                spread[weight * step] = spread.get(weight * step, 0) + count * often
+            weights = spread
+        found += [Weighted(_LAWS[law](square * scale**2), weight, count) for weight, count in weights.items()]
+    return found
+
+
+def _outer(kinds: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
+    """The product over the features of a number for each kind of node, as an array with an axis a feature."""
+    result = np.ones(())
+    for counts, depth in zip(kinds, view, strict=True):
+        own = counts[depth - 1].astype(float) if depth else np.ones(counts.shape[1])
+        share = 1 / counts[depth:].astype(float).prod(axis=0)
+        result = np.multiply.outer(result, part(own, share, depth))
+    return np.asarray(result)
+
+
+def _size(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+    """``Σ |weight|`` along one feature."""
+    return share * 2 * (1 - 1 / own) if depth else share
+
+
+def _square(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+    """``Σ weight²`` along one feature."""
+    return share**2 * (1 - 1 / own) if depth else share**2
+
+
+def _scale(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+    """What the residual was multiplied by, along one feature."""
+    return own
 
 
 def _different(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:

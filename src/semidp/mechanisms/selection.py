@@ -10,7 +10,7 @@ from typing import Any
 
 from semidp.errors import InputError, Refused
 from semidp.exact import positive
-from semidp.mechanisms.base import NORMAL_REACH, Mechanism, NoNoise
+from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.exponential import EXPONENTIAL
 from semidp.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
@@ -51,6 +51,7 @@ NAMES: dict[str, tuple[type[Mechanism], ...]] = {
 
 _MOST_CELLS, _MOST_EXCHANGED, _MOST_FEATURES = 4096, 24, 6  # of a table whose residuals are tried
 _WORTH = 0.95
+_FINE = 4  # σ² from which noise on the lattice has the variance of noise in single cells
 
 AUTO = "auto"
 """What a plan calls the mechanism with the least expected loss."""
@@ -66,22 +67,11 @@ def option_name(mechanism: Mechanism) -> str:
     return next((name for name, kinds in NAMES.items() if type(mechanism) in kinds), mechanism.name)
 
 
-def interval_factor(name: str) -> float:
-    """Return how many standard errors to each side of an estimate a 95% interval has under noise of that name.
-
-    The tails of Laplace noise, and of the l2 and K-norm noise that resembles it, are heavier than normal ones; sums of
-    several cells lie between the two.
-
-    >>> interval_factor("rounded gaussian"), interval_factor("laplace")
-    (1.959963984540054, 2.1183026052494203)
-    """
-    return next((kind.reach for kind in FOR_RELEASES if kind.name == name), NORMAL_REACH)
-
-
 def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     """Return every mechanism for releases that satisfies a budget on a space, the least expected loss first.
 
-    A mechanism that cannot serve the space (too large, or not of a shape it knows) is left out.
+    Noise on the lattice comes before the next best only where it saves a twentieth of the variance, as for `choose`. A
+    mechanism that cannot serve the space (too large, or not of a shape it knows) is left out.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> space, _ = two_way()
@@ -90,7 +80,10 @@ def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     discrete gaussian 2.0 2.828 exact
     lattice gaussian 2.0 2.828 exact
     """
-    return _attempts(space, budget, FOR_RELEASES)[0]
+    found = _attempts(space, budget, FOR_RELEASES)[0]
+    if len(found) > 1 and isinstance(found[0], LatticeGaussianMechanism) and not _worth(found[0], found[1]):
+        return found[1], found[0], *found[2:]
+    return found
 
 
 def choose(space: QuerySpace, budget: Budget) -> Mechanism:
@@ -100,12 +93,32 @@ def choose(space: QuerySpace, budget: Budget) -> Mechanism:
     >>> choose(two_way()[0], Budget.gdp(1)).name
     'rounded gaussian'
     """
-    # The lattice states the same loss as the discrete Gaussian and is drawn more slowly: it is used by its name only.
     kinds = tuple(kind for kind in FOR_RELEASES if kind is not LatticeGaussianMechanism)
     found, refusals = _attempts(space, budget, kinds)
     if not found:
         raise refusals[0]
-    return found[0]
+    return _on_lattice(space, budget, found[0]) or found[0]
+
+
+def _on_lattice(space: QuerySpace, budget: Budget, best: Mechanism) -> LatticeGaussianMechanism | None:
+    """Lattice noise where it saves a twentieth of the variance: coarse noise only.
+
+    It is drawn more slowly than noise in single cells, and a ledger knows it under fewer other exact totals.
+    """
+    if not isinstance(best, (DiscreteGaussianMechanism, RoundedGaussianMechanism)) or best.sigma2 >= _FINE:
+        return None
+    if budget.kind not in LatticeGaussianMechanism.kinds:
+        return None
+    try:
+        lattice = LatticeGaussianMechanism.calibrate(space, budget)
+    except Refused:  # other exact totals than one margin, or two that cover the table
+        return None
+    return lattice if _worth(lattice, best) else None
+
+
+def _worth(other: Mechanism, best: Mechanism) -> bool:
+    """Whether a mechanism saves a twentieth of another's variance."""
+    return other.expected_l2**2 <= _WORTH * best.expected_l2**2
 
 
 def _attempts(
@@ -143,7 +156,7 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
         found = ResidualMechanism.calibrate(product, budget)
     except Refused:  # structural zeros, joint margins with empty cells
         return None
-    return found if found.expected_l2**2 <= _WORTH * best.expected_l2**2 else None
+    return found if _worth(found, best) else None
 
 
 def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:

@@ -57,6 +57,19 @@ class CountNoise(ABC):
     def variance(self) -> float:
         """The variance of one number."""
 
+    @abstractmethod
+    def characteristic(self, frequency: Floats) -> Floats:
+        """Return the characteristic function, ``E cos(tX)``: the laws here are symmetric."""
+
+    @abstractmethod
+    def log_moment(self, rate: float) -> float:
+        """Return an upper bound of ``log E exp(uX)``; infinity where there is none."""
+
+    @property
+    def near_normal(self) -> tuple[float, float] | None:
+        """The variance of a normal number that can be drawn beside this one, and how far apart the two are at most."""
+        return None
+
     def sample(self, size: Size, randomness: Randomness) -> Integers:
         """Return independent draws as 64-bit integers of the given size or shape."""
         shape = size if isinstance(size, tuple) else (size,)
@@ -141,6 +154,29 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
             total = float(tails[0] + tails[1])
         return np.exp(-(_whole(k) ** 2) / float(2 * self.sigma2)) / total
 
+    def characteristic(self, frequency: Floats) -> Floats:
+        """Return ``Σ_m exp(-σ²(t - 2πm)²/2)`` over its value at 0: Poisson summation."""
+        if self.sigma2 < 1:
+            return _cosine_sum(self.pmf, 10, frequency)
+        variance, turned = float(self.sigma2), _turned(frequency)
+        total = np.zeros(turned.shape)
+        for turn in _turns(variance):
+            total += np.exp(-variance / 2 * (turned + turn) ** 2)
+        return total / sum(math.exp(-variance / 2 * turn**2) for turn in _turns(variance))
+
+    def log_moment(self, rate: float) -> float:
+        """Return ``σ²u²/2``: no larger than that of the normal law (canonne2020discrete)."""
+        return float(self.sigma2) * rate**2 / 2
+
+    @property
+    def near_normal(self) -> tuple[float, float] | None:
+        """σ² and 1: ``P(N >= m) <= P(X >= m) <= P(N >= m - 1)`` for m >= 1, up to 1e-17 from σ² = 2 on.
+
+        ``exp(-k²/2σ²)`` is at least its integral over the unit interval above k > 0 and at most that below; the sum
+        over all k is ``σ√(2π)`` up to the factor ``1 + 2 exp(-2π²σ²)``.
+        """
+        return (float(self.sigma2), 1.0) if self.sigma2 >= 2 else None
+
     @staticmethod
     def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
         """Return a proposal for each σ², and which are accepted: those have this law."""
@@ -202,6 +238,27 @@ class RoundedGaussian(_VarianceNoise):
         nodes, weights = np.polynomial.legendre.leggauss(24)
         z = (distance[..., None] + nodes / 2) / sigma
         return np.asarray(np.exp(-z * z / 2) @ weights / (2 * sigma * math.sqrt(2 * math.pi)))
+
+    def characteristic(self, frequency: Floats) -> Floats:
+        """Return ``Σ_m exp(-σ²s²/2) sin(s/2)/(s/2)`` with ``s = t - 2πm``: Poisson summation of the density's means."""
+        if self.sigma2 < 1:
+            return _cosine_sum(self.pmf, 12, frequency)
+        variance, turned = float(self.sigma2), _turned(frequency)
+        half = np.where(turned == 0, 1e-200, turned / 2)
+        total = np.zeros(turned.shape)
+        for turn in _turns(variance):  # the sine of the half has the other sign after one turn
+            sign = 1 if turn == 0 else -1
+            total += sign * np.exp(-variance / 2 * (turned + turn) ** 2) / (half + turn / 2)
+        return np.asarray(total * np.sin(half))
+
+    def log_moment(self, rate: float) -> float:
+        """Return ``2σ²u²``: rounding at most doubles the size of a number, and ``E exp(uX) = E cosh(uX)``."""
+        return 2 * float(self.sigma2) * rate**2
+
+    @property
+    def near_normal(self) -> tuple[float, float]:
+        """σ² and 1/2: rounding moves a number by no more."""
+        return float(self.sigma2), 0.5
 
     @staticmethod
     def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
@@ -278,6 +335,18 @@ class DiscreteLaplace(CountNoise):
         rate = float(1 / self.scale)
         return np.asarray(np.exp(-np.abs(_whole(k)) * rate) * math.tanh(rate / 2))
 
+    def characteristic(self, frequency: Floats) -> Floats:
+        """Return ``(1-q)² / ((1-q)² + 4q sin²(t/2))``, q = exp(-1/s)."""
+        rate = float(1 / self.scale)
+        square, q = math.expm1(-rate) ** 2, math.exp(-rate)
+        result: Floats = square / (square + 4 * q * np.sin(frequency / 2) ** 2)
+        return result
+
+    def log_moment(self, rate: float) -> float:
+        """Return ``-log(1 - v (cosh u - 1))`` with the variance v; there is none from ``u = 1/s`` on."""
+        excess = 2 * self.variance * math.sinh(rate / 2) ** 2 if rate < float(1 / self.scale) else 1.0
+        return -math.log1p(-excess) if excess < 1 else math.inf
+
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.scale <= _SMALL_SCALE:
             return _table(self).draw(count, stream)
@@ -353,6 +422,26 @@ def _signed(magnitude: Integers, stream: Stream) -> Integers:
     keep = (magnitude > 0) | (coins == 0)
     signed: Integers = np.where(coins == 1, -magnitude, magnitude)[keep]
     return signed
+
+
+def _turns(variance: float) -> tuple[float, ...]:
+    """Return the turns that count in a sum by Poisson: all but one are below exp(-49) from σ² = 10 on, some from 1."""
+    return (0.0,) if variance >= 10 else (0.0, -2 * math.pi, 2 * math.pi)
+
+
+def _turned(frequency: Floats) -> Floats:
+    """Return frequencies less whole turns, between -π and π: whole numbers do not see the difference."""
+    return np.asarray(frequency - 2 * math.pi * np.rint(frequency / (2 * math.pi)))
+
+
+def _cosine_sum(pmf: Callable[[ArrayLike], Floats], last: int, frequency: Floats) -> Floats:
+    """Return ``p(0) + 2 Σ p(k) cos(kt)`` up to k = last, beyond which narrow laws have less than 1e-20."""
+    masses = pmf(np.arange(last + 1))
+    result = np.full(frequency.shape, float(masses[0]))
+    for k in range(1, last + 1):
+        if masses[k] > 1e-20:
+            result += 2 * masses[k] * np.cos(k * frequency)
+    return result
 
 
 def _whole(k: ArrayLike) -> NDArray[np.float64]:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from semidp.ball_arithmetic import RealBall, ball
 from semidp.errors import InputError, Refused
 from semidp.noise import theta
-from semidp.noise.distributions import variance_parameter
+from semidp.noise.distributions import DiscreteGaussian, variance_parameter
 from semidp.noise.inversion import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
 from semidp.noise.rejection import Floats, Integers, Target, attempt, widths
+from semidp.noise.sums import LEVEL, Weighted, half_width
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,11 @@ def _reduced(top: Integers, bottom: Integers) -> tuple[Integers, Integers]:
     return top // common, bottom // common
 
 
-_SMALLEST_SIGMA2 = Fraction(1, 4)
+SMALLEST_SIGMA2 = Fraction(1, 4)
+"""The least σ² that is drawn: below it next to no proposal is accepted."""
+_SMOOTH = 4  # σ² from which a cell has the variance σ² times its share, to about 10^-5
+_NEGLIGIBLE = 80.0  # exp(-40) is left out
+_LONGEST = 3_000_000  # terms of a sum on a torus
 _MOST_DRAWS = 2e8  # about a minute
 _LANES = 1 << 14  # draws at a time: they stay in a processor's cache
 _VALUES = 1 << 22  # values held for the tables drawn together
@@ -125,7 +130,7 @@ class _ZeroSums:
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
                 raise InputError(f"a table needs at least one row and one column, not {self.rows!r} x {self.columns!r}")
         object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
-        if self.sigma2 < _SMALLEST_SIGMA2:
+        if self.sigma2 < SMALLEST_SIGMA2:
             raise Refused("lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise")
         _trees(*self._drawn)
 
@@ -135,14 +140,46 @@ class _ZeroSums:
         return None if self.columns_free else self.rows, self.columns, self.sigma2
 
     @property
+    def free_share(self) -> Fraction:
+        """The diagonal of the projection on tables with zero sums, ``(1 - 1/rows)(1 - 1/columns)``."""
+        across = Fraction(1) if self.columns_free else 1 - Fraction(1, self.rows)
+        return across * (1 - Fraction(1, self.columns))
+
+    @property
     def variance(self) -> float:
-        """An upper bound of every cell's variance, σ²(1 - 1/rows)(1 - 1/columns); σ²(1 - 1/columns) with free columns.
+        """The variance of a cell: from its law, or the upper bound ``σ² (1 - 1/rows)(1 - 1/columns)``.
 
         The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the projection on tables with
-        zero sums; so the same holds for every weighted sum of cells. From σ = 2 on the bound is met to about 10^-5.
+        zero sums. The law does not change with the order of rows and columns, so that the covariance is a multiple of P
+        (Schur) and this number gives that of every weighted sum. From σ = 2 on the bound is met to about 10^-5.
         """
-        across = 1 if self.columns_free else 1 - Fraction(1, self.rows)
-        return float(self.sigma2 * across * (1 - Fraction(1, self.columns)))
+        law = self.cell_law
+        if law is None:
+            return float(self.sigma2 * self.free_share)
+        return float(2 * (np.arange(len(law)) ** 2 * law).sum())
+
+    @property
+    def half_width(self) -> int:
+        """The least whole h with ``P(|v| <= h) >= 0.95`` for a cell v; a bound of it where the law is not computed."""
+        if self.free_share == 0:
+            return 0
+        law = self.cell_law
+        if law is not None:
+            inside = law[0] + np.concatenate([[0.0], 2 * np.cumsum(law[1:])])
+            return int(np.argmax(inside >= LEVEL + 1e-9))
+        if self.sigma2 >= _SMOOTH:  # a cell is a discrete Gaussian of variance σ² times its share, to about 10^-8
+            return int(
+                half_width([Weighted(DiscreteGaussian(self.sigma2 * self.free_share), Fraction(1), 1)], LEVEL + 1e-6)
+            )
+        return math.floor(math.sqrt(2 * math.log(2 / (1 - LEVEL)) * self.sigma2 * self.free_share))
+
+    @cached_property
+    def cell_law(self) -> Floats | None:
+        """``P(v = 0), P(v = 1), …`` of a cell v; None where that takes long (six rows and columns), and from σ = 2."""
+        rows, columns, sigma2 = self._drawn
+        if rows is not None and rows < columns:  # the shorter side has the integrals
+            rows, columns = columns, rows
+        return _cell_law(rows, columns, sigma2)
 
     def sample(self, randomness: Randomness) -> Integers:
         """Return one table, exactly distributed."""
@@ -255,6 +292,51 @@ class _DrawingOrder:
         """Return s² of a pair of splits."""
         top, bottom = self.rows.weight, self.columns.weight
         return self.sigma2 * Fraction(int(top[0][i]), int(top[1][i])) * Fraction(int(bottom[0][j]), int(bottom[1][j]))
+
+
+@lru_cache(maxsize=64)
+def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None:
+    """The law of the first cell, by Fourier sums on a torus: of one row where `rows` is None.
+
+    With ``θ(t) = Σ_k exp(-k²/2σ²) cos kt`` the tables of `rows` rows that sum to zero, and whose columns have the
+    phases t, weigh ``ψ(t)^rows``, ``ψ(t) = mean_s Π_j θ(s + t_j)``. Those with k in the first cell weigh
+    ``ψ_k ψ^(rows-1)``, ``ψ_k = exp(-k²/2σ²) mean_s exp(iks) Π_{j>1} θ(s + t_j)``. The mean over t leaves zero column
+    sums. A mean over M points also counts sums that are multiples of M, which weigh at most about exp(-M²/2σ²r) for r
+    numbers in a sum.
+    """
+    variance = float(sigma2)
+    if columns == 1 or rows == 1:
+        return np.ones(1)
+    if sigma2 >= _SMOOTH:
+        return None
+    around, turns = (math.ceil(math.sqrt(_NEGLIGIBLE * variance * number)) + 2 for number in (columns, rows or 1))
+    axes = 0 if rows is None else columns - 1
+    if turns**axes * around > _LONGEST:
+        return None
+    last = math.ceil(math.sqrt(_NEGLIGIBLE * variance)) + 1
+    weights = np.exp(-(np.arange(last + 1) ** 2) / (2 * variance))
+
+    def theta_sum(angle: Floats) -> Floats:
+        return np.asarray(np.cos(np.multiply.outer(angle, np.arange(1, last + 1))) @ (2 * weights[1:]) + 1)
+
+    around_angles = 2 * math.pi / around * np.arange(around)
+    turn_angles = 2 * math.pi / turns * np.arange(turns)
+    table = theta_sum(np.add.outer(around_angles, turn_angles))  # θ(s + t)
+    other = np.zeros((last + 1, *(turns,) * axes), dtype=np.complex128)  # ψ_k
+    whole = np.zeros((turns,) * axes)  # ψ
+    for place, angle in enumerate(around_angles.tolist()):
+        product: Floats = np.ones(())
+        for _ in range(axes):
+            product = np.multiply.outer(product, table[place])
+        if rows is None:
+            product = theta_sum(np.array(angle)) ** (columns - 1)
+        phases = weights * np.exp(1j * angle * np.arange(last + 1))
+        other += np.multiply.outer(phases, product) / around
+        whole += theta_sum(np.array(angle)) * product / around
+    rest = np.ones(()) if rows is None else (whole / whole.max()) ** (rows - 1)
+    masses = (other * rest).real.reshape(last + 1, -1).mean(axis=1)
+    result: Floats = np.maximum(masses, 0.0)
+    return np.asarray(result / (result[0] + 2 * result[1:].sum()))
 
 
 @lru_cache(maxsize=16)

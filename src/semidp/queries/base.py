@@ -21,6 +21,7 @@ from semidp.errors import InputError, Refused
 from semidp.geometry import Floats
 from semidp.queries.bounds import Norms
 from semidp.queries.moves import Listing
+from semidp.queries.projection import Patterns, row_patterns
 from semidp.spaces import Adjacency, Dataspace
 from semidp.tables import Table
 
@@ -156,6 +157,10 @@ class QuerySpace(ABC):
     def published_variances(self) -> Floats:
         """Return the variance of each published entry for unit noise."""
         return self.variances()
+
+    def patterns(self) -> Patterns | None:
+        """Return which published entries have errors of the same law for independent noise; None where unknown."""
+        return row_patterns(tuple(self.shape), self.project)
 
     def matrix(self) -> MatrixForm | None:
         """Return the query as a matrix of counts between published margins, where it is one; else None."""
@@ -301,6 +306,12 @@ class ExplicitSpace(QuerySpace):
     def published_variances(self) -> Floats:
         """Return the variance of each published entry for unit noise: one where nothing is projected."""
         return np.ones(self.shape) if self.fixed is None else self.variances()
+
+    def patterns(self) -> Patterns | None:
+        """Return the rows of the projection, or single entries where nothing is projected."""
+        if self.fixed is None:
+            return Patterns(np.zeros(self.shape, dtype=np.intp), ({Fraction(1): 1},))
+        return super().patterns()
 
     def variances(self) -> Floats:
         """Return the diagonal of the projection."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.geometry import Chain, Floats, Grid, View, named
 from semidp.queries.products import ProductSpace
+from semidp.queries.residuals import kept_nodes
 from semidp.spaces import Dataspace, Margin
 from semidp.tables import Schema, Table
 
@@ -171,3 +172,9 @@ def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None
         kept,
         frozenset(view for view in space.measured if cut.reaches(view)),
     )
+
+
+def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
+    """Return how many siblings a node at a cut and its ancestors have that can hold a record, the coarsest first."""
+    held = kept_nodes(cut.chain(space.schema), space._kept[cut.axis], cut.depth)
+    return tuple(space.residuals.families(cut.axis, cut.depth)[:, int(held[:node].sum())].tolist())

@@ -4,9 +4,11 @@ No matrix of cells by cells is ever formed: averages over margins where these co
 operator elsewhere. What is published, and how far two tables may be apart, is in `tables` and `norms`.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +19,9 @@ from semidp.errors import Refused
 from semidp.geometry import Floats, Grid, Mask, View, inclusion_exclusion, join, junction_order, meet, within
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
+MOST_PATTERNS = 1000  # laws of cells that are told apart
+MOST_ROWS = 512  # cells of a table of which every row of P is looked at
+_DIGITS = 2**40  # to which weights that are no simple fractions are rounded
 
 
 def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> "Projector":
@@ -87,6 +92,22 @@ def _is_product(domain: Mask) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class Patterns:
+    """Which cells of a projected table have errors of the same law, and the weights that make up each law.
+
+    Parameters
+    ----------
+    which
+        For each cell the number of its pattern.
+    weights
+        For each pattern the weights of the noise in single cells, each with how often it occurs.
+    """
+
+    which: NDArray[np.intp] = field(repr=False)
+    weights: tuple[Mapping[Fraction, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class AveragingProjection:
     """P by averages over margins: O(cells × margins) time, no memory beyond the result."""
 
@@ -149,6 +170,92 @@ class AveragingProjection:
             result *= self.domain
         return np.maximum(result, 0.0)
 
+    def patterns(self) -> Patterns | None:
+        """Return the different rows of P by their weights; None where they are too many.
+
+        A row has the weight ``[same cell] - Σ coefficient / (cells averaged)`` at a cell, over the views in which the
+        two cells agree.
+
+        >>> projector(Grid.flat((2, 2)), [(1, 0), (0, 1)]).patterns().weights
+        ({Fraction(1, 4): 2, Fraction(-1, 4): 2},)
+        """
+        return self._by_axes() if self.domain is None else self._by_cells(self.domain)
+
+    def _by_axes(self) -> Patterns | None:
+        """Patterns on all cells: two cells agree along a feature down to some depth, feature by feature."""
+        used, sizes, kinds = [], [], []
+        for axis, chain in enumerate(self.grid.chains):
+            depths = sorted({0, chain.depth, *(view[axis] for view, _, _ in self.terms)})
+            below = [chain.children(depth, chain.depth)[chain.above(depth)] for depth in depths]
+            different, which = np.unique(np.stack(below), axis=1, return_inverse=True)
+            used.append(depths)
+            sizes.append(different.T.tolist())
+            kinds.append(which.ravel())
+        if math.prod(map(len, sizes)) > MOST_PATTERNS:
+            return None
+        weights = [self._weights(used, chosen) for chosen in itertools.product(*sizes)]
+        which = np.ravel_multi_index(np.ix_(*kinds), tuple(map(len, sizes)))
+        return Patterns(np.broadcast_to(which, self.grid.shape), tuple(weights))
+
+    def _weights(self, used: list[list[int]], sizes: Sequence[list[int]]) -> dict[Fraction, int]:
+        """The weights of one pattern: `sizes` has the leaves below a cell's node at each of the depths in use."""
+        weights: dict[Fraction, int] = {}
+        at = [dict(zip(depths, below, strict=True)) for depths, below in zip(used, sizes, strict=True)]
+        for agree in itertools.product(*(range(len(depths)) for depths in used)):
+            deepest = [depths[place] for depths, place in zip(used, agree, strict=True)]
+            cells = math.prod(
+                below[place] - (below[place + 1] if place + 1 < len(below) else 0)
+                for below, place in zip(sizes, agree, strict=True)
+            )
+            weight = Fraction(int(tuple(deepest) == self.grid.full))
+            for view, coefficient, _ in self.terms:
+                if within(view, tuple(deepest)):
+                    averaged = math.prod(below[depth] for below, depth in zip(at, view, strict=True))
+                    weight -= Fraction(coefficient, averaged)
+            if weight and cells:
+                weights[weight] = weights.get(weight, 0) + cells
+        return weights
+
+    def _by_cells(self, domain: Mask) -> Patterns | None:
+        """Patterns on some cells: equal where as many cells agree with one in each set of views."""
+        views = [view for view, _, _ in self.terms]
+        joins = set(views)
+        while more := {join(one, other) for one in joins for other in views} - joins:
+            joins |= more
+        which = np.zeros(self.grid.shape, dtype=np.intp)
+        for view in joins:
+            counts = np.broadcast_to(self.grid.spread(self.grid.sum(domain, view), view), self.grid.shape)
+            different, number = np.unique(np.where(domain, counts, 0), return_inverse=True)
+            _, which = np.unique(which * len(different) + number.reshape(which.shape), return_inverse=True)
+            which = which.reshape(self.grid.shape)
+        firsts = np.unique(which, return_index=True)[1]
+        if len(firsts) > MOST_PATTERNS:
+            return None
+        inside = np.flatnonzero(domain)
+        labels = [self.grid.labels(view)[inside] for view in views]
+        weights = [self._row(int(first), inside, labels, domain) for first in firsts]
+        return Patterns(which, tuple(weights))
+
+    def _row(
+        self, cell: int, inside: NDArray[np.intp], labels: Sequence[NDArray[np.intp]], domain: Mask
+    ) -> dict[Fraction, int]:
+        """The weights of the row of one cell, exactly."""
+        weights: dict[Fraction, int] = {}
+        if not domain.ravel()[cell]:
+            return weights
+        place = int(np.searchsorted(inside, cell))
+        agree = np.where(np.arange(len(inside)) == place, 1, 0)
+        for number, label in enumerate(labels):
+            agree = agree + (label == label[place]) * (2 << number)
+        for code, cells in zip(*np.unique(agree, return_counts=True), strict=True):
+            weight = Fraction(int(code) & 1)
+            for number, (_, coefficient, _) in enumerate(self.terms):
+                if int(code) & (2 << number):
+                    weight -= Fraction(coefficient, int((labels[number] == labels[number][place]).sum()))
+            if weight:
+                weights[weight] = weights.get(weight, 0) + int(cells)
+        return weights
+
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresProjection:
@@ -206,6 +313,10 @@ class LeastSquaresProjection:
         rows = self.operator.tocsc().indices.reshape(-1, len(self.margins))
         return self._table(np.maximum(1 - inverse[rows[:, :, None], rows[:, None, :]].sum(axis=(1, 2)), 0.0))
 
+    def patterns(self) -> Patterns | None:
+        """Return every row of P, for tables of few cells; else None."""
+        return row_patterns(self.domain.shape, self.project)
+
     def _table(self, inside: Floats) -> Floats:
         result = np.zeros(self.grid.shape)
         result[self.domain] = inside
@@ -238,8 +349,31 @@ class FixedTable:
         """Return zeros."""
         return np.zeros(self.table.shape)
 
+    def patterns(self) -> Patterns:
+        """Return one pattern without noise."""
+        return Patterns(np.zeros(self.table.shape, dtype=np.intp), ({},))
+
 
 Projector = AveragingProjection | LeastSquaresProjection | FixedTable
+
+
+def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) -> Patterns | None:
+    """Return every row of a projection by its weights, to twelve digits; None for tables of many cells.
+
+    >>> row_patterns((2,), lambda values: values - values.mean()).weights
+    ({Fraction(1, 2): 1, Fraction(-1, 2): 1},)
+    """
+    cells = math.prod(shape)
+    if cells > MOST_ROWS:
+        return None
+    numbers: dict[tuple[tuple[Fraction, int], ...], int] = {}
+    which = []
+    for unit in np.eye(cells):
+        row = np.rint(project(unit.reshape(shape)).ravel() * _DIGITS).astype(np.int64)
+        values, counts = np.unique(row[row != 0], return_counts=True)
+        weights = tuple((Fraction(int(v), _DIGITS), int(c)) for v, c in zip(values, counts, strict=True))
+        which.append(numbers.setdefault(weights[::-1], len(numbers)))
+    return Patterns(np.array(which, dtype=np.intp).reshape(shape), tuple(map(dict, numbers)))
 
 
 def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:

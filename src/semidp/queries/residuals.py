@@ -62,6 +62,18 @@ class Residuals:
         """Return for each node of a depth how many children its parent has, itself included."""
         return _siblings(self.grid.chains[axis], depth)
 
+    def families(self, axis: int, depth: int) -> NDArray[np.int64]:
+        """Return for each node of a depth how many siblings its ancestors and itself have, a row a depth.
+
+        >>> Residuals(Grid((Chain(3, ((0, 2), (0, 1, 2))),))).families(0, 2).tolist()
+        [[2, 2, 2], [2, 2, 1]]
+        """
+        chain, rows = self.grid.chains[axis], []
+        for above in range(1, depth + 1):
+            counts = self.siblings(axis, above)
+            rows.append(np.repeat(counts, chain.children(above, depth)) if above < depth else counts)
+        return np.stack(rows).astype(np.int64)
+
     def scale(self, view: View) -> NDArray[np.int64]:
         """Return the whole number by which each entry of a residual is multiplied to be whole itself."""
         self.largest_scale(view)

@@ -20,7 +20,7 @@ from semidp.queries.bounds import Norms
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
-from semidp.queries.projection import FixedTable, Projector, projector
+from semidp.queries.projection import FixedTable, Patterns, Projector, projector
 from semidp.spaces import Adjacency, Dataspace
 from semidp.spaces.exchange import Blocks
 from semidp.tables import Schema, Table
@@ -135,6 +135,10 @@ class TableSpace(QuerySpace):
     def variances(self) -> Floats:
         """Return the diagonal of P: the variance of each cell of projected unit noise."""
         return self._projector.variances()
+
+    def patterns(self) -> Patterns | None:
+        """Return which cells have errors of the same law, and the weights that make up each law."""
+        return self._projector.patterns()
 
     def worst_move(self) -> Counts | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""

@@ -17,7 +17,6 @@ from semidp.inference.answers import (
     Covers,
     IntervalEstimate,
     TableIntervals,
-    cut,
     linear_interval,
     normal_interval,
     ratio_interval,
@@ -32,6 +31,7 @@ from semidp.release.published import PublishedTable
 from semidp.release.requests import mechanism_again
 from semidp.release.scope import Scope
 from semidp.spaces import Margin
+from semidp.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.tables import Schema
 
 if TYPE_CHECKING:
@@ -253,16 +253,21 @@ def interval_of(
     check_level(level, "the confidence level")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
-    question = TableQuestion(measured, release.scope.dataspace.n or 0, level, sampling, draws, randomness)
-    return question.answer(of, minus, among)
+    public = release.scope.dataspace
+    bounds = CellBounds.of(public, measured.schema.names)
+    return TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness).answer(of, minus, among)
 
 
 @dataclass(frozen=True)
 class TableQuestion:
-    """What is asked of a measured table of n records: at which level, of whom, and how its noise is simulated."""
+    """What is asked of a measured table of n records: at which level, of whom, and how its noise is simulated.
+
+    `bounds` are what the exact totals allow; they cut intervals for these records, never those for a population.
+    """
 
     measured: Measured
     n: float
+    bounds: CellBounds
     level: float
     sampling: bool
     draws: int | None = None
@@ -286,7 +291,7 @@ class TableQuestion:
     def _count(self, chosen: Floats) -> IntervalEstimate:
         n, value, error = self.n, float(self.measured.of(chosen[None])[0]), self._error(chosen)
         if not self.sampling:
-            return linear_interval(value, error, self._simulated(chosen)[0], (0.0, n), self.level)
+            return linear_interval(value, error, self._simulated(chosen)[0], self.bounds.span(chosen), self.level)
         rate = sampled_rate((value, n), (error**2, 0.0, 0.0), self.level)
         return replace(rate, value=value, standard_error=n * rate.standard_error, low=n * rate.low, high=n * rate.high)
 
@@ -295,7 +300,9 @@ class TableQuestion:
         value, total = self.measured.of(np.stack([weights, weights**2])).tolist()
         error = self._error(weights)
         if not self.sampling:
-            return linear_interval(value, error, self._simulated(weights)[0], (-n, n), self.level, difference=True)
+            return linear_interval(
+                value, error, self._simulated(weights)[0], self._difference_span(weights), self.level, difference=True
+            )
         spread = max(total, 0.0)
         null = math.sqrt(error**2 + spread)
         full = math.sqrt(error**2 + max(spread - value**2 / max(n, 1.0), 0.0))
@@ -307,12 +314,23 @@ class TableQuestion:
         if self.sampling:
             return sampled_rate((cases, records), (v1, (v1 + v2 - v) / 2, v2), self.level)
         if v2 == 0 and records > 0:
-            drawn = self._simulated(top)[0] / records
-            return linear_interval(cases / records, math.sqrt(v1) / records, drawn, (0.0, 1.0), self.level)
+            drawn, span = self._simulated(top)[0] / records, self._rate_span(top, bottom)
+            value, error = cases / records, math.sqrt(v1) / records
+            return linear_interval(value, error, drawn, span, self.level, among=round(records))
         rate = cases / records if records else math.nan
         error = self._error(top - rate * bottom) / abs(records) if records else math.inf
         first, second = self._simulated(top, bottom)
-        return ratio_interval((cases, records), (first, second), error, self.level)
+        return ratio_interval((cases, records), (first, second), error, self.level, self._rate_span(top, bottom))
+
+    def _difference_span(self, weights: Floats) -> tuple[float, float]:
+        """What the exact totals allow the sum of some cells less that of others to be."""
+        (low, high), (less, most) = self.bounds.span(weights > 0), self.bounds.span(weights < 0)
+        return low - most, high - less
+
+    def _rate_span(self, top: Floats, bottom: Floats) -> tuple[float, float]:
+        """What the exact totals allow a share to be: most cases beside fewest others, and the other way round."""
+        (low, high), (less, most) = self.bounds.span(top), self.bounds.span(bottom - top)
+        return (low / (low + most) if low + most else 0.0), (high / (high + less) if high + less else 1.0)
 
     def _difference_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
         sums = [self.measured.of(np.stack(part)).tolist() for part in parts]
@@ -328,11 +346,14 @@ class TableQuestion:
         ]
         weights = lines[0] - lines[1]
         noise = self._error(weights)
-        if not self.sampling and fixed:
-            drawn = self._simulated(weights)[0]
-            return linear_interval(value, noise, drawn, (-1.0, 1.0), self.level, difference=True)
         if not self.sampling:
-            return normal_interval(value, noise, noise, (-1.0, 1.0), self.level, covers)
+            (low, high), (less, most) = (self._rate_span(*part) for part in parts)
+            span = (low - most, high - less)
+            if not fixed:
+                return normal_interval(value, noise, noise, span, self.level, covers)
+            drawn = self._simulated(weights)[0]
+            every = math.lcm(*(round(records) for _, records in sums))
+            return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
         inside = [min(max(rate, 0.0), 1.0) for rate in rates]
         pooled = min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
         own = sum(rate * (1 - rate) / records for rate, (_, records) in zip(inside, sums, strict=True))
@@ -358,10 +379,9 @@ def intervals_of(
             f"simultaneous intervals are simulated for at most {_MANY_CELLS:,} cells, and {measured.name!r} has "
             f"{measured.estimate.size:,}: ask for a coarser table"
         )
-    weights = np.eye(measured.estimate.size).reshape(-1, *shape)
-    errors = measured.errors(weights)
     estimate = measured.estimate.ravel()
     if sampling:
+        errors = measured.errors(np.eye(estimate.size).reshape(-1, *shape))
         each = 1 - (1 - level) / errors.size  # Bonferroni: cells without noise are sampled too
         found = [
             sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
@@ -369,12 +389,26 @@ def intervals_of(
         ]
         low, high = (n * np.array([getattr(answer, end) for answer in found]) for end in ("low", "high"))
     else:
-        drawn = np.abs(measured.simulated(weights, draws, randomness))
-        noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
-        scaled = drawn[:, noisy] / errors[noisy]
-        reach = simulated_bound(scaled.max(axis=1), level) if noisy.any() else 0.0
-        half = np.where(noisy, reach * errors, 0.0)
-        low, high = np.array([cut(float(y - h), float(y + h), (0.0, n)) for y, h in zip(estimate, half, strict=True)]).T
+        half = half_widths_together(measured, level, draws, randomness)
+        bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
+        spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
+        cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
+        low, high = np.array([whole_interval(*cell) for cell in cells]).T
     low, high = low.reshape(shape), high.reshape(shape)
     covers = Covers.both if sampling else Covers.noise
     return TableIntervals(measured.name, measured.schema, measured.estimate, low, high, level, covers, not sampling)
+
+
+def half_widths_together(measured: Measured, level: float, draws: int | None, randomness: Randomness | None) -> Floats:
+    """Return for each cell how far it is off at most: all at once with probability `level`, by simulation.
+
+    The largest error of all cells, in units of its standard error, has the same bound for each of them.
+    """
+    weights = np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)
+    errors = measured.errors(weights)
+    drawn = np.abs(measured.simulated(weights, draws, randomness))
+    noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
+    if not noisy.any():
+        return np.zeros(errors.shape)
+    reach = simulated_bound((drawn[:, noisy] / errors[noisy]).max(axis=1), level)
+    return np.where(noisy, reach * errors, 0.0)

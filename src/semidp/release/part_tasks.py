@@ -31,7 +31,7 @@ from semidp.queries.branches import BranchSpace, Cut
 from semidp.release.cells import Form
 from semidp.release.partitions import Asked, AtCut, Part, PartTable, measurements_stem
 from semidp.release.products import ProductTable, fit_product
-from semidp.release.published import FitKind, Fitted, residual_columns
+from semidp.release.published import INTERVALS_BELOW, FitKind, Fitted, residual_columns
 from semidp.release.scope import Reader
 from semidp.spaces import Dataspace
 from semidp.tables import Feature, Schema, Table
@@ -166,7 +166,7 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
         how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
         zeros = [np.zeros(table.counts.shape) for table in counted]
         return [
-            ProductTable(row.asked.name, table.schema, zero.astype(np.int64), zero, zero, how)
+            ProductTable(row.asked.name, table.schema, zero.astype(np.int64), zero, zero, how, zero)
             for row, table, zero in zip(request.tables, counted, zeros, strict=True)
         ]
     noisy = _measured(task, request, request.noise, counted, attempt)
@@ -180,12 +180,14 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
     kinds = [table.asked.fit if table.counts is not None else FitKind.none for table in request.tables]
     estimates = [estimate for estimate, _ in estimated]
     fitted = fit_product(grid, space.views, [*settled, *task.exact.published], estimates, kinds, silent)
-    return [
-        ProductTable(row.asked.name, own.schema, counts.reshape(own.schema.shape), estimate, np.sqrt(variance), how)
-        for row, own, (estimate, variance), (counts, how) in zip(
-            request.tables, counted, estimated, fitted, strict=True
-        )
-    ]
+    tables = []
+    half_widths = request.noise.half_widths(INTERVALS_BELOW)
+    for row, own, (estimate, variance), (counts, how), half in zip(
+        request.tables, counted, estimated, fitted, half_widths, strict=True
+    ):
+        whole, errors = counts.reshape(own.schema.shape), np.sqrt(variance)
+        tables.append(ProductTable(row.asked.name, own.schema, whole, estimate, errors, how, half))
+    return tables
 
 
 def _measured(

@@ -21,13 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError
 from semidp.fit import Fit, Infeasible, fit_alike, fit_totals
 from semidp.geometry import Grid, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
-from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
+from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism
 from semidp.progress import Progress
 from semidp.queries import ProductSpace, QuerySpace, product_space
 from semidp.queries.residuals import below
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.checks import texts
 from semidp.release.published import (
+    INTERVALS_BELOW,
     CellTable,
     FitKind,
     Fitted,
@@ -35,6 +36,7 @@ from semidp.release.published import (
     measured_by,
     read_back,
     read_cells,
+    read_half_widths,
     read_residuals,
     residual_columns,
     residuals_from_json,
@@ -215,9 +217,9 @@ class ProductTable(CellTable):
     @classmethod
     def read(cls, files: StoredFiles, name: str, schema: Schema, fitted: Fitted) -> "ProductTable":
         """Read the file of a table."""
-        cells = read_cells(files, name, schema, interval_factor(ResidualMechanism.name))
+        cells = read_cells(files, name, schema)
         estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
-        return cls(name, schema, cells["count"], estimate, errors, fitted)
+        return cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells))
 
     def __repr__(self) -> str:
         return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
@@ -360,12 +362,11 @@ def fitted_tables(
     estimates = space.estimates(projected)
     fitted = fit_product(schema.grid, space.views, totals_of(space), estimates, kinds, progress)
     schemas = [schema.restrict(schema.named(view)) for view in space.views]
-    return tuple(
-        ProductTable(name, own, counts, estimate, mechanism.table_errors(number), how)
-        for number, (name, own, estimate, (counts, how)) in enumerate(
-            zip(names, schemas, estimates, fitted, strict=True)
-        )
-    )
+    tables = []
+    for number, (name, own, estimate, (counts, how)) in enumerate(zip(names, schemas, estimates, fitted, strict=True)):
+        half = mechanism.table_half_widths(number) if own.size < INTERVALS_BELOW else None
+        tables.append(ProductTable(name, own, counts, estimate, mechanism.table_errors(number), how, half))
+    return tuple(tables)
 
 
 def fit_product(

@@ -24,7 +24,6 @@ from semidp.mechanisms import (
     Mechanism,
     NoNoise,
     ResidualMechanism,
-    interval_factor,
 )
 from semidp.mechanisms.branches import BranchNoise
 from semidp.plots import heatmap
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""
+_DIGITS = 1e6  # to which the ends of intervals are rounded outward
 
 
 class FitKind(StrEnum):
@@ -215,6 +215,9 @@ class CellTable(Framed):
         Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
     fitted
         How the counts were made from the measurement.
+    half_widths
+        How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the noise; None for
+        tables of a million cells and more.
     """
 
     name: str
@@ -223,11 +226,7 @@ class CellTable(Framed):
     estimate: NDArray[np.float64] = field(repr=False)
     standard_errors: NDArray[np.float64] = field(repr=False)
     fitted: Fitted
-
-    @property
-    def reach(self) -> float:
-        """How many standard errors to each side the 95% interval of an estimate has."""
-        return interval_factor(ResidualMechanism.name)
+    half_widths: NDArray[np.float64] | None = field(default=None, repr=False)
 
     def keeps(self, scope: Scope) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
@@ -242,9 +241,8 @@ class CellTable(Framed):
         The interval is from the noise alone and never clipped. Tables of a million cells and more leave it out.
         """
         numbers = [self.counts, self.estimate, self.standard_errors]
-        if self.schema.size < INTERVALS_BELOW:
-            half = self.reach * self.standard_errors
-            numbers += [self.estimate - half, self.estimate + half]
+        if self.half_widths is not None:
+            numbers += interval_ends(self.estimate, self.half_widths)
         return Columns.of_cells(self.schema, dict(zip(TABLE_NUMBERS, numbers, strict=False)))
 
     def plot(self, axes: Any = None) -> Any:
@@ -285,11 +283,6 @@ class PublishedTable(CellTable, Published):
         """The unbiased estimate, a real number a cell."""
         return self.estimate
 
-    @property
-    def reach(self) -> float:
-        """How many standard errors to each side the 95% interval of an estimate has."""
-        return interval_factor(self.noise.mechanism)
-
     def __repr__(self) -> str:
         what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
         return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
@@ -314,7 +307,7 @@ class PublishedTable(CellTable, Published):
         assert scope.dataspace.schema is not None
         schema = scope.dataspace.schema.restrict(entry["features"])
         published, measurements = table_stems(entry["name"])
-        cells = read_cells(files, published, schema, interval_factor(entry["noise"]["mechanism"]))
+        cells = read_cells(files, published, schema)
         residuals = None
         if entry["noise"]["mechanism"] == ResidualMechanism.name:
             space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
@@ -332,6 +325,7 @@ class PublishedTable(CellTable, Published):
             estimate=estimate.astype(float),
             standard_errors=cells["standard_error"].astype(float),
             fitted=Fitted(**entry["fit"]),
+            half_widths=read_half_widths(cells),
             residuals=residuals,
             **read_back(entry, scope),
         )
@@ -378,9 +372,27 @@ def published_table(
         estimate=estimate,
         standard_errors=mechanism.standard_errors() if residuals is None else residuals.table_errors(0),
         fitted=how,
+        half_widths=_half_widths(mechanism) if public.schema.size < INTERVALS_BELOW else None,
         residuals=residuals,
         **measured_by(name, mechanism, measured.private),
     )
+
+
+def _half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    return mechanism.table_half_widths(0) if isinstance(mechanism, ResidualMechanism) else mechanism.half_widths
+
+
+def interval_ends(
+    estimate: NDArray[np.float64], half_widths: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of intervals, rounded outward to six digits after the point.
+
+    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a rounding error.
+
+    >>> [end.tolist() for end in interval_ends(np.array([2 / 3]), np.array([1 / 3]))]
+    [[0.333333], [1.0]]
+    """
+    return np.floor((estimate - half_widths) * _DIGITS) / _DIGITS, np.ceil((estimate + half_widths) * _DIGITS) / _DIGITS
 
 
 def _is_size(value: object) -> bool:
@@ -391,18 +403,23 @@ def _is_size(value: object) -> bool:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def read_cells(files: StoredFiles, name: str, schema: Schema, reach: float | None = None) -> dict[str, NDArray[Any]]:
-    """Return the columns of a table's file, in the shape of the schema; refuse intervals that are off."""
+def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file, in the shape of the schema."""
     columns = files.numbers(name, len(schema.names))
     found = {key: column.reshape(schema.shape) for key, column in columns.items()}
     if not all((np.abs(column) < 2.0**63).all() for column in found.values()):  # false of what is not a number, too
         raise ValueError("a cell does not hold a number")
-    if reach is not None and "estimate_low" in found:
-        middle, spread = found["estimate"], reach * found["standard_error"]
-        for end, expected in ((found["estimate_low"], middle - spread), (found["estimate_high"], middle + spread)):
-            if not np.allclose(end, expected, rtol=1e-9, atol=1e-9):
-                raise ValueError("the intervals are not those of the estimates")
     return found
+
+
+def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
+    """Return the half-widths of the intervals of a table's file; refuse those that are not around the estimates."""
+    if "estimate_low" not in cells:
+        return None
+    below, above = cells["estimate"] - cells["estimate_low"], cells["estimate_high"] - cells["estimate"]
+    if not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS) or (below < 0).any():
+        raise ValueError("the intervals are not those of the estimates")
+    return np.asarray(np.minimum(below, above), dtype=np.float64)
 
 
 def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from semidp.guarantees import Guarantee
 from semidp.mechanisms import (
     ExponentialMechanism,
     KNormMechanism,
+    LatticeGaussianMechanism,
     Measurement,
     Mechanism,
     NoNoise,
@@ -28,7 +29,7 @@ from semidp.release.cells import StoredFiles
 from semidp.release.part_tasks import split_residuals
 from semidp.release.partitions import PartitionedTables, PartTable, measurements_stem
 from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import Published, PublishedTable
+from semidp.release.published import INTERVALS_BELOW, CellTable, Published, PublishedTable
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
 from semidp.release.release import Release
 from semidp.release.requests import Request, mechanism_again
@@ -38,6 +39,10 @@ from semidp.tables import Table
 from semidp.tradeoff import Tradeoff
 
 Floats = NDArray[np.float64]
+_EARLIER_FACTORS = (
+    1.959963984540054,
+    math.log(20) / math.sqrt(2),
+)  # standard errors in the intervals of earlier versions
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -133,11 +138,15 @@ def _of(request: Request, result: Published, mechanism: Mechanism, release: Rele
         return
     if not _close(noise.scale, mechanism.scale):
         return  # an earlier version used more noise, and all else follows from that
+    if isinstance(mechanism, LatticeGaussianMechanism) and _close(noise.expected_l2, mechanism.largest_l2):
+        return  # an earlier version stated an upper bound of its errors
     if not _close(noise.expected_l2, mechanism.expected_l2):
         yield f"an expected loss of {noise.expected_l2:.6g}, and its noise has {mechanism.expected_l2:.6g}"
     if isinstance(result, PublishedTable):
         if not _close(result.standard_errors, mechanism.standard_errors()):
             yield "standard errors that its noise does not have"
+        elif not _intervals_hold(result, mechanism.half_widths if result.half_widths is not None else None):
+            yield "intervals that its noise does not have"
         if not mechanism.space.is_zero and not _close(result.projected, mechanism.publish(result.noisy)):
             yield "estimates that do not follow from the noisy counts"
         return
@@ -211,6 +220,16 @@ def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[s
             yield f"estimates of {table.name} that do not follow from its measurements"
         if not _close(table.standard_errors, stated.table_errors(number)):
             yield f"standard errors of {table.name} that its noise does not have"
+        elif not _intervals_hold(table, stated.table_half_widths(number) if table.half_widths is not None else None):
+            yield f"intervals of {table.name} that its noise does not have"
+
+
+def _intervals_hold(table: CellTable, half_widths: NDArray[np.float64] | None) -> bool:
+    """Whether the intervals of a table are those of its noise, or the normal or Laplace ones of an earlier version."""
+    if table.half_widths is None or half_widths is None:
+        return True
+    earlier = (factor * table.standard_errors for factor in _EARLIER_FACTORS)
+    return any(np.allclose(table.half_widths, known, rtol=1e-6, atol=3e-6) for known in (half_widths, *earlier))
 
 
 def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
@@ -253,11 +272,14 @@ def _of_part(result: PartitionedTables, node: int, tables: Sequence[ProductTable
     if noise is not None:
         noisy = split_residuals(noise.space, files.numbers(measurements_stem(result.request), 1)["noisy"])
         found = noise.tables(noisy, [(row.estimate, row.variance) for row in rows])
-    for table, (estimate, variance), row in zip(tables, found, rows, strict=True):
+    half_widths = [None] * len(tables) if noise is None else noise.half_widths(INTERVALS_BELOW)
+    for table, (estimate, variance), row, half in zip(tables, found, rows, half_widths, strict=True):
         if not _close(table.estimate, estimate.reshape(table.counts.shape)):
             yield f"estimates of {table.name} that do not follow from the measurements"
         if not _close(table.standard_errors, np.sqrt(variance).reshape(table.counts.shape)):
             yield f"standard errors of {table.name} that its noise does not have"
+        elif not _intervals_hold(table, half):
+            yield f"intervals of {table.name} that its noise does not have"
         if table.fitted.kind != "integer":
             continue
         view = schema.view(table.schema.names)

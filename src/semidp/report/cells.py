@@ -9,6 +9,7 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.release import ProductTable, PublishedTable
 from semidp.tables import Feature
@@ -77,7 +78,7 @@ def grid(table: PublishedTable | ProductTable) -> CellGrid | None:
     """
     if table.schema.size > SHOWN_CELLS:
         return None
-    return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors, table.reach)
+    return _laid_out(tuple(map(_flat, table.schema.features)), table.counts, table.standard_errors, faint_cells(table))
 
 
 def branches(table: PublishedTable | ProductTable) -> tuple[Branch, ...]:
@@ -89,14 +90,23 @@ def branches(table: PublishedTable | ProductTable) -> tuple[Branch, ...]:
     top, paths = feature.depths[0], feature.paths()
     for name, (start, end) in zip(top.labels, pairwise((*top.starts, len(paths))), strict=True):
         here = (slice(None),) * axis + (slice(start, end),)
-        counts, errors = table.counts[here], table.standard_errors[here]
+        counts, errors, faint = table.counts[here], table.standard_errors[here], faint_cells(table)[here]
         grid = None
         if table.schema.size <= FOLDED_CELLS:
             below = Feature(" · ".join(feature.names[1:]), tuple(" · ".join(path[1:]) for path in paths[start:end]))
             others = [below if i == axis else _flat(part) for i, part in enumerate(table.schema.features)]
-            grid = _laid_out(tuple(others), counts, errors, table.reach, down=axis)
+            grid = _laid_out(tuple(others), counts, errors, faint, down=axis)
         found.append(Branch(name, _text(counts.sum().item()), grid, table.schema.size <= _UNFOLDED_CELLS))
     return tuple(found)
+
+
+def faint_cells(table: PublishedTable | ProductTable) -> NDArray[np.bool_]:
+    """Return the cells whose count is smaller than the half-width of its interval: mostly noise.
+
+    Large tables have no intervals: two standard errors stand for them.
+    """
+    half = 2 * table.standard_errors if table.half_widths is None else table.half_widths
+    return np.asarray(table.counts < half)
 
 
 def _flat(feature: Feature) -> Feature:
@@ -107,15 +117,15 @@ def _flat(feature: Feature) -> Feature:
 
 
 def _laid_out(
-    features: tuple[Feature, ...], all_counts: Any, all_errors: Any, reach: float, down: int | None = None
+    features: tuple[Feature, ...], all_counts: Any, all_errors: Any, all_faint: Any, down: int | None = None
 ) -> CellGrid:
     """Lay out counts with one feature across, never the one that is to run down."""
     chosen = _across(features, down)
     side = [feature for position, feature in enumerate(features) if position != chosen]
     across, columns = (None, ("count",)) if chosen is None else (features[chosen].name, features[chosen].levels)
-    counts, errors = (
+    counts, errors, faint = (
         (array if chosen is None else np.moveaxis(array, chosen, -1)).reshape(-1, len(columns))
-        for array in (all_counts, all_errors)
+        for array in (all_counts, all_errors, all_faint)
     )
     largest = max(float(np.max(counts, initial=0)), 1.0)
     block = math.prod(len(feature.levels) for feature in side[1:])
@@ -123,11 +133,11 @@ def _laid_out(
     rows = tuple(
         Row(
             heads,
-            tuple(_cell(n, e, largest, reach) for n, e in zip(ns.tolist(), es.tolist(), strict=True)),
+            tuple(_cell(*numbers, largest) for numbers in zip(ns.tolist(), es.tolist(), fs.tolist(), strict=True)),
             _text(ns.sum().item()),
             _sums(counts[line - block : line], chosen) if several and line % block == 0 else (),
         )
-        for line, (heads, ns, es) in enumerate(zip(_heads(side), counts, errors, strict=True), start=1)
+        for line, (heads, ns, es, fs) in enumerate(zip(_heads(side), counts, errors, faint, strict=True), start=1)
     )
     return CellGrid(tuple(feature.name for feature in side), across, columns, rows, _sums(counts, chosen))
 
@@ -159,9 +169,9 @@ def _heads(side: list[Feature]) -> list[tuple[tuple[str, int], ...]]:
     ]
 
 
-def _cell(count: float, error: float, largest: float, reach: float) -> Cell:
+def _cell(count: float, error: float, faint: bool, largest: float) -> Cell:
     # The root keeps small counts apart beside a few large ones.
-    return Cell(_text(count), error_text(error), round(math.sqrt(max(count, 0) / largest), 3), count < reach * error)
+    return Cell(_text(count), error_text(error), round(math.sqrt(max(count, 0) / largest), 3), faint)
 
 
 def _text(count: float) -> str:

@@ -95,7 +95,7 @@ def forecast(prepared: Prepared) -> dict[str, Any]:
 def forecast_text(table: dict[str, Any]) -> str:
     """Say how large the errors of a table are beside its counts.
 
-    >>> errors = {"standard_error": 1.2, "smallest": 1.2, "largest": 1.2, "half_width": 2.352}
+    >>> errors = {"standard_error": 1.2, "smallest": 1.2, "largest": 1.2, "narrowest": 2.352, "widest": 2.352}
     >>> table = {"errors": errors, "expected": {"smallest": 0.0, "median": 40.0, "largest": 90.0}, "dominated": 0.25}
     >>> forecast_text(table)
     'standard error 1.2 a cell, 95% within ±2.352 (expected counts about 40; noise dominates 25% of the cells)'
@@ -169,7 +169,7 @@ def _tables(prepared: Prepared, request: Request, mechanism: Mechanism) -> list[
         assert public.schema is not None
         size = public.schema.size
         counts = expected_counts(public) if size <= MOST_CELLS else np.array([(public.n or 0) / size])
-        low = counts < errors["half_width"]
+        low = counts < errors.get("half_width", 2 * errors["standard_error"])
         found.append(
             {
                 "name": table.name,

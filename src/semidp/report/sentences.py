@@ -4,7 +4,7 @@ The page and the terminal share every sentence.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,7 @@ from semidp.errors import SemidpError
 from semidp.exact import plain, rounded_up, sqrt_up
 from semidp.geometry import View, maximal, meet
 from semidp.guarantees import Guarantee, detection
-from semidp.mechanisms import Mechanism, ResidualMechanism, interval_factor
+from semidp.mechanisms import Mechanism, ResidualMechanism
 from semidp.release import (
     PartitionedTables,
     Plan,
@@ -33,8 +33,9 @@ from semidp.release import (
 )
 from semidp.release.cells import METADATA
 from semidp.release.partitions import tables_asked
+from semidp.release.published import INTERVALS_BELOW
 from semidp.report import outcome_sentences as outcomes
-from semidp.report.cells import MOST_CELLS, error_text, number_text, scale_text
+from semidp.report.cells import MOST_CELLS, error_text, faint_cells, number_text, scale_text
 from semidp.spaces import Dataspace, Margin
 from semidp.tradeoff import Budget, Order, Tradeoff
 
@@ -257,11 +258,11 @@ def errors_caption(table: PublishedTable | ProductTable, absent: bool, shown: bo
         return "Published counts, which follow from the exact totals: there is no noise and no error."
     below = ", and below each the standard error of its estimate" if shown else ""
     largest = float(table.standard_errors.max(initial=0.0))
-    low = table.counts < table.reach * table.standard_errors
+    low = faint_cells(table)
     mark = " (marked ≈)" if shown else ""
+    than = "two standard errors" if table.half_widths is None else "the half-width of their 95% interval"
     faint = (
-        f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than the half-width of "
-        "their 95% interval."
+        f" Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}: they are smaller than {than}."
         if low.any()
         else ""
     )
@@ -324,65 +325,82 @@ def files(release: Release) -> list[tuple[str, str]]:
 
 
 def cell_errors(mechanism: Mechanism) -> dict[str, float]:
-    """Return how far off the cells of a measurement are: standard errors, and the half-width of a 95% interval.
+    """Return how far off the cells of a measurement are: standard errors, and the half-widths of 95% intervals.
 
     >>> from semidp.mechanisms import choose
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.tradeoff import Budget
-    >>> {name: round(value, 3) for name, value in cell_errors(choose(two_way()[0], Budget.gdp(1))).items()}
-    {'standard_error': 1.167, 'smallest': 1.167, 'largest': 1.167, 'half_width': 2.287}
+    >>> errors = cell_errors(choose(two_way()[0], Budget.gdp(1)))
+    >>> round(errors["standard_error"], 3), round(errors["half_width"], 3), list(errors)[-2:]
+    (1.167, 2.333, ['narrowest', 'widest'])
     """
     if isinstance(mechanism, ResidualMechanism):  # measures residuals: its one table is rebuilt from them
         return table_errors(mechanism, 0)
-    unit, wide, size = float(mechanism.space.unit), interval_factor(mechanism.name), math.prod(mechanism.space.shape)
+    unit, size = float(mechanism.space.unit), math.prod(mechanism.space.shape)
     if size > MOST_CELLS:
         root = mechanism.expected_l2 * unit / math.sqrt(size)
-        return {"standard_error": root, "smallest": root, "largest": root, "half_width": wide * root}
-    return _spread(mechanism.standard_errors() * unit, wide)
+        return {"standard_error": root, "smallest": root, "largest": root}
+    half_widths = mechanism.half_widths * unit if size < INTERVALS_BELOW else None
+    return _spread(mechanism.standard_errors() * unit, half_widths)
 
 
 def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
     """Return the same for one of the tables that share a budget."""
-    return _spread(mechanism.table_errors(number), interval_factor(mechanism.name))
+    errors = mechanism.table_errors(number)
+    return _spread(errors, mechanism.table_half_widths(number) if errors.size < INTERVALS_BELOW else None)
 
 
-def _spread(errors: NDArray[np.float64], wide: float) -> dict[str, float]:
-    noisy = errors[errors > 0]
-    root = math.sqrt(float((errors**2).mean())) if errors.size else 0.0
-    return {
-        "standard_error": root,
-        "smallest": float(noisy.min()) if noisy.size else 0.0,
-        "largest": float(noisy.max()) if noisy.size else 0.0,
-        "half_width": wide * root,
-    }
+def _spread(errors: NDArray[np.float64], half_widths: NDArray[np.float64] | None) -> dict[str, float]:
+    """Root mean square, least and largest of the standard errors and of the half-widths of cells with noise.
+
+    Large tables have no intervals.
+    """
+    noisy = errors > 0
+    found = {}
+    named = [(("standard_error", "smallest", "largest"), errors)]
+    if half_widths is not None:
+        named.append((("half_width", "narrowest", "widest"), half_widths))
+    for (mean, least, most), values in named:
+        found[mean] = math.sqrt(float((values**2).mean())) if values.size else 0.0
+        found[least] = float(values[noisy].min()) if noisy.any() else 0.0
+        found[most] = float(values[noisy].max()) if noisy.any() else 0.0
+    return found
 
 
 def errors_text(errors: dict[str, float]) -> str:
     """Say how far off a cell is before anything is drawn, in four digits, by which plans are compared.
 
-    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "half_width": 2.2632})
-    'standard error 1.155 a cell (1 to 2), 95% within ±2.263'
+    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "narrowest": 2.0, "widest": 4.0})
+    'standard error 1.155 a cell (1 to 2), 95% within ±2 to ±4'
     """
     low, high = f"{errors['smallest']:.4g}", f"{errors['largest']:.4g}"
     span = "" if low == high else f" ({low} to {high})"
-    return f"standard error {errors['standard_error']:.4g} a cell{span}, 95% within ±{errors['half_width']:.4g}"
+    within = f", 95% {_within(errors, lambda width: f'{width:.4g}')}" if "widest" in errors else ""
+    return f"standard error {errors['standard_error']:.4g} a cell{span}{within}"
+
+
+def _within(errors: Mapping[str, float], text: Callable[[float], str]) -> str:
+    """Say within what 95% of all draws are: for every cell, or from the best cell to the worst."""
+    low, high = text(errors["narrowest"]), text(errors["widest"])
+    return f"within ±{high}" if low == high else f"within ±{low} to ±{high}"
 
 
 def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
     """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
-    found = []
+    found: list[dict[str, Any]] = []
     for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
-        cells = mechanism.table_errors(number)
-        errors = _spread(cells, interval_factor(mechanism.name))
+        errors = table_errors(mechanism, number)
+        widths: dict[str, Any] = {name: errors[name] for name in ("narrowest", "widest") if name in errors}
         found.append(
             {
                 "name": table.name,
                 "features": list(table.features),
-                "cells": cells.size,
+                "cells": mechanism.space.schema.grid.size_of(mechanism.space.views[number]),
                 "smallest_standard_error": errors["smallest"],
                 "largest_standard_error": errors["largest"],
                 "rms_standard_error": errors["standard_error"],
+                **widths,
             }
         )
     return found
@@ -434,8 +452,8 @@ def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     for part in product_errors(request, mechanism):
         low, high = error_text(part["smallest_standard_error"]), error_text(part["largest_standard_error"])
         span = high if low == high else f"{low} to {high}"
-        wide = error_text(interval_factor(mechanism.name) * part["rms_standard_error"])
-        lines.append(f"{part['name']}: standard error {span} a cell, 95% within ±{wide}, {part['cells']:,} cells")
+        within = f", 95% {_within(part, error_text)}" if "widest" in part else ""
+        lines.append(f"{part['name']}: standard error {span} a cell{within}, {part['cells']:,} cells")
     return lines
 
 

@@ -1,0 +1,150 @@
+"""The law of a weighted sum of independent whole-number noise, and how far to each side 95% of it lie.
+
+A cell of a projected table is such a sum: few different weights, each for many cells. Normal quantiles are not those of
+coarse noise, so that the law itself is used here, with every numerical error counted against the interval.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import scipy
+
+from semidp.noise.distributions import CountNoise
+from semidp.noise.rejection import Floats
+
+LEVEL = 0.95
+"""The level of the intervals in the files and in the words of a release."""
+
+_SMOOTHING = 5e-4  # of the standard deviation: added as normal noise, so that the Fourier series converges
+_COARSE_SMOOTHING = 2e-3  # where many laws are asked for: an interval is then up to a hundredth wider than it need be
+_MANY = 50
+_CLOSE = 5e-3  # a normal law this close, in standard deviations, takes the place of the series
+_STEPS_OUT = 4.5  # standard deviations of that normal noise that an interval is widened by
+_OUTSIDE = math.erfc(_STEPS_OUT / math.sqrt(2))  # how often it lies further out: 7e-6
+_CUT = 6.5  # where the factor exp(-x²/2) of the smoothing is 7e-10, and what is left of the series below 1e-10
+_NUMERICAL = 1e-9  # the end of the series, what lies outside of a period, and rounding
+_LEAST_SPREAD = 0.05  # of the largest weight: a sum that is nearly always 0 is smoothed by this
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """So many independent numbers of one law, each with the same weight.
+
+    >>> from semidp.noise import DiscreteGaussian
+    >>> Weighted(DiscreteGaussian(Fraction(4)), Fraction(-1, 3), 2).variance
+    0.888...
+    """
+
+    law: CountNoise
+    weight: Fraction
+    count: int
+
+    @property
+    def variance(self) -> float:
+        """The variance that the term adds to the sum."""
+        return self.count * float(self.weight) ** 2 * self.law.variance
+
+
+def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> list[float]:
+    """Return for each of several sums an h with ``P(|S| <= h) >= level``; see `half_width`.
+
+    Noise that is a normal number moved by at most d, as rounding does, is not asked for its own law where that hardly
+    matters: a sum is then a normal number moved by at most ``Σ |weight| d``, and h is the normal one plus that.
+
+    >>> from semidp.noise import RoundedGaussian
+    >>> [round(h, 3) for h in half_widths([[Weighted(RoundedGaussian(Fraction(10**4)), Fraction(1, 3), 1)]])]
+    [65.333]
+    """
+    smoothing = _SMOOTHING if len(sums) <= _MANY else _COARSE_SMOOTHING
+    found = []
+    for terms in sums:
+        normal = normal_half_width(terms, level)
+        found.append(half_width(terms, level, smoothing) if normal is None else normal)
+    return found
+
+
+def normal_half_width(terms: Sequence[Weighted], level: float = LEVEL, close: float = _CLOSE) -> float | None:
+    """Return the half-width of the normal law next to a sum, widened by its distance; None where that is not close."""
+    variance = distance = 0.0
+    for term in terms:
+        near = term.law.near_normal
+        if near is None:
+            return None
+        size = abs(float(term.weight))
+        variance += term.count * size**2 * near[0]
+        distance += term.count * size * near[1]
+    if not variance or not distance <= close * math.sqrt(variance):
+        return None
+    quantile = float(scipy.special.ndtri((1 + level) / 2))
+    return on_lattice(quantile * math.sqrt(variance) + distance, [term.weight for term in terms])
+
+
+def half_width(terms: Sequence[Weighted], level: float = LEVEL, smoothing: float = _SMOOTHING) -> float:
+    """Return an h with ``P(|S| <= h) >= level`` for ``S = Σ weight · number``: the least one, but for a thousandth.
+
+    The characteristic function of S is the product of those of its terms. With Z normal and ε small, the Fourier series
+    of S + εZ on a circle converges like ``exp(-ε²t²/2)``, and S itself is within reach:
+    ``P(|S| <= h + 4.5 ε) >= P(|S + εZ| <= h) - P(|Z| > 4.5)``.
+
+    S lies on the multiples of the greatest common divisor of its weights, so that h is rounded down to one of them: for
+    coarse noise the result is the quantile itself.
+
+    >>> from semidp.noise import DiscreteGaussian
+    >>> half_width([Weighted(DiscreteGaussian(Fraction(1, 4)), Fraction(1), 1)])  # P(|X| <= 0) is 0.787
+    1.0
+    >>> round(half_width([Weighted(DiscreteGaussian(Fraction(10**6)), Fraction(1), 1)]) / 1000, 2)
+    1.96
+    """
+    kept = [term for term in terms if term.weight and term.count]
+    if not kept:
+        return 0.0
+    largest = max(abs(float(term.weight)) for term in kept)
+    spread = math.sqrt(sum(term.variance for term in kept))
+    epsilon = smoothing * max(spread, _LEAST_SPREAD * largest)
+    period = 2 * (_tail_bound(kept) + 8 * epsilon)  # so that next to nothing lies outside, and the quantile inside
+    quantile = _quantile(kept, level + _OUTSIDE + 4 * _NUMERICAL, epsilon, period)
+    return on_lattice(quantile + _STEPS_OUT * epsilon, [term.weight for term in kept])
+
+
+def on_lattice(bound: float, weights: Sequence[Fraction]) -> float:
+    """Return the largest multiple of the weights' greatest common divisor that is at most a bound.
+
+    >>> on_lattice(0.8, [Fraction(1, 4), Fraction(-1, 2)])
+    0.75
+    """
+    common = math.lcm(*(weight.denominator for weight in weights))
+    step = Fraction(math.gcd(*(int(weight * common) for weight in weights)), common)
+    return float(math.floor(Fraction(bound) / step * (1 + Fraction(1, 2**40))) * step)
+
+
+def _quantile(terms: Sequence[Weighted], level: float, epsilon: float, period: float) -> float:
+    """The least h on a fine grid with ``P(|S + εZ| <= h) >= level``, from its Fourier series on a circle.
+
+    On a circle of length L the share of [-h, h] is ``2h/L + Σ_m (2/πm) φ(2πm/L) sin(2πmh/L)``.
+    """
+    terms_kept = math.ceil(_CUT / epsilon * period / (2 * math.pi))
+    number = np.arange(1.0, terms_kept + 1)
+    frequency = 2 * math.pi / period * number
+    transform = np.exp(-((epsilon * frequency) ** 2) / 2)
+    for term in terms:
+        factor = term.law.characteristic(float(term.weight) * frequency)
+        transform *= factor if term.count == 1 else np.sign(factor) ** (term.count % 2) * np.abs(factor) ** term.count
+    size = 1 << (2 * terms_kept + 2).bit_length()
+    series = np.zeros(size // 2 + 1, dtype=np.complex128)
+    series[1 : terms_kept + 1] = -1j * transform / (math.pi * number)
+    ends = np.arange(size // 2) * (period / size)
+    inside: Floats = 2 * ends / period + np.fft.irfft(series, size)[: size // 2] * size
+    return float(ends[np.argmax(inside >= level)])
+
+
+def _tail_bound(terms: Sequence[Weighted]) -> float:
+    """A number that |S| exceeds with probability at most 1e-12: Chernoff's bound at the best of some rates."""
+    spread = math.sqrt(sum(term.variance for term in terms))
+    best = math.inf
+    for rate in np.geomspace(0.01 / spread, 100 / spread, 97).tolist():
+        exponent = sum(term.count * term.law.log_moment(rate * abs(float(term.weight))) for term in terms)
+        best = min(best, (exponent + math.log(2e12)) / rate)
+    return best
