@@ -162,17 +162,22 @@ class ExchangeTable:
             counts = grid.sum(margin.counts, view, margin.view)
             cells = [dict(zip(named(view), map(int, cell), strict=True)) for cell in np.argwhere(counts)]
             nodes = tuple(tuple(cell[axis] for axis in axes) for cell in cells)
-            seen = tuple(tuple(self._below(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
+            seen = tuple(tuple(self._in_sight(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
             if len(cells) > 1:
                 alike = len(named(view)) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
                 found.append(SeenBlock(axes, tuple(counts[counts > 0].tolist()), nodes, seen, alike))
         return tuple(found)
 
-    def _below(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
-        """The nodes at the table's depth that can occur below a node (or the one above it)."""
-        chain, wanted = self.blocks.structure.grid.chains[axis], self.question.released[axis]
-        below, there = chain.below(depth, node, wanted), self.blocks.structure.inhabited_nodes(axis, wanted)
-        return tuple(child for child in range(below.start, below.stop) if there[child])
+    def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
+        """The nodes at the table's depth that a record at a published node can have.
+
+        Its only ancestor there if the table is coarser than what is published, else its descendants that can occur.
+        """
+        chain, released = self.blocks.structure.grid.chains[axis], self.question.released[axis]
+        if released <= depth:
+            return (chain.ancestor(depth, node, released),)
+        below, inhabited = chain.below(depth, node, released), self.blocks.structure.inhabited_nodes(axis, released)
+        return tuple(child for child in range(below.start, below.stop) if inhabited[child])
 
     def _levels(self, most: int) -> tuple[int, ...]:
         """What can occur outside the blocks, the first `most` levels of it: where each lies in the flat table."""
