@@ -20,6 +20,7 @@ from semidp.geometry import Counts, meet, named
 from semidp.queries.bounds import Norms
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import LARGEST_A
+from semidp.queries.probes import Probes, SelfCheckError, drawn
 from semidp.spaces.exchange import Blocks, servings
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
@@ -243,7 +244,32 @@ class ExchangeTable:
 
     @cached_property
     def found(self) -> Found:
-        """The norms, exact where `exact` says so, and a move that attains Δ2."""
+        """The norms, exact where `exact` says so, and a move that attains Δ2.
+
+        They are not used unless they lie between what drawn exchanges attain and what is proved for every exchange.
+        """
+        found = self._search()
+        if found.norms.most(self._probes.norms) != found.norms:
+            raise SelfCheckError("an exchange moves the table by more than its norms")
+        if found.norms.least(self._proved) != found.norms:
+            raise SelfCheckError("the norms of a table are above what is proved for exchanges")
+        return found
+
+    @cached_property
+    def _probes(self) -> Probes:
+        """Some exchanges of this table, drawn by the definition."""
+        return drawn(self.blocks, self.question.released)
+
+    @property
+    def _proved(self) -> Norms:
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for a table with features of q published margins.
+
+        `_plain` refines it by what `seen` says of the blocks; this looks at the margins alone.
+        """
+        q = sum(any(meet(margin.view, self.question.released)) for margin in self.blocks.margins)
+        return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+
+    def _search(self) -> Found:
         structure = self.blocks.structure
         if structure.n == 0 or (not self.seen and len(self._levels(2)) < 2):
             return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
@@ -324,14 +350,20 @@ class ExchangeTable:
         return Found(best, True, "agreement patterns of exchanges", None if widest is None else self._table(widest))
 
     def moves(self) -> Iterator[Counts]:
-        """Iterate over the elements of S without zero, each once; refuse where they are too many to list."""
-        seen = set()
+        """Iterate over the elements of S without zero, each once; refuse where they are too many to list.
+
+        Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn exchanges is missing.
+        """
+        listed = set()
+        shape = self.question.grid.shape
         for parts in self._choices():
             for move in self._tables(parts):
                 for signed in (move, -move):
-                    if signed.tobytes() not in seen:
-                        seen.add(signed.tobytes())
-                        yield signed.astype(np.int64).reshape(self.question.grid.shape)
+                    if signed.tobytes() not in listed:
+                        listed.add(signed.tobytes())
+                        yield signed.astype(np.int64).reshape(shape)
+        if any(move.astype(np.int8).tobytes() not in listed for move in self._probes.moves(shape)):
+            raise SelfCheckError("an exchange is missing from the list of exchanges of a table")
 
     def _choices(self) -> list[list[list[Values]]]:
         """For each choice of carriers, what the records can have in each block and outside; refused where too many."""
