@@ -69,6 +69,11 @@ class Probes:
         cells[(same & earlier).any(axis=2)] = 0  # each cell counts once, with its first record
         return Norms.of(cells)
 
+    def within(self, records: int) -> "Probes":
+        """The exchanges that change at most so many records: pairs of the ball A_records."""
+        kept = np.abs(self.signs).sum(axis=1) <= 2 * records
+        return Probes(self.nodes[kept], self.signs[kept])
+
     def moves(self, shape: Shape) -> Iterator[Counts]:
         """Iterate over the differences of tables that these exchanges make, zero left out."""
         for nodes, signs in zip(self.nodes, self.signs, strict=True):
@@ -97,6 +102,39 @@ def drawn(blocks: Blocks, released: View) -> Probes:
     chains = structure.grid.chains
     seen = [chains[axis].above(released[axis])[records[:, :, axis]] for axis in axes]
     return Probes(np.stack(seen, axis=2), signs)
+
+
+def largest_residual(blocks: Blocks, view: View, records: int) -> float:
+    """Return the largest ``|H_d M_d m|²`` of some exchanges m of at most so many records: a lower bound of k_d.
+
+    ``s' (∘_i K_i) s`` with signs s and, for each feature of d, ``K = 1[same parent] (1[same node] - 1/c)`` for records
+    with c inhabited siblings (THEORY §13).
+    """
+    probes = drawn(blocks, view).within(records)
+    products = (probes.signs[:, :, None] * probes.signs[:, None, :]).astype(np.float64)
+    for place, axis in enumerate(named(view)):
+        chain, depth = blocks.structure.grid.chains[axis], view[axis]
+        firsts = chain.first(depth - 1, depth)
+        inhabited = np.unique(chain.above(depth)[_inhabited(blocks.structure, axis)])
+        siblings = np.bincount(np.searchsorted(firsts, inhabited, side="right") - 1, minlength=len(firsts))
+        nodes = probes.nodes[:, :, place]
+        parents = np.searchsorted(firsts, nodes, side="right") - 1
+        same_node = nodes[:, :, None] == nodes[:, None, :]
+        same_parent = parents[:, :, None] == parents[:, None, :]
+        products *= same_parent * (same_node - 1 / siblings[parents][:, :, None])
+    return float(products.sum(axis=(1, 2)).max(initial=0.0))
+
+
+def _inhabited(structure: Structure, axis: int) -> Mask:
+    """The leaves of a feature that no published margin leaves empty."""
+    chain = structure.grid.chains[axis]
+    result = np.ones(chain.leaves, dtype=bool)
+    for margin in structure.margins:
+        if margin.view[axis]:
+            place = named(margin.view).index(axis)
+            others = tuple(other for other in range(margin.counts.ndim) if other != place)
+            result &= (margin.counts.sum(axis=others) > 0)[chain.above(margin.view[axis])]
+    return result
 
 
 def _disjoint(margins: Sequence[Totals]) -> tuple[Totals, ...]:
@@ -184,23 +222,12 @@ class _Draw:
                 nodes[:, :, axis], depths[axis] = node, margin.view[axis]
         for axis, depth in enumerate(depths):
             chain = self.structure.grid.chains[axis]
-            leaves = np.flatnonzero(self._inhabited(axis))
+            leaves = np.flatnonzero(_inhabited(self.structure, axis))
             homes = chain.above(depth)[leaves]
             first = leaves[np.searchsorted(homes, nodes[:, :, axis], side="left")]
             final = leaves[np.searchsorted(homes, nodes[:, :, axis], side="right") - 1]
             nodes[:, :, axis] = np.where(last[:, :, axis], final, first)
         return nodes
-
-    def _inhabited(self, axis: int) -> Mask:
-        """The leaves of a feature that no published margin leaves empty."""
-        chain = self.structure.grid.chains[axis]
-        result = np.ones(chain.leaves, dtype=bool)
-        for margin in self.structure.margins:
-            if margin.view[axis]:
-                place = named(margin.view).index(axis)
-                others = tuple(other for other in range(margin.counts.ndim) if other != place)
-                result &= (margin.counts.sum(axis=others) > 0)[chain.above(margin.view[axis])]
-        return result
 
     def _holds(self, cells: Nodes, takes_part: Truths) -> Truths:
         """Whether t has the records of each draw that vanish: in every block as many as have the same cell."""
