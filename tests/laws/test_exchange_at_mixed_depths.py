@@ -144,7 +144,7 @@ def test_norms_and_moves_are_those_of_all_neighbours() -> None:
 @pytest.mark.long
 def test_norms_and_moves_are_those_of_all_neighbours_in_many_structures() -> None:
     done = check_structures(2_600, 250)
-    assert done["mixed"] > 500
+    assert done["mixed"] >= 400
     assert done["attained"] >= 0.97 * done["tables"]
 
 
