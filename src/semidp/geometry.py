@@ -196,8 +196,14 @@ class Chain:
         return len(self.starts[depth - 1]) if depth else 1
 
     def first(self, coarse: int, fine: int) -> NDArray[np.intp]:
-        """Return the position at depth `fine` of the first node below each node at depth `coarse`."""
+        """Return the position at depth `fine` of the first node below each node at depth `coarse`.
+
+        Every count of descendants comes from here, so a question the wrong way round is an error here: an answer to
+        it would be an empty range that looks like "no such node".
+        """
         if (coarse, fine) not in self._firsts:
+            if not 0 <= coarse <= fine <= self.depth:
+                raise ValueError(f"no node at depth {fine} lies below depth {coarse}: ask for its ancestor")
             below, above = (
                 np.asarray(self.starts[depth - 1] if depth else (0,), dtype=np.intp) for depth in (fine, coarse)
             )
@@ -214,13 +220,23 @@ class Chain:
         return np.diff(self.first(coarse, fine), append=self.size(fine))
 
     def below(self, depth: int, node: int, fine: int) -> slice:
-        """Return where the nodes at depth `fine` stand that lie below one node at `depth`, or are it.
+        """Slice of the nodes at depth `fine` that descend from `node` of `depth`; the node itself if these are equal.
+
+        `fine` must not be coarser than `depth`: `ancestor` looks upwards.
 
         >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).below(1, 1, 2)
         slice(3, 5, None)
         """
         start = int(self.first(depth, fine)[node])
         return slice(start, start + int(self.children(depth, fine)[node]))
+
+    def ancestor(self, depth: int, node: int, coarse: int) -> int:
+        """Node at depth `coarse` from which `node` of `depth` descends; the node itself if these are equal.
+
+        >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).ancestor(2, 4, 1)
+        1
+        """
+        return int(np.searchsorted(self.first(coarse, depth), node, side="right")) - 1
 
     def above(self, depth: int) -> NDArray[np.intp]:
         """Return for each leaf the node at a depth that it lies below, or is.

@@ -9,6 +9,7 @@ import pytest
 
 from semidp import Adjacency, Feature, Plan, Release, TableRequest
 from semidp.audit import audit_mechanism, worst_pair
+from semidp.cli import run as command
 from semidp.mechanisms import KNormMechanism, LaplaceMechanism, RoundedGaussianMechanism
 from semidp.noise import SeededRandomness
 from semidp.release import implied_guarantee, prepare, run
@@ -209,3 +210,30 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
         convicted[str(adjacency.kind)] = found.convicted
     assert convicted == {"exchange": False, "ball": True}
     assert run(plan, data).guarantee.tradeoff == claim
+
+
+def test_a_joint_block_seen_finer_in_one_feature_and_coarser_in_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by attack: mu = 1 was claimed for noise of scale 1.414 where an exchange moves the table by 2.
+
+    The release, what a ledger makes of an earlier charge under the joint totals, and the audit use the same norms.
+    """
+    kinds = [("R", "R2", "T", "T1"), ("R", "R1", "S", "S2"), ("Q", "Q1", "S", "S1")]
+    rows = [",".join(record) for record in kinds for _ in range(100)]
+    data = tmp_path / "people.csv"
+    data.write_text("\n".join(["region,district,state,county", *rows]) + "\n")
+    ledger = str(tmp_path / "ledger.json")
+    assert command(["ledger", ledger, "--mu", "10"]) == 0
+    words = ["release", str(data), "--nest", "region,district", "--nest", "state,county", "--table", "district,state"]
+    words += ["--levels-from-data", "--adjacency", "exchange", "--mu", "1", "--mechanism", "gaussian"]
+    words += ["--ledger", ledger]
+    assert command([*words, "--invariant", "region", "--out", str(tmp_path / "coarse")]) == 0
+    assert command([*words, "--invariant", "region,county", "--out", str(tmp_path / "joint")]) == 0
+    scales = [Release.load(tmp_path / name).tables[0].noise.scale for name in ("coarse", "joint")]
+    assert scales == [2.0, 2.0]
+    capsys.readouterr()
+    assert command(["ledger", ledger]) == 0
+    said = capsys.readouterr().out
+    assert "spent      1.41422-GDP" in said, "both cost 1 under the joint totals"
+    assert said.count("  1-GDP  table") == 2

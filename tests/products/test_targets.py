@@ -94,6 +94,34 @@ def file(tmp_path):
 EXACT = ["--invariant", "sex", "--levels-from-data"]
 
 
+@pytest.mark.parametrize("others", [[], [["age", "region"]]])
+@pytest.mark.parametrize("error", ["1e5", "1e12"])
+def test_a_huge_target_error_has_a_least_budget(others, error):
+    """Σ k/σ² was rounded to multiples of 2^-80: below μ² = 1e-24 no noise was ever enough, and the search went on."""
+    asked = [TableRequest(["sex", "region"], target_error=error), *map(TableRequest, others)]
+    found = worst(prepare(Plan(asked, ["sex"], features=FEATURES), people()))
+    assert 0.99 * float(error) < found["sex", "region"] <= float(error)
+
+
+@pytest.mark.parametrize("error", ["1e15", "1e20", "1e308", "1e400"])
+def test_a_target_error_beyond_the_samplers_is_refused_in_a_sentence(file, capsys, error):
+    words = ["release", file, "--table", "sex,region", *EXACT, "--target-error", f"sex,region={error}", "--dry-run"]
+    assert semidp(words) == 2
+    assert capsys.readouterr().err == (
+        "semidp: noise for this target error would not fit in 63 bits: ask for a smaller error\n"
+    )
+
+
+def test_a_tiny_budget_of_a_product_is_met_closely(file, capsys):
+    """The cost of what is drawn is within a thousandth of the budget, however small that is."""
+    plan = Plan([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], ["sex"], features=FEATURES)
+    for mu in ("1", "1e-6", "1e-12"):
+        ((_, mechanism),) = prepare(plan.with_budget(Budget.gdp(mu)), people()).parts
+        spent = sum(mechanism.space.cost[view] / square for view, square in mechanism.sigma2.items())
+        assert mechanism.space.costs.joint(mechanism.sigma2) <= float(mechanism.precision) == float(Fraction(mu) ** 2)
+        assert spent <= 2 * mechanism.precision  # the joint cost may be less than the sum
+
+
 def test_the_command_finds_the_budget(file, tmp_path, capsys):
     words = ["release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--target-error", "region,age=4"]
     assert semidp([*words, "--dry-run"]) == 0

@@ -14,9 +14,10 @@ from semidp.cli import run as command
 from semidp.engines import Outcome
 from semidp.errors import DataError, InputError, Refused
 from semidp.queries import sensitivity_space
+from semidp.report import change
 from semidp.spaces import Adjacency, Margin, semi_adjacency, semi_adjacency_bound, widest_space
 from semidp.spaces.listing import datasets
-from semidp.tradeoff import Order
+from semidp.tradeoff import Order, approximate, gaussian, zcdp
 
 PEOPLE = {"sex": list("ffmm"), "ill": list("nyny"), "region": list("nsss")}
 SEX, ILL, REGION = Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")
@@ -255,3 +256,41 @@ def test_the_report_lists_what_an_attacker_may_also_know() -> None:
     assert "0.25-zCDP" in page
     everything = run(Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"]), {"sex": ["f", "m"]}).report_html()
     assert "also knew" not in everything
+
+
+def test_a_product_computed_anew_is_not_called_stronger_for_its_rounding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """σ² is rounded up, so that μ² computed anew is 0.99999997 of the budget: printed alike, and said to be alike."""
+    rng = np.random.default_rng(1)
+    levels = {"sex": "fm", "age": "abc", "region": "nswe"}
+    people = {name: [str(each) for each in rng.choice([*given], size=400)] for name, given in levels.items()}
+    tables = [TableRequest(["sex", "age"]), TableRequest(["age", "region"])]
+    features = [Feature(name, given) for name, given in levels.items()]
+    plan = Plan(tables, ["sex"], features=features).with_budget(Budget.gdp(1))
+    release = run(plan, people)
+    anew = release.under(["sex"]).tradeoff
+    assert anew.compare(release.guarantee.tradeoff) is Order.STRONGER, "the curves themselves are told apart"
+    release.save(tmp_path / "release")
+    place = str(tmp_path / "release")
+    assert command(["guarantee", place]) == 0
+    said = capsys.readouterr().out
+    assert "stays as strong. The noise is the same, and so are the datasets" in said
+    assert command(["guarantee", place, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["change"] == "equal"
+    assert command(["guarantee", place, "--a", "3"]) == 0
+    assert "gets weaker. The noise is the same, but the datasets" in capsys.readouterr().out
+    assert command(["guarantee", place, "--a", "1"]) == 0
+    assert "gets stronger" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [("99999997/100000000", "EQUAL"), ("99999/100000", "EQUAL"), ("0.999", "STRONGER")]
+)
+def test_numbers_that_are_printed_alike_are_called_as_strong(share: str, said: str) -> None:
+    delta = Fraction(1, 10**9)
+    for of in (gaussian, zcdp, approximate):
+        now, before = of(Fraction(share)), of(Fraction(1))
+        assert now.compare(before) is Order.STRONGER
+        assert change(now, before, delta).name == said
+        assert change(before, now, delta).name == {"STRONGER": "WEAKER"}.get(said, said)

@@ -19,7 +19,7 @@ from semidp.exact import exact, plain, rounded_up
 from semidp.files import from_json
 from semidp.guarantees import Guarantee, read_document
 from semidp.release import Plan, Reading, Release, adjacency_from
-from semidp.report import strength
+from semidp.report import change, strength
 from semidp.spaces import (
     Adjacency,
     AdjacencyKind,
@@ -368,7 +368,7 @@ def _under_release(
     margins = _margins(release.scope.dataspace, known, also_known, without)
     found = release.under(margins, adjacency, known)
     delta = target or release.plan.report_delta
-    change = found.tradeoff.compare(release.guarantee.tradeoff)
+    order = change(found.tradeoff, release.guarantee.tradeoff, delta)
     warnings = _warnings(found, known, margins, bool(release.plan.outcomes))
     if without:
         warnings += ("This is about the noisy values alone: the release publishes exactly what was left out here.",)
@@ -378,7 +378,7 @@ def _under_release(
             {
                 "as_released": _document(release.guarantee, delta),
                 "under": _document(found, delta),
-                "change": str(change.value),
+                "change": str(order.value),
                 "report_delta": delta,
                 "explanation": str(found.explain()),
                 "warnings": list(warnings),
@@ -388,7 +388,11 @@ def _under_release(
     for name, one in (("as released", release.guarantee), ("now", found)):
         exact = f"exact: {one.dataspace.summary()}; {one.adjacency}"
         print_rows([(name, exact), ("", strength(one, delta)[-1])], width=12)
-    echo(f"\n{CHANGES[change]}. The noise is the same; the datasets that it has to hide are others.\n")
+    same = (found.dataspace, found.adjacency) == (release.guarantee.dataspace, release.guarantee.adjacency)
+    hidden = (
+        "and so are the datasets that it has to hide" if same else "but the datasets that it has to hide are others"
+    )
+    echo(f"\n{CHANGES[order]}. The noise is the same, {hidden}.\n")
     echo(str(found.explain()))
 
 

@@ -555,8 +555,11 @@ def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precisi
 
 
 def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return ``Σ k/σ²``, rounded up."""
-    return Fraction(sum(math.ceil(space.cost[view] / square * 2**80) for view, square in sigma2.items()), 2**80)
+    """Return ``Σ k/σ²``, rounded up to at least 60 significant bits, however small it is."""
+    costs = [space.cost[view] / square for view, square in sigma2.items()]
+    exponent = math.frexp(up(max(costs, default=Fraction(1))))[1]
+    bits = 80 - min(0, exponent + 20)
+    return Fraction(sum(math.ceil(cost * 2**bits) for cost in costs), 2**bits)
 
 
 def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:

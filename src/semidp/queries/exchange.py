@@ -20,6 +20,7 @@ from semidp.geometry import Counts, meet, named
 from semidp.queries.bounds import Norms
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import LARGEST_A
+from semidp.queries.probes import Probes, SelfCheckError, drawn
 from semidp.spaces.exchange import Blocks, servings
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
@@ -162,17 +163,22 @@ class ExchangeTable:
             counts = grid.sum(margin.counts, view, margin.view)
             cells = [dict(zip(named(view), map(int, cell), strict=True)) for cell in np.argwhere(counts)]
             nodes = tuple(tuple(cell[axis] for axis in axes) for cell in cells)
-            seen = tuple(tuple(self._below(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
+            seen = tuple(tuple(self._in_sight(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
             if len(cells) > 1:
                 alike = len(named(view)) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
                 found.append(SeenBlock(axes, tuple(counts[counts > 0].tolist()), nodes, seen, alike))
         return tuple(found)
 
-    def _below(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
-        """The nodes at the table's depth that can occur below a node (or the one above it)."""
-        chain, wanted = self.blocks.structure.grid.chains[axis], self.question.released[axis]
-        below, there = chain.below(depth, node, wanted), self.blocks.structure.inhabited_nodes(axis, wanted)
-        return tuple(child for child in range(below.start, below.stop) if there[child])
+    def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
+        """The nodes at the table's depth that a record at a published node can have.
+
+        Its only ancestor there if the table is coarser than what is published, else its descendants that can occur.
+        """
+        chain, released = self.blocks.structure.grid.chains[axis], self.question.released[axis]
+        if released <= depth:
+            return (chain.ancestor(depth, node, released),)
+        below, inhabited = chain.below(depth, node, released), self.blocks.structure.inhabited_nodes(axis, released)
+        return tuple(child for child in range(below.start, below.stop) if inhabited[child])
 
     def _levels(self, most: int) -> tuple[int, ...]:
         """What can occur outside the blocks, the first `most` levels of it: where each lies in the flat table."""
@@ -238,7 +244,32 @@ class ExchangeTable:
 
     @cached_property
     def found(self) -> Found:
-        """The norms, exact where `exact` says so, and a move that attains Δ2."""
+        """The norms, exact where `exact` says so, and a move that attains Δ2.
+
+        They are not used unless they lie between what drawn exchanges attain and what is proved for every exchange.
+        """
+        found = self._search()
+        if found.norms.most(self._probes.norms) != found.norms:
+            raise SelfCheckError("an exchange moves the table by more than its norms")
+        if found.norms.least(self._proved) != found.norms:
+            raise SelfCheckError("the norms of a table are above what is proved for exchanges")
+        return found
+
+    @cached_property
+    def _probes(self) -> Probes:
+        """Some exchanges of this table, drawn by the definition."""
+        return drawn(self.blocks, self.question.released)
+
+    @property
+    def _proved(self) -> Norms:
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for a table with features of q published margins.
+
+        `_plain` refines it by what `seen` says of the blocks; this looks at the margins alone.
+        """
+        q = sum(any(meet(margin.view, self.question.released)) for margin in self.blocks.margins)
+        return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+
+    def _search(self) -> Found:
         structure = self.blocks.structure
         if structure.n == 0 or (not self.seen and len(self._levels(2)) < 2):
             return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
@@ -319,14 +350,20 @@ class ExchangeTable:
         return Found(best, True, "agreement patterns of exchanges", None if widest is None else self._table(widest))
 
     def moves(self) -> Iterator[Counts]:
-        """Iterate over the elements of S without zero, each once; refuse where they are too many to list."""
-        seen = set()
+        """Iterate over the elements of S without zero, each once; refuse where they are too many to list.
+
+        Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn exchanges is missing.
+        """
+        listed = set()
+        shape = self.question.grid.shape
         for parts in self._choices():
             for move in self._tables(parts):
                 for signed in (move, -move):
-                    if signed.tobytes() not in seen:
-                        seen.add(signed.tobytes())
-                        yield signed.astype(np.int64).reshape(self.question.grid.shape)
+                    if signed.tobytes() not in listed:
+                        listed.add(signed.tobytes())
+                        yield signed.astype(np.int64).reshape(shape)
+        if any(move.astype(np.int8).tobytes() not in listed for move in self._probes.moves(shape)):
+            raise SelfCheckError("an exchange is missing from the list of exchanges of a table")
 
     def _choices(self) -> list[list[list[Values]]]:
         """For each choice of carriers, what the records can have in each block and outside; refused where too many."""

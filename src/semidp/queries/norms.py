@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from semidp.errors import Refused
 from semidp.geometry import (
     LARGEST_MASK,
     Counts,
@@ -28,7 +29,9 @@ from semidp.geometry import (
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.moves import Listing, cube_move, four_cell_move
 from semidp.queries.patterns import LARGEST_A, BlockTable
+from semidp.queries.probes import SelfCheckError, drawn
 from semidp.spaces import Dataspace
+from semidp.spaces.exchange import Blocks
 from semidp.spaces.structure import Structure
 
 LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
@@ -148,8 +151,32 @@ def find_norms(question: Question, a: int) -> Found:
     >>> found.norms, found.exact, found.method
     (Norms(l1=4, l2_squared=4, linf=1), True, 'record patterns')
     """
+    a = min(a, question.structure.n)
+    found = _search(question, a)
+    if found.norms.most(_drawn(question, a)) != found.norms:
+        raise SelfCheckError("records that keep every exact total move the table by more than its norms")
+    upper = question.certified(a, question.structure.margins, _even(question))
+    if found.exact and found.norms.least(upper) != found.norms:
+        raise SelfCheckError("the norms of a table are above what is proved for so many records")
+    return found
+
+
+def _drawn(question: Question, a: int) -> Norms:
+    """What drawn exchanges of at most a records attain: a lower bound that shares no step with the search.
+
+    Exchanges of so many records are pairs of A_a. None are drawn where margins overlap or structural zeros exist.
+    """
+    if question.structure.schema.structural_zeros:
+        return Norms(0, 0, 0)
+    try:
+        blocks = Blocks.of(question.dataspace)
+    except Refused:
+        return Norms(0, 0, 0)
+    return drawn(blocks, question.released).within(a).norms
+
+
+def _search(question: Question, a: int) -> Found:
     structure = question.structure
-    a = min(a, structure.n)
     open_part = structure.canonical(question.released)
     if not any(open_part) or any(within(open_part, margin.view) for margin in structure.margins):
         return Found(Norms(0, 0, 0), True, "the published statistics fix the table")

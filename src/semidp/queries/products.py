@@ -21,15 +21,18 @@ from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing
+from semidp.queries.probes import SelfCheckError, largest_residual
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
 from semidp.queries.tables import sensitivity_space
 from semidp.spaces import Adjacency, Dataspace
+from semidp.spaces.exchange import Blocks
 from semidp.spaces.structure import Structure
 from semidp.tables import Schema, Table
 
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
 _TRIES = 200
+_MOST_CHECKED = 32  # residuals whose costs are compared with drawn exchanges: a tenth of a second
 
 
 class NotTogether(Refused):
@@ -141,8 +144,27 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
-        """k_d of every residual that is measured."""
-        return {view: self.costs.cost(view) for view in self.measured}
+        """k_d of every residual that is measured.
+
+        Where these are few, none is used that some exchange of so many records, drawn by the definition, exceeds.
+        """
+        costs = {view: self.costs.cost(view) for view in self.measured}
+        for view, attained in self._attained.items():
+            if attained > float(costs[view]) * (1 + 1e-9):
+                raise SelfCheckError("an exchange moves a residual by more than its cost")
+        return costs
+
+    @property
+    def _attained(self) -> Mapping[View, float]:
+        """For some residuals what drawn exchanges attain; none where margins overlap."""
+        if len(self.measured) > _MOST_CHECKED:
+            return {}
+        try:
+            blocks = Blocks.of(self.dataspace)
+        except Refused:
+            return {}
+        records = blocks.reach if self.adjacency.is_exchange else self.costs.a
+        return {view: largest_residual(blocks, view, records) for view in self.measured}
 
     @cached_property
     def parts(self) -> Mapping[View, slice]:

@@ -17,6 +17,7 @@ from semidp.release.scope import Scope
 from semidp.tradeoff import Budget
 
 _LARGEST_MU = 100  # beyond it nobody is protected
+_LARGEST_ERROR = 2**48  # beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it
 
 
 def with_targets_met(plan: Plan, scope: Scope) -> Plan:
@@ -39,13 +40,21 @@ def with_targets_met(plan: Plan, scope: Scope) -> Plan:
     shared = [request for request in first.requests if request not in closed.requests]
     if any(not isinstance(request, (TableRequest, ProductRequest)) for request in shared):
         raise InputError("a target error finds the budget of tables: give the other statistics budgets of their own")
+    too_large = Refused("noise for this target error would not fit in 63 bits: ask for a smaller error")
+    if max(targets.values()) > _LARGEST_ERROR:
+        raise too_large
     spaces = [(request, request.space(scope)) for request in shared]
 
     def excess(mu: Fraction) -> float:
         """How many times too large the worst error is."""
         found = []
         for request, space in spaces:
-            mechanism = request.with_budget(Budget.gdp(mu)).calibrate(space)
+            try:
+                mechanism = request.with_budget(Budget.gdp(mu)).calibrate(space)
+            except Refused:
+                if mu < 1:  # at 1, the first that is tried, it was not refused: what is new is the size of the noise
+                    raise too_large from None
+                raise
             tables = request.tables if isinstance(request, ProductRequest) else (request,)
             for number, table in enumerate(tables):
                 if table.features in targets:

@@ -8,6 +8,7 @@ from semidp.report.page import html
 from semidp.report.sentences import (
     budget_parts,
     cell_errors,
+    change,
     errors_text,
     implied,
     name_of,
@@ -21,6 +22,7 @@ from semidp.report.sentences import (
 __all__ = [
     "budget_parts",
     "cell_errors",
+    "change",
     "comparison",
     "errors_text",
     "expected_counts",

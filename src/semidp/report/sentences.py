@@ -37,10 +37,11 @@ from semidp.release.published import INTERVALS_BELOW
 from semidp.report import outcome_sentences as outcomes
 from semidp.report.cells import MOST_CELLS, error_text, faint_cells, number_text, scale_text
 from semidp.spaces import Dataspace, Margin
-from semidp.tradeoff import Budget, Order, Tradeoff
+from semidp.tradeoff import ZCDP, Budget, Gaussian, Order, Tradeoff
 
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
+_SAME = 1e-4  # guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
 
 _CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
@@ -227,10 +228,36 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
             found = release.under([*space.margins, Margin(name)])
         except SemidpError:
             continue
-        change = found.tradeoff.compare(release.guarantee.tradeoff)
+        order = change(found.tradeoff, release.guarantee.tradeoff, release.plan.report_delta)
         numbers = strength(found, release.plan.report_delta)[-1]
-        rows.append((name, str(found.adjacency), numbers, "as strong" if change is Order.EQUAL else str(change.value)))
+        rows.append((name, str(found.adjacency), numbers, "as strong" if order is Order.EQUAL else str(order.value)))
     return rows, max(len(open_names) - _SHOWN_MARGINS, 0)
+
+
+def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
+    """Return how a guarantee changed as a sentence may say it: numbers that are printed alike count as equal.
+
+    The noise of a product is rounded up (σ² to 24 bits, a joint cost within 1e-5 of the budget is left at the budget),
+    so that its cost, computed anew, is a little less than what was charged. That is no stronger guarantee.
+
+    >>> one, a_little_less = Gaussian(Fraction(1)), Gaussian(Fraction(99999997, 100000000))
+    >>> a_little_less.compare(one).name, change(a_little_less, one, Fraction(1, 10**9)).name
+    ('STRONGER', 'EQUAL')
+    >>> change(Gaussian(Fraction(99, 100)), one, Fraction(1, 10**9)).name
+    'STRONGER'
+    """
+    order = now.compare(before)
+    if order is Order.EQUAL:
+        return order
+    if isinstance(now, Gaussian) and isinstance(before, Gaussian):  # one number says it all
+        numbers = [(float(now.mu_squared), float(before.mu_squared))]
+    elif isinstance(now, ZCDP) and isinstance(before, ZCDP):
+        numbers = [(float(now.rho), float(before.rho))]
+    else:
+        deltas = {delta, Fraction(1, 10**3), Fraction(1, 10**6)}
+        numbers = [(now.epsilon(each), before.epsilon(each)) for each in deltas]
+    same = all(math.isclose(one, other, rel_tol=_SAME) for one, other in numbers)
+    return Order.EQUAL if same else order
 
 
 def table_summary(table: PublishedTable) -> str:
