@@ -24,6 +24,7 @@ from semidp.queries.branches import Cut
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
 from semidp.release.products import ProductRequest, ProductTable, called_after
 from semidp.release.published import (
+    FitKind,
     Fitted,
     Published,
     read_back,
@@ -295,6 +296,32 @@ class PartitionedTables(Published):
         view = self.mechanism.space.schema.view
         return tuple(table for table in tables_asked(self.request) if self.cut.reaches(view(table.features)))
 
+    @property
+    def estimates(self) -> dict[View, NDArray[np.float64]]:
+        """The estimates of all tables at the cut."""
+        return {view: table.estimate for view, table in zip(self.above.space.views, self.overview, strict=True)}
+
+    def sum_of_parts(
+        self, asked: TableRequest, parts: Sequence[Part], folder: Path
+    ) -> tuple[NDArray[np.int64], Fitted]:
+        """Return the counts of a table below the cut, read from the files of all parts and summed to the cut."""
+        schema, cut = self.mechanism.space.schema, self.cut
+        view = schema.view(asked.features)
+        above = cut.above(view)
+        counts = np.zeros(schema.grid.shape_of(above), dtype=np.int64)
+        labels = len(schema.restrict(asked.features).names)
+        missed = []
+        for node, part in enumerate(parts):
+            grid = cut.branch(schema, node).grid
+            cells = StoredFiles(folder / part.folder, tuple(part.files)).counts(asked.name, labels)
+            self.row(above, counts, node)[...] = grid.sum(cells.reshape(grid.shape_of(view)), above, view)
+            if any(table.name == asked.name and table.fitted.kind != FitKind.integer for table in part.tables):
+                missed.append(part)
+        loss = float(np.square(counts - self.estimates[above]).sum())
+        note = f"The sums of the parts, of which {len(missed)} have no whole numbers with all totals." if missed else ""
+        kind = FitKind.none if missed else FitKind.integer
+        return counts, Fitted(str(kind), "sums of the parts", loss, 0.0, False, note)
+
     def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the part of a table at the cut, given by its cells, that belongs to one node."""
         grid = self.mechanism.space.schema.grid
@@ -323,6 +350,12 @@ def as_product(request: Asked) -> ProductRequest:
         return request
     assert request.budget is not None
     return ProductRequest([evolve(request, budget=None)], request.budget)
+
+
+def fitted_views(request: Asked, schema: Schema) -> list[View]:
+    """Return the tables of a request that are published as whole numbers, each once."""
+    tables = (table for table in tables_asked(request) if table.fit is FitKind.integer)
+    return list(dict.fromkeys(schema.view(table.features) for table in tables))
 
 
 def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:

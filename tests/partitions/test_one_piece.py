@@ -1,0 +1,164 @@
+"""Part by part against one piece: the same estimates, fitted both ways, for random plans.
+
+Whatever one piece fits, parts fit: nonnegative whole numbers that add up at every depth and have every exact total, as
+close to the estimates. Plans are drawn at random, with tables and exact totals at several depths.
+"""
+
+import itertools
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semidp import Budget, Feature, Plan, ProductRequest, Release, Schema, SemidpError, Table, TableRequest
+from semidp.files import document_at
+from semidp.geometry import Totals, junction_order, meet
+from semidp.noise import SeededRandomness
+from semidp.progress import silent
+from semidp.release import run_partitioned
+from semidp.release.cut_fits import fit_order
+from semidp.release.products import SettledViews, by_size, fit_product, totals_of
+from semidp.release.published import FitKind
+from semidp.release.recheck import disagreements
+
+DEPTHS = ("state", "county", "tract")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A random plan, records for it, and where it is cut."""
+
+    plan: Plan
+    data: dict[str, list[str]]
+    depth: str
+
+
+def random_tree(g: random.Random, names: tuple[str, ...]) -> Feature:
+    paths = [(f"s{place}",) for place in range(g.choice([2, 3, 4]))]
+    for _ in names[1:]:
+        paths = [(*path, f"{path[-1]}.{child}") for path in paths for child in range(g.choice([1, 2, 3, 4]))]
+    return Feature.nested(list(names), paths)
+
+
+def random_plan(seed: int) -> Asked:
+    """Return tables at and below a cut and exact totals, some joint, at any depth."""
+    g = random.Random(seed)
+    names = DEPTHS[: g.choice([2, 3])]
+    tree = random_tree(g, names)
+    others = [Feature(name, [f"{name}{level}" for level in range(g.choice([2, 2, 3, 5]))]) for name in "abc"]
+    others = others[: g.choice([1, 2, 3])]
+    cut = g.choice(names[:-1])
+    finer = names[names.index(cut) + 1 :]
+
+    def some(depths: tuple[str, ...], least: int) -> list[str]:
+        flat = g.sample([feature.name for feature in others], g.randint(least, len(others)))
+        return [g.choice(depths), *flat] if depths else flat
+
+    tables = [some(finer, 0), some(names, 0)]
+    tables += [some(g.choice([finer, names, ()]), 1) for _ in range(g.choice([0, 1, 2, 3]))]
+    tables = list({frozenset(table): table for table in tables}.values())
+    exact = [some(g.choice([names, names, ()]), 0 if g.random() < 0.5 else 1) for _ in range(g.choice([0, 1, 2, 2, 3]))]
+    exact = [margin[:2] for margin in exact if margin]
+    adjacency = g.choice(["exchange", "worst-case"])
+    if adjacency == "exchange":  # needs totals that share no feature
+        exact = [margin for number, margin in enumerate(exact) if apart(margin, exact[:number])]
+    budget = Budget.gdp(g.choice(["1/2", 1, 3]))
+    wanted = {"invariants": exact, "features": [tree, *others], "adjacency": adjacency}
+    if len(tables) == 1:
+        plan = Plan([TableRequest(tables[0], budget)], **wanted)
+    else:
+        plan = Plan(product=ProductRequest([TableRequest(table) for table in tables], budget), **wanted)
+    joint = any(len(margin) > 1 for margin in exact)
+    n = g.choice([2000, 5000] if joint else [60, 300, 2000])
+    weights = np.random.default_rng(seed).gamma(2.0, size=len(tree.levels))
+    generator = np.random.default_rng(seed + 1)
+    chosen = generator.choice(len(tree.levels), n, p=weights / weights.sum())
+    data = {name: [tree.path(leaf)[depth] for leaf in chosen] for depth, name in enumerate(names)}
+    for feature in others:
+        shares = generator.gamma(2.0, size=len(feature.levels))
+        data[feature.name] = generator.choice(list(feature.levels), n, p=shares / shares.sum()).tolist()
+    return Asked(plan, data, cut)
+
+
+def apart(margin: list[str], others: list[list[str]]) -> bool:
+    named = [DEPTHS[0] if name in DEPTHS else name for name in margin]
+    return not any((DEPTHS[0] if name in DEPTHS else name) in named for other in others for name in other)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How far the whole numbers of one release lie from the estimates, part by part and in one piece."""
+
+    apart: float
+    together: float
+    circle: bool
+
+
+def compare(asked: Asked, folder: Path) -> Compared | None:
+    """Release part by part, check everything, and fit the same estimates in one piece; None where it is refused."""
+    try:
+        release = run_partitioned(asked.plan, asked.data, folder, asked.depth, randomness=SeededRandomness(1))
+    except SemidpError:
+        return None
+    (result,) = release.partitioned
+    space = result.mechanism.space
+    grid, schema = space.schema.grid, space.schema
+    tables = assembled(release)
+    estimates = [tables[view][1] for view in space.views]
+    kinds = [FitKind.integer] * len(space.views)
+    whole = fit_product(grid, space.views, totals_of(space), estimates, kinds, silent)
+    in_turn = [space.views[number] for number in by_size(grid, space.views)]
+    circle = any_circle(in_turn, [total.view for total in totals_of(space)])
+    kinds_of_parts = {table.fitted.kind for part in release.partition.parts for table in part.tables}
+    if not circle:
+        assert fit_order(grid, space.views, [total.view for total in totals_of(space)], result.cut).circles == ()
+        assert kinds_of_parts == {"integer"}
+        truth = Table.from_frame(asked.data, schema)
+        settled = [Totals(view, counts) for view, (counts, _) in tables.items()]
+        for total in space.dataspace.published:
+            expected = truth.margin(schema.named(total.view)).counts
+            assert np.array_equal(total.counts, expected.reshape(total.counts.shape))
+        for one, other in itertools.combinations([*settled, *space.dataspace.published], 2):
+            shared = meet(one.view, other.view)
+            assert np.array_equal(one.down(grid, shared).counts, other.down(grid, shared).counts)
+    for counts, _ in tables.values():
+        assert counts.dtype == np.int64
+        assert counts.min() >= 0
+    assert disagreements(release, document_at(folder / "release.json")) == ()
+    apart = sum(float(np.square(tables[view][0] - tables[view][1]).sum()) for view in space.views)
+    together = sum(float(np.square(counts - estimate).sum()) for (counts, _), estimate in zip(whole, estimates, strict=True))
+    return Compared(apart**0.5, together**0.5, circle)
+
+
+def any_circle(in_turn, exact) -> bool:
+    settled = SettledViews(*exact)
+    for view in in_turn:
+        if junction_order(list(settled.fixed(view))) is None:
+            return True
+        settled.add(view)
+    return False
+
+
+def assembled(release: Release) -> dict:
+    """Return the counts and estimates of every table, of those below the cut from all parts, by their views."""
+    (result,) = release.partitioned
+    schema, cut = result.mechanism.space.schema, result.cut
+    grid, found = schema.grid, {}
+    for view, table in zip(result.above.space.views, result.overview, strict=True):
+        shape = grid.shape_of(view)
+        found[view] = (table.counts.reshape(shape), table.estimate.reshape(shape))
+    parts = [release.part(*part.path) for part in release.partition.parts]
+    for asked in result.below:
+        view = schema.view(asked.features)
+        axis = [place for place, depth in enumerate(view) if depth].index(cut.axis)
+        shapes = [cut.branch(schema, node).grid.shape_of(view) for node in range(len(parts))]
+        every = [part[asked.name] for part in parts]
+        found[view] = tuple(
+            np.concatenate([array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)], axis=axis)
+            for arrays in ([table.counts for table in every], [table.estimate for table in every])
+        )
+    return found
+
+
