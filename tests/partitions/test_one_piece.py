@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from semidp import Budget, Feature, Plan, ProductRequest, Release, Schema, SemidpError, Table, TableRequest
+from semidp import Budget, Feature, Plan, ProductRequest, Release, SemidpError, Table, TableRequest
 from semidp.files import document_at
 from semidp.geometry import Totals, junction_order, meet
 from semidp.noise import SeededRandomness
@@ -127,9 +126,16 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
         assert counts.dtype == np.int64
         assert counts.min() >= 0
     assert disagreements(release, document_at(folder / "release.json")) == ()
-    apart = sum(float(np.square(tables[view][0] - tables[view][1]).sum()) for view in space.views)
-    together = sum(float(np.square(counts - estimate).sum()) for (counts, _), estimate in zip(whole, estimates, strict=True))
-    return Compared(apart**0.5, together**0.5, circle)
+    return Compared(
+        distance([tables[view][0] for view in space.views], estimates),
+        distance([counts for counts, _ in whole], estimates),
+        circle,
+    )
+
+
+def distance(tables: list[np.ndarray], estimates: list[np.ndarray]) -> float:
+    squares = [np.square(counts - estimate).sum() for counts, estimate in zip(tables, estimates, strict=True)]
+    return float(np.sqrt(np.sum(squares)))
 
 
 def any_circle(in_turn, exact) -> bool:
@@ -160,5 +166,3 @@ def assembled(release: Release) -> dict:
             for arrays in ([table.counts for table in every], [table.estimate for table in every])
         )
     return found
-
-

@@ -31,7 +31,7 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named
-from semidp.release.cut_fits import CutFit, Fits, fit_at_cut, fit_views, whole_totals
+from semidp.release.cut_fits import CutFit, Fits, fit_at_cut, fit_order, fit_views, whole_totals
 from semidp.release.needs import refuse_files
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
 from semidp.release.partitions import (
@@ -41,6 +41,7 @@ from semidp.release.partitions import (
     Partition,
     PartitionedTables,
     as_product,
+    fitted_requests,
     fitted_views,
     overview_names,
     refuse_apart,
@@ -76,6 +77,7 @@ def run_partitioned(
     form: Form | str | None = None,
     inputs: Iterable[str | Path] = (),
     finish: Callable[[Path, Collection[str]], None] = lambda folder, passing: None,
+    tell: Callable[[Sequence[str]], None] = lambda sentences: None,
     progress: Progress = silent,
 ) -> Release:
     """Carry out a plan of tables part by part, and write it to a folder.
@@ -113,6 +115,8 @@ def run_partitioned(
     finish
         What is done to the folder before it takes its place, such as to sign it; it is told of files that will not be
         part of it.
+    tell
+        Told, before anything is charged, for which tables whole numbers with all totals may not be found.
 
     Returns
     -------
@@ -153,6 +157,7 @@ def run_partitioned(
                 entry = _entry_of(begun, about)
             else:
                 whole.refuse_place(work, written)
+                tell(whole.foreseen)
                 entry = charged(whole, ledger, label)
             if resume and begun.get("whole") is True:  # all that is left to do is to put the folder in its place
                 release = Release.load(work)
@@ -190,12 +195,14 @@ class Whole(Prepared):
     """A plan of tables that is to be carried out part by part, up to the first random number.
 
     Its mechanisms are calibrated to the whole. For each request it holds the confidential tables at the cut, where
-    tables are taken apart, and as its values the residuals of those.
+    tables are taken apart, and as its values the residuals of those. What is foreseen are sentences on tables that may
+    have no whole numbers with all totals.
     """
 
     mechanisms: tuple[ResidualMechanism, ...]
     cut: Cut
     expected: tuple[Mapping[View, Table], ...] = field(repr=False)
+    foreseen: tuple[str, ...] = ()
 
     @property
     def requests(self) -> tuple[Asked, ...]:
@@ -390,15 +397,33 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
         tables = reader.tables(schema.named(view) for view in space.views)
         expected.append(dict(zip(space.views, tables, strict=True)))
         values.append(space.measure(tables))
+    foreseen = tuple(_foreseen(plan, mechanisms, cut))
     return Whole(
         plan=plan,
-        scope=scope,
+        scope=replace(scope, warnings=(*scope.warnings, *foreseen)),
         mechanisms=tuple(mechanisms),
         guarantee=Guarantee.compose(*(mechanism.guarantee for mechanism in mechanisms)),
         values=tuple(values),
         cut=cut,
         expected=tuple(expected),
+        foreseen=foreseen,
     )
+
+
+def _foreseen(plan: Plan, mechanisms: Sequence[ResidualMechanism], cut: Cut) -> Iterator[str]:
+    """Say for which tables the plan promises no whole numbers: their totals are not decomposable (THEORY §13)."""
+    for request, mechanism in zip(plan.requests, mechanisms, strict=True):
+        assert isinstance(request, Asked)
+        schema = mechanism.space.schema
+        exact = [total.view for total in totals_of(mechanism.space)]
+        circles = fit_order(schema.grid, fitted_views(request, schema), exact, cut).circles
+        for table in fitted_requests(request):
+            if schema.view(table.features) in circles:
+                yield (
+                    f"The totals of the table {table.name!r}, exact ones and those that other tables fix, hang "
+                    "together in a circle, so that no whole numbers may have all of them: then other tables follow "
+                    "from it, or it misses some."
+                )
 
 
 def _about(whole: Whole, form: Form, randomness: Randomness) -> dict[str, Any]:

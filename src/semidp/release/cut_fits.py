@@ -54,12 +54,12 @@ class FitOrder:
 
 
 def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> FitOrder:
-    """Return an order of fits for the parts that has no circle of totals, if there is one.
+    """Return an order of fits for the parts that has no circle of totals which one piece does not have.
 
     One piece goes from the smallest table to the largest. Parts cannot: a table at the cut comes before all parts or
     after them. It comes after them where one piece fits it after all of their tables. Else it had better come before,
-    because then they agree with it, and not it with sums of many cells. Where that closes a circle, other orders are
-    tried, and the one with the fewest circles is taken.
+    because then they agree with it, and not it with sums of many cells. Where that closes another circle than those of
+    one piece, or leaves a table no way out of one, other orders are tried, and the best of them is taken.
 
     Parameters
     ----------
@@ -76,21 +76,24 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     --------
     >>> from semidp.geometry import Chain
     >>> grid = Grid((Chain(4, ((0, 2), (0, 1, 2, 3))), Chain.flat(2), Chain.flat(3)))
-    >>> fit_order(grid, [(2, 1, 1), (2, 0, 1), (2, 1, 0), (0, 1, 1)], [(1, 1, 0)], Cut(0, 1))
-    FitOrder(early=(), below=((2, 1, 0), (2, 0, 1), (2, 1, 1)), late=((0, 1, 1),), circles=())
+    >>> fit_order(grid, [(2, 1, 1), (2, 0, 1), (2, 1, 0)], [(1, 1, 0)], Cut(0, 1))
+    FitOrder(early=(), below=((2, 1, 0), (2, 0, 1), (2, 1, 1)), late=(), circles=())
     """
     in_turn = list(dict.fromkeys(views[number] for number in by_size(grid, views)))
+    inevitable = _circles(in_turn, exact)
     below = [view for view in in_turn if cut.reaches(view)]
     others = [view for view in in_turn if not cut.reaches(view)]
     places = {view: place for place, view in enumerate(in_turn)}
     before_some = [view for view in others if below and places[view] < places[below[-1]]]
     before_all = [view for view in others if below and places[view] < places[below[0]]]
-    orders = []
+    orders: list[tuple[int, FitOrder]] = []
     for early in (before_some, others, before_all, []):
         late = [view for view in others if view not in early]
         circles = _circles([*early, *below, *late], exact)
-        orders.append(FitOrder(tuple(early), tuple(below), tuple(late), circles))
-    return min(orders, key=lambda order: len(order.circles))
+        added = [view for view in circles if view not in inevitable]
+        closed = _closed((early, below, late), circles, exact)
+        orders.append((len(added) + len(closed), FitOrder(tuple(early), tuple(below), tuple(late), circles)))
+    return min(orders, key=lambda order: order[0])[1]
 
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
@@ -101,6 +104,16 @@ def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]
             found.append(view)
         settled.add(view)
     return tuple(found)
+
+
+def _closed(stages: Sequence[Sequence[View]], circles: Sequence[View], exact: Iterable[View]) -> list[View]:
+    """Return the tables that stay in a circle even if they come first in their stage: before, in or after the parts."""
+    settled, found = SettledViews(*exact), []
+    for stage in stages:
+        found += [view for view in stage if view in circles and junction_order(list(settled.fixed(view))) is None]
+        for view in stage:
+            settled.add(view)
+    return found
 
 
 def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
