@@ -5,6 +5,8 @@ settles too: exact totals, tables that do not reach below the cut, and of totals
 part. The tables of the parts are fitted under these in the order of one piece; at the cut they are the sums of parts.
 """
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +21,8 @@ from semidp.queries.branches import Cut
 from semidp.release.products import FIT_SECONDS, Settled, SettledViews, by_size, fit_product
 from semidp.release.published import FitKind, Fitted
 
+MOST_CHOSEN = 7
+"""Up to so many tables at the cut or above, every choice of those that come before the parts is tried."""
 LEAST_SECONDS = 2.0
 """How long the search for one table of a part may take, however many parts there are."""
 
@@ -86,14 +90,21 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     places = {view: place for place, view in enumerate(in_turn)}
     before_some = [view for view in others if below and places[view] < places[below[-1]]]
     before_all = [view for view in others if below and places[view] < places[below[0]]]
-    orders: list[tuple[int, FitOrder]] = []
-    for early in (before_some, others, before_all, []):
+    choices = [before_some, others, before_all, []]
+    if len(others) <= MOST_CHOSEN:
+        choices += [list(some) for many in range(len(others)) for some in itertools.combinations(others, many)]
+    best, fewest = None, math.inf
+    for early in choices:
         late = [view for view in others if view not in early]
         circles = _circles([*early, *below, *late], exact)
         added = [view for view in circles if view not in inevitable]
-        closed = _closed((early, below, late), circles, exact)
-        orders.append((len(added) + len(closed), FitOrder(tuple(early), tuple(below), tuple(late), circles)))
-    return min(orders, key=lambda order: order[0])[1]
+        faults = len(added) + len(_closed((early, below, late), circles, exact))
+        if faults < fewest:
+            best, fewest = FitOrder(tuple(early), tuple(below), tuple(late), circles), faults
+        if faults == 0:
+            break
+    assert best is not None
+    return best
 
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
