@@ -1,4 +1,4 @@
-"""A release part by part: everything at the cut and above first, then a task for each node below it.
+"""A release part by part: what is measured at the cut and above first, then a task for each node below it.
 
 `run_partitioned` does what `run` does for tables that one machine does not hold. The guarantee is that of one
 measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
@@ -82,8 +82,8 @@ def run_partitioned(
 ) -> Release:
     """Carry out a plan of tables part by part, and write it to a folder.
 
-    Every table is measured and fitted at the partition's depth and above first, under all exact totals that cross
-    parts; below it, each part is measured and fitted from its own records and from public numbers. The measurement is
+    Every table is measured at the partition's depth and above first, and exact totals that cross parts are divided
+    there; below it, each part is measured and fitted from its own records and from public numbers. The measurement is
     that of the whole product, so that the guarantee is too.
 
     Parameters

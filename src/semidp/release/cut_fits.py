@@ -90,9 +90,11 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     places = {view: place for place, view in enumerate(in_turn)}
     before_some = [view for view in others if below and places[view] < places[below[-1]]]
     before_all = [view for view in others if below and places[view] < places[below[0]]]
-    choices = [before_some, others, before_all, []]
+    choices = [before_some, others, before_all]
     if len(others) <= MOST_CHOSEN:
-        choices += [list(some) for many in range(len(others)) for some in itertools.combinations(others, many)]
+        for many in reversed(range(len(others))):
+            choices += [list(some) for some in itertools.combinations(others, many)]
+    choices.append([])
     best, fewest = None, math.inf
     for early in choices:
         late = [view for view in others if view not in early]
