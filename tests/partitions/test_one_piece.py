@@ -13,16 +13,18 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, SemidpError, Table, TableRequest
+from semidp.accounting.ledger import Ledger
 from semidp.files import document_at
 from semidp.geometry import Chain, Grid, Totals, View, junction_order, meet, within
 from semidp.noise import SeededRandomness
 from semidp.progress import silent
 from semidp.queries.branches import Cut
-from semidp.release import run_partitioned
+from semidp.release import part_tasks, run_partitioned
 from semidp.release.cut_fits import fit_order, shares
-from semidp.release.products import SettledViews, by_size, fit_product, totals_of
+from semidp.release.products import SettledViews, by_size, fit_product, nearest_whole, totals_of
 from semidp.release.published import FitKind
 from semidp.release.recheck import disagreements
+from tests.partitions.conftest import FEATURES, plan
 
 DEPTHS = ("state", "county", "tract")
 
@@ -299,3 +301,49 @@ def test_many_random_plans_are_fitted_as_in_one_piece(tmp_path: Path) -> None:
     apart_squared = sum(found.apart**2 for found in free)
     assert apart_squared <= 1.1**2 * sum(found.together**2 for found in free)
     assert np.mean([found.apart <= 1.1 * found.together + 1e-9 for found in free]) >= 0.8
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path: Path) -> None:
+    """The ledger holds too little, so that the release is refused: what was told was told before."""
+    tables = [["county", "sex"], ["county", "age"], ["state", "sex", "age"], ["county", "sex", "age"]]
+    product = ProductRequest([TableRequest(table) for table in tables], Budget.gdp(1))
+    asked = Plan(invariants=["state"], product=product, features=FEATURES)
+    Ledger.create(tmp_path / "ledger.json", Budget.gdp("1/10"))
+    told: list[str] = []
+    with pytest.raises(SemidpError, match="budget"):
+        run_partitioned(
+            asked, people, tmp_path / "x", "state", ledger=Ledger(tmp_path / "ledger.json"), tell=told.extend
+        )
+    assert len(told) == 1
+    assert "'county-sex-age'" in told[0]
+    assert "circle" in told[0]
+    release = run_partitioned(asked, people, tmp_path / "release", "state")
+    assert told[0] in release.scope.warnings
+
+
+def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = part_tasks.fit_product
+
+    def in_vain(grid, views, totals, estimates, *args, **more):
+        made = fit(grid, views, totals, estimates, *args, **more)
+        if grid.chains[0].leaves == 6:  # state 02: no search finds anything for its first table
+            made[0] = nearest_whole(estimates[0])
+        return made
+
+    monkeypatch.setattr(part_tasks, "fit_product", in_vain)
+    release = run_partitioned(plan(), people, tmp_path / "release", "state")
+    said = [warning for warning in release.scope.warnings if "No whole numbers" in warning]
+    assert len(said) == 1
+    assert "'tract-sex' in 02:" in said[0]
+    assert {release.part(*part.path)["tract-sex"].counts.dtype for part in release.partition.parts} == {np.dtype("i8")}
+    (result,) = release.partitioned
+    kinds = {table.name: table.fitted.kind for table in result.overview}
+    assert kinds == {"state-sex": "none", "state-age": "integer", "sex-age": "integer"}
+    read = Release.load(tmp_path / "release")
+    assert read.scope.warnings == release.scope.warnings
+    assert disagreements(read, document_at(tmp_path / "release" / "release.json")) == ()
