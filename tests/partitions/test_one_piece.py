@@ -293,7 +293,7 @@ def test_random_plans_are_fitted_as_in_one_piece(seed: int, tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_many_random_plans_are_fitted_as_in_one_piece(tmp_path: Path) -> None:
-    """Distances over all plans within 10% of one piece, and those of nine plans in ten.
+    """Distances over all plans within 10% of one piece, and so are those of most plans.
 
     A total that crosses parts is divided before their cells are known: that may cost more in a plan of a few cells.
     """
