@@ -110,7 +110,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
             work = tmp_path / str(seed)
             work.mkdir()
             vectors = whole_plan.measured(work, False, randomness)
-            results = whole_plan.at_cut(vectors, False, lambda *_: None)
+            results = whole_plan.at_cut(vectors, False)
             estimate = []
             for node, counted in enumerate(tables):
                 noise, rows = results[0].noise_of(node), results[0].rows(node)

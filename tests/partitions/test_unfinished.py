@@ -90,7 +90,7 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
 ) -> None:
     """The first measurement of a part is the one that is published, whatever becomes of who made it."""
 
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:

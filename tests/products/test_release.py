@@ -375,7 +375,7 @@ def test_the_same_down_a_geography():
         assert "Fitted before the others" in found[3][1].note
 
 
-def test_where_no_whole_numbers_are_found_at_all_the_estimate_is_published_and_said(monkeypatch):
+def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_is_said(monkeypatch):
     from semidp.release import products
 
     def never(*_, **__):
@@ -384,14 +384,63 @@ def test_where_no_whole_numbers_are_found_at_all_the_estimate_is_published_and_s
     schema = Schema([Feature(name, "01") for name in "ab"])
     public = Dataspace.of(Table(schema, [[1, 0], [0, 1]]), [])
     space = product_space(public, Adjacency(1), [["a"], ["a", "b"]])
-    estimates = [np.array([1.0, 1.0]), np.full((2, 2), 0.5)]
+    estimates = [np.array([1.2, -0.8]), np.full((2, 2), 0.6)]
     monkeypatch.setattr(products, "fit_totals", never)
     monkeypatch.setattr(products, "fit_alike", never)
     found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 2, silent)
-    for (counts, fitted), estimate in zip(found, estimates, strict=True):
-        assert counts is estimate
+    assert [counts.tolist() for counts, _ in found] == [[1, 0], [[1, 1], [1, 1]]]
+    for counts, fitted in found:
+        assert counts.dtype == np.int64
         assert fitted.kind == "none"
-        assert "the estimate is published" in fitted.note
+        assert not fitted.optimal
+        assert "No whole numbers with all its totals were found" in fitted.note
+
+
+def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_can_be_promised(monkeypatch):
+    """AB, BC and AC exact: where the search for ABC finds nothing, it has two of the three, and that is said."""
+    from semidp.release import products
+
+    fit = products.fit_totals
+
+    def in_vain(noisy, grid, totals, *args, **more):
+        if len(totals) == 3:
+            raise Infeasible
+        return fit(noisy, grid, totals, *args, **more)
+
+    schema = Schema([Feature(name, "01") for name in "abc"])
+    table = Table(schema, np.arange(1, 9).reshape(2, 2, 2))
+    public = Dataspace.of(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
+    views, totals = [(1, 1, 1)], list(public.published)
+    monkeypatch.setattr(products, "fit_totals", in_vain)
+    noisy = table.counts - 4.3
+    ((counts, fitted),) = fit_product(schema.grid, views, totals, [noisy], [FitKind.integer], silent)
+    assert counts.dtype == np.int64
+    assert counts.min() >= 0
+    met = [np.array_equal(schema.grid.sum(counts, total.view), total.counts) for total in totals]
+    assert sorted(met)[1:] == [True, True]
+    assert fitted.kind == "none"
+    assert "2 of 3" in fitted.note
+
+
+def test_a_search_that_ends_without_whole_numbers_fits_the_table_first(monkeypatch):
+    """Real numbers from a search that ran out of time are never published: the table is fitted before the others."""
+    from semidp.release import products
+
+    fit = products.fit_totals
+
+    def too_slow(noisy, grid, totals, *args, **more):
+        made = fit(noisy, grid, totals, *args, **more)
+        return replace(made, counts=None, values=np.asarray(noisy)) if len(totals) == 3 else made
+
+    schema = Schema([Feature(name, "01") for name in "abc"])
+    public = Dataspace.of(Table(schema, np.arange(1, 9).reshape(2, 2, 2)), [])
+    space = product_space(public, Adjacency(1), [["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
+    monkeypatch.setattr(products, "fit_totals", too_slow)
+    estimates = [np.full(space.schema.grid.shape_of(view), 36.0 / 2 ** sum(view)) - 0.4 for view in space.views]
+    found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent)
+    assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
+    consistent(space, found)
+    assert "Fitted before the others" in found[3][1].note
 
 
 def test_the_loss_is_reported_against_the_real_valued_optimum():

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -168,6 +168,12 @@ def release(
         foreseen.refuse_memory(usable)
     randomness = o.randomness_of(seed)
     signer = Signer(sign, _password) if sign is not None else None
+    told: list[str] = []
+
+    def tell(sentences: Sequence[str]) -> None:
+        printing.warn(sentences)
+        told.extend(sentences)
+
     with progress_bar(printing.quiet) as progress, opening.source(wanted, data) as source:
         if dry_run:
             if partition is None:
@@ -202,6 +208,7 @@ def release(
                     force=force,
                     inputs=inputs,
                     finish=(lambda folder, passing: None) if signer is None else signer.sign,
+                    tell=tell,
                     progress=progress,
                     **common,
                 )
@@ -213,7 +220,7 @@ def release(
                         signer.sign(folder)
     with in_place(f"the release {out}"):
         print_rows(() if printing.json else _found_budget(wanted, done.plan))
-        _print(done, printing, str(out / REPORT))
+        _print(done, printing, str(out / REPORT), told)
 
 
 @command
@@ -460,8 +467,9 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
     }
 
 
-def _print(done: Release, printing: o.Printing, where: str, **more: Any) -> None:
-    printing.warn((*done.scope.warnings, *done.scope.disclosures))
+def _print(done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any) -> None:
+    """Print what a release holds, and its warnings but for those that were told already."""
+    printing.warn([said for said in (*done.scope.warnings, *done.scope.disclosures) if said not in told])
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})
     else:

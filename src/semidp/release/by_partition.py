@@ -1,4 +1,4 @@
-"""A release part by part: everything at the cut and above first, then a task for each node below it.
+"""A release part by part: what is measured at the cut and above first, then a task for each node below it.
 
 `run_partitioned` does what `run` does for tables that one machine does not hold. The guarantee is that of one
 measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
@@ -31,6 +31,7 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named
+from semidp.release.cut_fits import CutFit, Fits, fit_at_cut, fit_order, fit_views, whole_totals
 from semidp.release.needs import refuse_files
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
 from semidp.release.partitions import (
@@ -40,13 +41,14 @@ from semidp.release.partitions import (
     Partition,
     PartitionedTables,
     as_product,
+    fitted_requests,
+    fitted_views,
     overview_names,
     refuse_apart,
-    tables_asked,
 )
 from semidp.release.pipeline import Prepared, charge_told, charged, put_together, records_of
 from semidp.release.plan import Plan
-from semidp.release.products import fitted_tables
+from semidp.release.products import ProductTable, fitted_tables, totals_of
 from semidp.release.published import FitKind, measured_by, read_residuals, residual_columns
 from semidp.release.release import Release, release_files
 from semidp.release.requests import budget_of
@@ -75,12 +77,13 @@ def run_partitioned(
     form: Form | str | None = None,
     inputs: Iterable[str | Path] = (),
     finish: Callable[[Path, Collection[str]], None] = lambda folder, passing: None,
+    tell: Callable[[Sequence[str]], None] = lambda sentences: None,
     progress: Progress = silent,
 ) -> Release:
     """Carry out a plan of tables part by part, and write it to a folder.
 
-    Every table is measured and fitted at the partition's depth and above first, under all exact totals that cross
-    parts; below it, each part is measured and fitted from its own records and from public numbers. The measurement is
+    Every table is measured at the partition's depth and above first, and exact totals that cross parts are divided
+    there; below it, each part is measured and fitted from its own records and from public numbers. The measurement is
     that of the whole product, so that the guarantee is too.
 
     Parameters
@@ -112,6 +115,8 @@ def run_partitioned(
     finish
         What is done to the folder before it takes its place, such as to sign it; it is told of files that will not be
         part of it.
+    tell
+        Told, before anything is charged, for which tables whole numbers with all totals may not be found.
 
     Returns
     -------
@@ -152,6 +157,7 @@ def run_partitioned(
                 entry = _entry_of(begun, about)
             else:
                 whole.refuse_place(work, written)
+                tell(whole.foreseen)
                 entry = charged(whole, ledger, label)
             if resume and begun.get("whole") is True:  # all that is left to do is to put the folder in its place
                 release = Release.load(work)
@@ -162,11 +168,18 @@ def run_partitioned(
                     if not resume:
                         _note(work, {**about, "ledger": entry})
                         durable(work)
-                    results = whole.at_cut(noisy, randomness.secure, progress)
-                    parts = _carried_out(whole.tasks(results, work, written, randomness, source), runner, progress)
+                    results = whole.at_cut(noisy, randomness.secure)
+                    fits = [whole.settled(one, progress) for one in results]
+                    tasks = whole.tasks(results, fits, work, written, randomness, source)
+                    parts = _carried_out(tasks, runner, progress)
                     below = [table for part in parts for table in part.tables]
                     done = [
-                        replace(one, noise=replace(one.noise, expected_l2=one.expected_l2(below))) for one in results
+                        replace(
+                            one,
+                            overview=whole.overview(one, fit, parts, work, progress),
+                            noise=replace(one.noise, expected_l2=one.expected_l2(below)),
+                        )
+                        for one, fit in zip(results, fits, strict=True)
                     ]
                     release = put_together(whole, done, entry, written, Partition(whole.partition, tuple(parts)))
                     release.write_files(work, progress)
@@ -182,12 +195,14 @@ class Whole(Prepared):
     """A plan of tables that is to be carried out part by part, up to the first random number.
 
     Its mechanisms are calibrated to the whole. For each request it holds the confidential tables at the cut, where
-    tables are taken apart, and as its values the residuals of those.
+    tables are taken apart, and as its values the residuals of those. What is foreseen are sentences on tables that may
+    have no whole numbers with all totals.
     """
 
     mechanisms: tuple[ResidualMechanism, ...]
     cut: Cut
     expected: tuple[Mapping[View, Table], ...] = field(repr=False)
+    foreseen: tuple[str, ...] = ()
 
     @property
     def requests(self) -> tuple[Asked, ...]:
@@ -228,30 +243,53 @@ class Whole(Prepared):
             residual_columns(above, found[-1]).write(work / STATE / f"{stem}.{Form.parquet}")
         return found
 
-    def at_cut(self, noisy: Sequence[NDArray[np.int64]], private: bool, progress: Progress) -> list[PartitionedTables]:
-        """Put the tables at the cut together, and fit them under every exact total."""
-        found, schema, cut = [], self.schema, self.cut
+    def at_cut(self, noisy: Sequence[NDArray[np.int64]], private: bool) -> list[PartitionedTables]:
+        """Put the estimates of the tables at the cut together; their counts follow when the parts are done."""
+        found = []
         for request, mechanism, vector in zip(self.requests, self.mechanisms, noisy, strict=True):
-            above, named = mechanism_above(mechanism, cut), self.names[request.name]
-            kinds = []
-            for _, view in named:
-                fits = [table.fit for table in tables_asked(request) if cut.above(schema.view(table.features)) == view]
-                kinds.append(FitKind.integer if FitKind.integer in fits else FitKind.none)
+            above, named = mechanism_above(mechanism, self.cut), self.names[request.name]
+            nothing = [FitKind.none] * len(named)
             found.append(
                 PartitionedTables(
                     request=request,
                     mechanism=mechanism,
-                    cut=cut,
+                    cut=self.cut,
                     noisy=vector,
-                    overview=fitted_tables(above, above.publish(vector), [name for name, _ in named], kinds, progress),
+                    overview=fitted_tables(above, above.publish(vector), [name for name, _ in named], nothing, silent),
                     **measured_by(request.name, mechanism, private, 0.0),  # what it costs is known when all is done
                 )
             )
         return found
 
+    def settled(self, result: PartitionedTables, progress: Progress) -> CutFit:
+        """Settle the whole numbers that the parts of one request need from above."""
+        views = fitted_views(result.request, self.schema)
+        return fit_at_cut(
+            self.schema.grid, views, totals_of(result.mechanism.space), self.cut, result.estimates, progress
+        )
+
+    def overview(
+        self, result: PartitionedTables, fit: CutFit, parts: Sequence[Part], work: Path, progress: Progress
+    ) -> tuple[ProductTable, ...]:
+        """Return the tables of a request at the cut: fitted before the parts, their sums, or fitted to those."""
+        sums: Fits = {}
+        for asked in result.below:
+            view = self.cut.above(self.schema.view(asked.features))
+            if asked.fit is FitKind.integer and (view not in sums or sums[view][1].kind != FitKind.integer):
+                sums[view] = result.sum_of_parts(asked, parts, work)
+        fits = {**sums, **fit.fits}
+        settled = [*totals_of(result.mechanism.space), *whole_totals(fits)]
+        fits |= fit_views(self.schema.grid, fit.order.late, settled, result.estimates, progress)
+        tables = []
+        for table, (_, view) in zip(result.overview, self.names[result.request.name], strict=True):
+            counts, how = fits.get(view, (table.counts, table.fitted))
+            tables.append(replace(table, counts=counts.reshape(table.schema.shape), fitted=how))
+        return tuple(tables)
+
     def tasks(
         self,
         results: Sequence[PartitionedTables],
+        fits: Sequence[CutFit],
         work: Path,
         form: Form,
         randomness: Randomness,
@@ -274,19 +312,21 @@ class Whole(Prepared):
                 cut=self.cut,
                 exact=self.cut.exact(self.scope.dataspace, node),
                 requests=tuple(
-                    self._task(result, tables, node) for result, tables in zip(results, self.expected, strict=True)
+                    self._task(result, fit, tables, node)
+                    for result, fit, tables in zip(results, fits, self.expected, strict=True)
                 ),
                 values=where.get(node),
                 form=form,
                 randomness=randomness,
             )
 
-    def _task(self, result: PartitionedTables, expected: Mapping[View, Table], node: int) -> RequestTask:
+    def _task(self, result: PartitionedTables, fit: CutFit, expected: Mapping[View, Table], node: int) -> RequestTask:
         rows, wanted = result.rows(node), []
-        for row in rows:
-            view = self.cut.above(self.schema.view(row.asked.features))
+        views = [self.schema.view(row.asked.features) for row in rows]
+        for view in map(self.cut.above, views):
             wanted.append(result.row(view, expected[view].counts, node))
-        return RequestTask(result.request, tuple(rows), tuple(wanted), result.noise_of(node))
+        how = fit.part(self.schema.grid, self.cut, node, views)
+        return RequestTask(result.request, tuple(rows), tuple(wanted), result.noise_of(node), how)
 
     @property
     def partition(self) -> str:
@@ -357,15 +397,33 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
         tables = reader.tables(schema.named(view) for view in space.views)
         expected.append(dict(zip(space.views, tables, strict=True)))
         values.append(space.measure(tables))
+    foreseen = tuple(_foreseen(plan, mechanisms, cut))
     return Whole(
         plan=plan,
-        scope=scope,
+        scope=replace(scope, warnings=(*scope.warnings, *foreseen)),
         mechanisms=tuple(mechanisms),
         guarantee=Guarantee.compose(*(mechanism.guarantee for mechanism in mechanisms)),
         values=tuple(values),
         cut=cut,
         expected=tuple(expected),
+        foreseen=foreseen,
     )
+
+
+def _foreseen(plan: Plan, mechanisms: Sequence[ResidualMechanism], cut: Cut) -> Iterator[str]:
+    """Say for which tables the plan promises no whole numbers: their totals are not decomposable (THEORY §13)."""
+    for request, mechanism in zip(plan.requests, mechanisms, strict=True):
+        assert isinstance(request, Asked)
+        schema = mechanism.space.schema
+        exact = [total.view for total in totals_of(mechanism.space)]
+        circles = fit_order(schema.grid, fitted_views(request, schema), exact, cut).circles
+        for table in fitted_requests(request):
+            if schema.view(table.features) in circles:
+                yield (
+                    f"The totals of the table {table.name!r}, exact ones and those that other tables fix, hang "
+                    "together in a circle, so that no whole numbers may have all of them: then other tables follow "
+                    "from it, or it misses some."
+                )
 
 
 def _about(whole: Whole, form: Form, randomness: Randomness) -> dict[str, Any]:

@@ -357,6 +357,12 @@ class StoredFiles(Mapping[str, bytes]):
             return digest(self.folder / name, self.folder)
         return digest(self.folder / name, self.folder, LARGEST)
 
+    def counts(self, name: str, labels: int) -> NDArray[Any]:
+        """Return the counts in the file of a table, which follow so many columns of labels."""
+        if f"{name}.{Form.parquet}" in self.names:
+            return read_parquet(self.folder / f"{name}.{Form.parquet}", ["count"])["count"]
+        return self.numbers(name, labels)["count"]
+
     def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
         """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so many of labels.
 

@@ -23,14 +23,15 @@ from semidp.engines import Source
 from semidp.engines.columns import read_parquet
 from semidp.errors import DataError, InputError
 from semidp.files import digest, durable, from_json
-from semidp.geometry import Totals, View, trimmed_view
+from semidp.geometry import View, trimmed_view
 from semidp.mechanisms.branches import BranchNoise
 from semidp.noise import Randomness
 from semidp.progress import silent
 from semidp.queries.branches import BranchSpace, Cut
 from semidp.release.cells import Form
+from semidp.release.cut_fits import PartFit
 from semidp.release.partitions import Asked, AtCut, Part, PartTable, measurements_stem
-from semidp.release.products import ProductTable, fit_product
+from semidp.release.products import ProductTable, fit_product, nearest_whole
 from semidp.release.published import INTERVALS_BELOW, FitKind, Fitted, residual_columns
 from semidp.release.scope import Reader
 from semidp.spaces import Dataspace
@@ -45,7 +46,7 @@ _CHANGED = "the records of a part do not add up to what was read first: nothing 
 
 @dataclass(frozen=True, eq=False)
 class RequestTask:
-    """What one request has in this part: its tables at the cut, and the noise of its residuals below.
+    """What one request has in this part: its tables at the cut, the noise of its residuals below, how it is fitted.
 
     The confidential counts at the cut, as they were read first, are what its records must add up to. There is no noise
     where nobody can be.
@@ -55,6 +56,7 @@ class RequestTask:
     tables: tuple[AtCut, ...] = field(repr=False)
     expected: tuple[NDArray[np.int64], ...] = field(repr=False)
     noise: BranchNoise | None = field(repr=False)
+    fit: PartFit = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,22 +173,28 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
         ]
     noisy = _measured(task, request, request.noise, counted, attempt)
     estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
-    space, grid = request.noise.space, task.schema.grid
-    settled = [
-        Totals(task.cut.above(view), table.counts)
-        for table, view in zip(request.tables, space.views, strict=True)
-        if table.counts is not None
-    ]
-    kinds = [table.asked.fit if table.counts is not None else FitKind.none for table in request.tables]
-    estimates = [estimate for estimate, _ in estimated]
-    fitted = fit_product(grid, space.views, [*settled, *task.exact.published], estimates, kinds, silent)
+    space = request.noise.space
+    fit, estimates = request.fit, [estimate for estimate, _ in estimated]
+    fitted = fit_product(
+        task.schema.grid,
+        space.views,
+        [*fit.totals, *task.exact.published],
+        estimates,
+        [FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(request.tables)],
+        silent,
+        order=fit.order,
+        first=fit.first,
+        time_limit=fit.seconds,
+    )
+    for number in fit.unfitted:
+        fitted[number] = nearest_whole(estimates[number])
     tables = []
     half_widths = request.noise.half_widths(INTERVALS_BELOW)
-    for row, own, (estimate, variance), (counts, how), half in zip(
+    for row, own, (estimate, variance), (counts, made), half in zip(
         request.tables, counted, estimated, fitted, half_widths, strict=True
     ):
         whole, errors = counts.reshape(own.schema.shape), np.sqrt(variance)
-        tables.append(ProductTable(row.asked.name, own.schema, whole, estimate, errors, how, half))
+        tables.append(ProductTable(row.asked.name, own.schema, whole, estimate, errors, made, half))
     return tables
 
 

@@ -22,10 +22,12 @@ from semidp.mechanisms import ResidualMechanism
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.queries.branches import Cut
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
-from semidp.release.products import ProductRequest, ProductTable, called_after
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, called_after
 from semidp.release.published import (
+    FitKind,
     Fitted,
     Published,
+    PublishedTable,
     read_back,
     read_residuals,
     residual_columns,
@@ -43,6 +45,9 @@ BEGUN = "unfinished.json"
 """Says what an unfinished release is, once everything at the cut was measured; it goes when the release is whole."""
 PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""
+
+_PARTS_NAMED = 5
+_NONE_FOUND = "No whole numbers with all totals were found for the table"
 
 Asked = TableRequest | ProductRequest
 """What can be released part by part."""
@@ -87,6 +92,10 @@ class Part:
     folder: str
     files: Mapping[str, str] = field(repr=False)
     tables: tuple[PartTable, ...] = field(repr=False)
+
+    def fitted(self, name: str) -> Fitted:
+        """How a table came out, by its name."""
+        return next(table.fitted for table in self.tables if table.name == name)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -295,6 +304,32 @@ class PartitionedTables(Published):
         view = self.mechanism.space.schema.view
         return tuple(table for table in tables_asked(self.request) if self.cut.reaches(view(table.features)))
 
+    @property
+    def estimates(self) -> dict[View, NDArray[np.float64]]:
+        """The estimates of all tables at the cut."""
+        return {view: table.estimate for view, table in zip(self.above.space.views, self.overview, strict=True)}
+
+    def sum_of_parts(
+        self, asked: TableRequest, parts: Sequence[Part], folder: Path
+    ) -> tuple[NDArray[np.int64], Fitted]:
+        """Return the counts of a table below the cut, read from the files of all parts and summed to the cut."""
+        schema, cut = self.mechanism.space.schema, self.cut
+        view = schema.view(asked.features)
+        above = cut.above(view)
+        counts = np.zeros(schema.grid.shape_of(above), dtype=np.int64)
+        labels = len(schema.restrict(asked.features).names)
+        missed = []
+        for node, part in enumerate(parts):
+            grid = cut.branch(schema, node).grid
+            cells = StoredFiles(folder / part.folder, tuple(part.files)).counts(asked.name, labels)
+            self.row(above, counts, node)[...] = grid.sum(cells.reshape(grid.shape_of(view)), above, view)
+            if part.fitted(asked.name).kind != FitKind.integer:
+                missed.append(part)
+        loss = float(np.square(counts - self.estimates[above]).sum())
+        note = f"The sums of the parts, of which {len(missed)} have no whole numbers with all totals." if missed else ""
+        kind = FitKind.none if missed else FitKind.integer
+        return counts, Fitted(str(kind), "sums of the parts", loss, 0.0, False, note)
+
     def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the part of a table at the cut, given by its cells, that belongs to one node."""
         grid = self.mechanism.space.schema.grid
@@ -323,6 +358,46 @@ def as_product(request: Asked) -> ProductRequest:
         return request
     assert request.budget is not None
     return ProductRequest([evolve(request, budget=None)], request.budget)
+
+
+def fitted_requests(request: Asked) -> list[TableRequest]:
+    """Return the tables of a request that are published as whole numbers."""
+    return [table for table in tables_asked(request) if table.fit is FitKind.integer]
+
+
+def fitted_views(request: Asked, schema: Schema) -> list[View]:
+    """Return the views of the tables that are published as whole numbers, each once."""
+    return list(dict.fromkeys(schema.view(table.features) for table in fitted_requests(request)))
+
+
+def unfitted(result: Published, partition: Partition | None) -> list[str]:
+    """Say for which tables that were asked for in whole numbers there are none with all totals, and in which parts."""
+    told = []
+    if isinstance(result, PartitionedTables):
+        assert partition is not None
+        above = {table.name: table.fitted for table in result.overview}
+        for table in fitted_requests(result.request):
+            if table not in result.below:
+                told += [_unfitted(table.name, "")] if above[table.name].kind != FitKind.integer else []
+                continue
+            missed = [part for part in partition.parts if part.fitted(table.name).kind != FitKind.integer]
+            if missed:
+                some = ", ".join(" · ".join(part.path) for part in missed[:_PARTS_NAMED])
+                more = len(missed) - _PARTS_NAMED
+                told.append(_unfitted(table.name, f" in {some}" + (f" and {more:,} more parts" if more > 0 else "")))
+    elif isinstance(result, PublishedProduct):
+        asked = {table.name for table in fitted_requests(result.request)}
+        missing = [table for table in result.tables if table.fitted.kind != FitKind.integer and table.name in asked]
+        told += [_unfitted(table.name, "") for table in missing]
+    elif (
+        isinstance(result, PublishedTable) and result.fitted.kind == FitKind.integer and result.counts.dtype.kind != "i"
+    ):
+        told.append(f"{_NONE_FOUND} {result.name!r}: its counts are real numbers.")
+    return told
+
+
+def _unfitted(name: str, where: str) -> str:
+    return f"{_NONE_FOUND} {name!r}{where}: its counts there are whole and not negative, but miss some totals."
 
 
 def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:

@@ -25,7 +25,7 @@ from semidp.queries import QuerySpace
 from semidp.release.budgets import one_by_one, with_targets_met
 from semidp.release.cells import Form
 from semidp.release.needs import refuse_files
-from semidp.release.partitions import Partition
+from semidp.release.partitions import Partition, unfitted
 from semidp.release.plan import Plan
 from semidp.release.published import Published
 from semidp.release.release import Release, versions
@@ -261,9 +261,10 @@ def put_together(
 ) -> Release:
     """Return the release of what is published."""
     found = tuple(results)
+    told = [sentence for result in found for sentence in unfitted(result, partition)]
     return Release(
         plan=prepared.plan,
-        scope=prepared.scope,
+        scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
         results=found,
         guarantee=prepared.guarantee,
         private=all(result.private for result in found),

@@ -49,6 +49,10 @@ from semidp.tradeoff import Budget
 
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
+FIT_SECONDS = 30.0
+"""How long the search for the whole numbers of one table may take where its totals hang together in a circle."""
+
+_NOT_ALL = "No whole numbers with all its totals were found."
 
 MEASUREMENTS = "product-measurements"
 
@@ -376,13 +380,18 @@ def fit_product(
     estimates: list[NDArray[np.float64]],
     kinds: list[FitKind],
     progress: Progress,
+    *,
+    order: Sequence[int] | None = None,
+    first: Sequence[int] = (),
+    time_limit: float = FIT_SECONDS,
 ) -> list[tuple[NDArray[Any], Fitted]]:
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
 
     Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with all of them unless
     the workload is decomposable. Such a table is fitted first, with the exact totals alone, and the others after it:
-    those that it contains are its sums. Where it still has none, because another came before it for the same reason,
-    its estimate is published. Nothing looks at the data again.
+    those that it contains are its sums. Where it still has none, because the exact totals hang together in a circle,
+    it gets whole numbers with as many of its totals as can be promised, and its note says so. Nothing looks at the
+    data again.
 
     Parameters
     ----------
@@ -394,17 +403,32 @@ def fit_product(
         For each table its estimate, and whether it is fitted.
     progress
         Told what is going on.
+    order
+        The tables in the order in which they are fitted; from the smallest to the largest unless given.
+    first
+        Tables that are fitted before all others, with the settled counts alone.
+    time_limit
+        Seconds that the search for one table may take where its totals hang together in a circle.
     """
-    sizes = sorted(range(len(views)), key=lambda number: (grid.size_of(views[number]), number))
-    tables = _Tables(grid, views, totals, estimates, kinds)
-    first: list[int] = []
+    sizes = by_size(grid, views) if order is None else list(order)
+    tables = _Tables(grid, views, totals, estimates, kinds, time_limit)
+    early = list(first)
     while True:
         found: dict[int, tuple[NDArray[Any], Fitted]] = {}
-        order = [*first, *(number for number in sizes if number not in first)]
-        stuck = _fit_in_order(tables, order, len(first), found, progress)
+        in_turn = [*early, *(number for number in sizes if number not in early)]
+        stuck = _fit_in_order(tables, in_turn, len(early), found, progress)
         if stuck is None:
             return [found[number] for number in range(len(views))]
-        first.insert(0, stuck)
+        early.insert(0, stuck)
+
+
+def by_size(grid: Grid, views: Sequence[View]) -> list[int]:
+    """Return the numbers of tables from the smallest to the largest: a table comes after all that it contains.
+
+    >>> by_size(Grid.flat((2, 9)), [(1, 1), (0, 1), (1, 0)])
+    [2, 1, 0]
+    """
+    return sorted(range(len(views)), key=lambda number: (grid.size_of(views[number]), number))
 
 
 def totals_of(space: ProductSpace) -> list[Totals]:
@@ -422,24 +446,33 @@ class _Tables:
     totals: Sequence[Totals]
     estimates: list[NDArray[np.float64]]
     kinds: list[FitKind]
+    time_limit: float
 
 
-class _Settled:
-    """Counts that are settled, exact totals and tables fitted before, by the views that they give."""
+class SettledViews:
+    """Margins that are settled, whatever their counts: which of them fixes what of a table.
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        self._totals: list[Totals] = []
-        self._wide: list[Totals] = []
-        self._given: dict[View, Totals] = {}
+    >>> settled = SettledViews((0, 0, 0))
+    >>> settled.add((1, 1, 0))
+    >>> settled.add((0, 1, 1))
+    >>> sorted(settled.fixed((1, 0, 1)))
+    [(0, 0, 1), (1, 0, 0)]
+    """
 
-    def add(self, total: Totals) -> None:
+    def __init__(self, *views: View) -> None:
+        self._every: list[View] = []
+        self._wide: list[View] = []
+        self._given: dict[View, View] = {}
+        for view in views:
+            self.add(view)
+
+    def add(self, view: View) -> None:
         """Settle a margin; those of few features are found by every view below them."""
-        self._totals.append(total)
-        if _views_below(total.view) > _FEW:
-            self._wide.append(total)
+        self._every.append(view)
+        if _views_below(view) > _FEW:
+            self._wide.append(view)
         else:
-            self._given.update((view, total) for view in below(total.view))
+            self._given.update((small, view) for small in below(view))
 
     def ready(self, view: View) -> bool:
         """Whether everything coarser than a table is settled, by two margins of it at most, and itself is not."""
@@ -447,15 +480,36 @@ class _Settled:
         coarser = [tuple(depth - (axis == own) for axis, depth in enumerate(view)) for own in axes]
         return len(axes) <= 2 and view not in self._given and all(small in self._given for small in coarser)
 
+    def fixed(self, view: View) -> dict[View, View]:
+        """Return the largest margins of a table that are settled, and for each the settled one that gives it."""
+        few = _views_below(view) <= max(_FEW, len(self._every))
+        givers = {meet(giver, view): giver for giver in (self._wide if few else self._every)}
+        if few:
+            givers |= {small: self._given[small] for small in below(view) if small in self._given}
+        nothing = tuple(0 for _ in view)
+        return {shared: givers[shared] for shared in (maximal(givers) or [nothing])}
+
+
+class Settled(SettledViews):
+    """Counts that are settled, exact totals and tables fitted before, by the views that they give."""
+
+    def __init__(self, grid: Grid, totals: Iterable[Totals] = ()) -> None:
+        super().__init__()
+        self.grid = grid
+        self._counts: dict[View, Totals] = {}
+        for total in totals:
+            self.settle(total)
+
+    def settle(self, total: Totals) -> None:
+        """Settle the counts of a margin."""
+        self.add(total.view)
+        self._counts[total.view] = total
+
     def margins(self, view: View) -> list[Totals]:
         """Return what is settled of a table, in its features alone."""
-        few = _views_below(view) <= max(_FEW, len(self._totals))
-        found = {meet(total.view, view): total for total in (self._wide if few else self._totals)}
-        if few:
-            found |= {small: self._given[small] for small in below(view) if small in self._given}
         return [
-            Totals(trimmed_view(shared, view), found[shared].down(self.grid, shared).counts)
-            for shared in (maximal(found) or [self.grid.nothing])
+            Totals(trimmed_view(shared, view), self._counts[giver].down(self.grid, shared).counts)
+            for shared, giver in self.fixed(view).items()
         ]
 
 
@@ -476,9 +530,7 @@ def _fit_in_order(
     contain it: such tables are fitted together.
     """
     grid, waiting = tables.grid, list[int]()
-    settled = _Settled(grid)
-    for total in tables.totals:
-        settled.add(total)
+    settled = Settled(grid, tables.totals)
 
     def keep(number: int, fit: Fit, early: bool = False) -> None:
         assert fit.counts is not None
@@ -487,7 +539,7 @@ def _fit_in_order(
             note = "Fitted before the others, which follow from it: no whole numbers agreed with all of them."
             how = replace(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
-        settled.add(Totals(tables.views[number], fit.counts))
+        settled.settle(Totals(tables.views[number], fit.counts))
 
     def fit_waiting() -> int | None:
         for some, part, margins in _alike(tables, waiting, settled):
@@ -512,22 +564,60 @@ def _fit_in_order(
             continue
         if any(within(tables.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
             return stuck
-        try:
-            fit = fit_totals(estimate, grid.coarsened(view), settled.margins(view), progress=progress)
-        except Infeasible:
-            if place >= early:
-                return number
-            fit = None
-        if fit is None or fit.counts is None:
-            note = "No whole numbers that agree with the other tables were found, so that the estimate is published."
-            found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
-        else:
+        fit = _whole_numbers(tables, number, settled.margins(view), progress)
+        if fit is not None:
             keep(number, fit, place < early)
+        elif place >= early:
+            return number
+        else:
+            found[number] = _without_circle(tables, number, settled, progress)
     return fit_waiting()
 
 
+def _whole_numbers(tables: _Tables, number: int, margins: Sequence[Totals], progress: Progress) -> Fit | None:
+    """Return the fit of a table to what is settled of it; None where no whole numbers were found."""
+    part = tables.grid.coarsened(tables.views[number])
+    try:
+        fit = fit_totals(tables.estimates[number], part, margins, time_limit=tables.time_limit, progress=progress)
+    except Infeasible:
+        return None
+    return None if fit.counts is None else fit
+
+
+def _without_circle(
+    tables: _Tables, number: int, settled: Settled, progress: Progress
+) -> tuple[NDArray[np.int64], Fitted]:
+    """Return nonnegative whole numbers for a table whose settled totals hang together in a circle.
+
+    They have those of its totals that a junction tree joins, taken in turn: decomposable totals that agree with each
+    other always have a table of whole numbers (THEORY §13).
+    """
+    kept: list[Totals] = []
+    margins = settled.margins(tables.views[number])
+    for margin in margins:
+        if junction_order([total.view for total in (*kept, margin)]) is not None:
+            kept.append(margin)
+    fit = _whole_numbers(tables, number, kept, progress)
+    if fit is None or fit.counts is None:
+        return nearest_whole(tables.estimates[number])
+    note = f"{_NOT_ALL} Its counts have {len(kept)} of {len(margins)} of them, and need not agree with other tables."
+    return fit.counts, Fitted("none", fit.method, fit.loss, 0.0, False, note)
+
+
+def nearest_whole(estimate: NDArray[np.float64]) -> tuple[NDArray[np.int64], Fitted]:
+    """Return the nearest whole numbers that are not negative, for a table that has none with its totals.
+
+    >>> nearest_whole(np.array([2.7, -1.2]))[0]
+    array([3, 0])
+    """
+    counts = np.maximum(np.rint(estimate), 0.0).astype(np.int64)
+    loss = float(np.square(counts - estimate).sum())
+    note = f"{_NOT_ALL} Its counts are the estimates, rounded, and need not agree with any total."
+    return counts, Fitted("none", "rounding", loss, 0.0, False, note)
+
+
 def _alike(
-    tables: _Tables, numbers: Sequence[int], settled: _Settled
+    tables: _Tables, numbers: Sequence[int], settled: Settled
 ) -> Iterator[tuple[list[int], Grid, list[list[Totals]]]]:
     """Yield tables of one shape with the same settled margins together, as many as a fit takes at once."""
     kinds: dict[tuple[Grid, tuple[View, ...]], list[tuple[int, list[Totals]]]] = {}

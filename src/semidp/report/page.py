@@ -261,9 +261,10 @@ def _partitioned(release: Release) -> list[dict[str, Any]]:
             {
                 "heading": f"Published tables, by {depth}",
                 "paragraphs": [
-                    f"Every table was first measured and fitted at the depth of {depth} and above, under all exact "
-                    f"totals. Below, each {depth} was measured and fitted by itself, from its own records and from "
-                    "these public numbers. All noise was calibrated to the whole, so that there is one guarantee.",
+                    f"Every table was first measured at the depth of {depth} and above, and totals that cross parts "
+                    f"were divided there. Below, each {depth} was measured and fitted by itself, from its own records "
+                    "and from these public numbers. All noise was calibrated to the whole, so that there is one "
+                    f"guarantee. What a finer table counts by {depth} is the sum of its parts.",
                     *(note for table in tables for note in table.notes),
                 ],
                 "columns": ("table", "cells", "parts", "standard error", "largest"),
