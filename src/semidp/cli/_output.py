@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 import typer
 
+from semidp.accounting.ledger import Ledger
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.exact import number
 from semidp.progress import Progress, silent
+from semidp.release.pipeline import CHARGE_STANDS, charge_told
 from semidp.spaces import Adjacency
 
 SCHEMA_VERSION = 1
@@ -153,6 +155,50 @@ def complain(sentence: str) -> None:
     """Print one line on stderr, if it takes one."""
     with contextlib.suppress(OSError):
         echo(f"semidp: {' '.join(sentence.split())}", err=True)
+
+
+asides: list[Callable[[], str | None]] = []
+"""What else to say of a command that is interrupted, each from what is on disk at that moment."""
+
+
+def interrupted_text() -> str:
+    """Return what is said of an interrupted command: one sentence.
+
+    >>> interrupted_text()
+    'interrupted; no release was written'
+    """
+    more = [aside() for aside in asides]
+    return "; ".join(["interrupted", "no release was written", *(sentence for sentence in more if sentence)])
+
+
+@contextlib.contextmanager
+def charge_said(book: Ledger | None) -> Iterator[None]:
+    """Say so where a release fails after it has charged its ledger.
+
+    What others charge meanwhile is not told, nor what an earlier run of the same release was charged.
+    """
+    before = () if book is None else book.made
+
+    def charged() -> str | None:
+        return CHARGE_STANDS if book is not None and book.made != before else None
+
+    asides.append(charged)
+    try:
+        with charge_told(book):
+            yield
+    except KeyboardInterrupt:
+        raise  # what is aside is said with the interrupt
+    except SemidpError as error:
+        asides.remove(charged)
+        if charged() is None:
+            raise
+        raise InputError(f"{error}; {CHARGE_STANDS}", needs=error.needs, names=error.names) from None
+    except BaseException:
+        asides.remove(charged)
+        if charged() is not None:
+            complain(CHARGE_STANDS)
+        raise
+    asides.remove(charged)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ from semidp.plots import tradeoff_plot
 from semidp.progress import Progress, silent
 from semidp.release.cells import METADATA, Form, Sheet, StoredFiles, csvw, form_named
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
-from semidp.release.partitions import BEGUN, PARTS, Part, Partition, PartitionedTables, refuse_changed
+from semidp.release.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
@@ -667,7 +667,7 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    names = {"release.json", REPORT, SUMS, SIGNATURE, BEGUN, *listed}
+    names = {"release.json", REPORT, SUMS, SIGNATURE, *listed}
     if PARTS in listed:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             parts = [*map(Part.from_json, from_json(read_plain(folder / PARTS, folder)))]
