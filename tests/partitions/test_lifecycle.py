@@ -108,12 +108,17 @@ def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 STUCK = """
-import hashlib, os, sys
+import hashlib, os
+from concurrent.futures import ThreadPoolExecutor
 import semidp.release.part_tasks as part_tasks
-real = part_tasks.fit_product
-def stuck(*words, **named):
+def work():  # half an hour in which Python runs no handler of a signal
     open(os.environ["STUCK"] + str(os.getpid()), "w").close()
-    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)  # half an hour in which Python runs no handler of a signal
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
+def stuck(*words, **named):
+    if "STUCK_THREAD" not in os.environ:
+        return work()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
 if os.environ.get("STUCK"):
     part_tasks.fit_product = stuck
 """
@@ -189,8 +194,11 @@ def told_of_resuming(said: str) -> None:
     assert "--discard removes it" in line
 
 
-def test_an_interrupt_is_answered_in_the_middle_of_a_computation(people_file: Path, site, tmp_path: Path) -> None:
-    """In one process: Python would run the handler of the signal when the computation is over."""
+@pytest.mark.parametrize("where", ["here", "in a thread"])
+def test_an_interrupt_is_answered_in_a_computation(where: str, people_file: Path, site, tmp_path: Path) -> None:
+    """In one process: Python would run the handler when the computation is over, or wait for the thread."""
+    if where == "in a thread":
+        site["STUCK_THREAD"] = "1"
     out, ledger = tmp_path / "release", Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))
     process = started(people_file, site, "--ledger", ledger.path, "--out", out)
     try:

@@ -4,6 +4,7 @@ A command raises `SemidpError` for everything a user can mend; here it becomes o
 else an exception says is printed, because messages of drivers and parsers quote data.
 """
 
+import contextlib
 import functools
 import os
 import signal
@@ -19,7 +20,7 @@ import typer
 
 from semidp._version import __version__
 from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
-from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, silence_stdout
+from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError
@@ -36,8 +37,8 @@ INTERRUPTED = 130
 CLOSED_PIPE = 141
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
 _ENDING = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 1.0
-"""Seconds that an interrupted computation is given to let Python run."""
+_PATIENCE = 1.5
+"""Seconds that an interrupted command is given to end by itself."""
 _interrupts: list[int] = []
 """The interrupts that have arrived; a library may have turned one into an error of its own, such as a failed import."""
 
@@ -143,8 +144,10 @@ def main() -> None:
     code = run(sys.argv[1:])
     if code:
         silence_stdout()
-    if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):  # given up: it does not end by itself
-        sys.stdout.flush()
+    given_up = any(thread.name == QUERY_THREAD for thread in threading.enumerate())  # it does not end by itself
+    if given_up or (code and _interrupts):  # then a solver may be at work in a thread, for which Python would wait
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
 
@@ -173,9 +176,9 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
 def _watch_interrupts() -> None:
     """Leave in time, too, where an interrupt meets a computation that goes on for long.
 
-    Python runs `_interrupt` between two of its own steps, and one step may be a solver at work for a minute. So the
-    system also writes the signal to a socket, and a thread reads it. To leave as if killed is safe at any moment: what
-    is unfinished is found by the next run.
+    Python runs `_interrupt` between two of its own steps, and one step may be a solver at work for a minute. Where a
+    thread runs the solver, Python waits for the thread. So the system also writes the signal to a socket, and a thread
+    of ours reads it. To leave as if killed is safe at any moment: what is unfinished is found by the next run.
     """
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
@@ -191,7 +194,7 @@ def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
         if number not in _ENDING:
             continue
         time.sleep(_PATIENCE)
-        if not _interrupts and signal.getsignal(number) is _interrupt:  # else somebody else, such as a server, ends it
+        if not over.is_set() and signal.getsignal(number) is _interrupt:  # else a server has its own way to end
             if sys.stderr is not None and sys.stderr.isatty():
                 sys.stderr.write("\x1b[?25h")  # a progress bar may have hidden the cursor
             complain(interrupted_text())
@@ -210,15 +213,18 @@ def run(arguments: list[str]) -> int:
     0
     """
     asides.clear()
+    over.clear()
     try:
         result = _program()(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
+        over.set()
         if sys.stdout is not None:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         if _interrupts or isinstance(error, (typer.Abort, KeyboardInterrupt)):
+            over.set()
             complain(interrupted_text())
             return _SIGNALLED + _interrupts[0] if _interrupts else INTERRUPTED
         return _failure(error)

@@ -9,9 +9,11 @@ import math
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,6 +135,7 @@ def naming_options(force: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def in_place(what: str) -> Iterator[None]:
     """Print about something that has been written: a full or closed stdout is said on stderr, and is no failure."""
+    over.set()
     try:
         yield
         if sys.stdout is not None:
@@ -158,7 +161,9 @@ def complain(sentence: str) -> None:
 
 
 asides: list[Callable[[], str | None]] = []
-"""What else to say of a command that is interrupted, each from what is on disk at that moment."""
+"""What to say of a command that is interrupted, each from what is on disk at that moment."""
+over = threading.Event()
+"""Set once a command has nothing left that an interrupt could stop, or has said that it was interrupted."""
 
 
 def interrupted_text() -> str:
@@ -167,8 +172,21 @@ def interrupted_text() -> str:
     >>> interrupted_text()
     'interrupted; no release was written'
     """
-    more = [aside() for aside in asides]
-    return "; ".join(["interrupted", "no release was written", *(sentence for sentence in more if sentence)])
+    said = [aside() for aside in asides] or ["no release was written"]
+    return "; ".join(["interrupted", *(sentence for sentence in said if sentence)])
+
+
+def told_of(folder: Path) -> Callable[[], str]:
+    """Return what says, at any later moment, whether a new folder has taken its place."""
+
+    def identity() -> int | None:
+        try:
+            return folder.stat().st_ino
+        except OSError:
+            return None
+
+    before = identity()
+    return lambda: "no release was written" if identity() in (None, before) else f"the release {folder} is in place"
 
 
 @contextlib.contextmanager

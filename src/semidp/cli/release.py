@@ -22,6 +22,7 @@ from semidp.cli._output import (
     print_json,
     print_rows,
     progress_bar,
+    told_of,
 )
 from semidp.engines import local_paths
 from semidp.errors import InputError
@@ -202,6 +203,7 @@ def release(
             "memory": usable,
             "form": form,
         }
+        asides.append(told_of(out))
         with charge_said(book), naming_options(force):
             if partition is not None:
                 asides.append(lambda: _unfinished_text(out))
