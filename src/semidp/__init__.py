@@ -20,7 +20,6 @@ from semidp.errors import (
     SchemaError,
     SemidpError,
 )
-from semidp.files import discard_unfinished
 from semidp.fit import Fit, fit_table
 from semidp.guarantees import Guarantee
 from semidp.inference import (
@@ -127,7 +126,6 @@ __all__ = [
     "approximate",
     "canonical_noise",
     "compose",
-    "discard_unfinished",
     "fit_table",
     "from_function",
     "from_profile",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from semidp import Budget, BudgetExceeded, InputError, Ledger, Release, discard_unfinished, run_partitioned
-from semidp.files import Unfinished, document_at, is_unfinished
+from semidp import Budget, BudgetExceeded, InputError, Ledger, Release, run_partitioned
+from semidp.files import Unfinished, discard_unfinished, document_at, is_unfinished
 from semidp.release import by_partition, part_tasks, runners
 from semidp.release.recheck import disagreements
 from tests.partitions.conftest import plan, unfinished
@@ -299,8 +299,7 @@ def raised(error: Exception) -> None:
 def test_discarding_needs_something_to_discard(begun, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no unfinished"):
         discard_unfinished(tmp_path / "release")
-    place = begun()
-    discard_unfinished(place)
+    Release.discard_unfinished(begun())
     assert not list(tmp_path.glob(".semidp-*"))
 
 

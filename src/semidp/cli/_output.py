@@ -195,6 +195,8 @@ def charge_said(book: Ledger | None) -> Iterator[None]:
 
     What others charge meanwhile is not told, nor what an earlier run of the same release was charged.
     """
+    if book is not None:
+        book.account()  # a file that holds no ledger is refused before anything is read
     before = () if book is None else book.made
 
     def charged() -> str | None:

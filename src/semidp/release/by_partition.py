@@ -98,7 +98,7 @@ def run_partitioned(
         Go on with a release that ended before it was whole: what was measured is not measured again, and nothing is
         charged again. The plan and the public totals must be the same, and so must the records: nothing is kept that
         could tell, and with others in part of the release one person could be in what two measurements say. A ledger
-        that was not charged for it yet is charged first. `discard_unfinished` removes such a release.
+        that was not charged for it yet is charged first. `Release.discard_unfinished` removes such a release.
     force
         Replace a release at `out`.
     randomness, ledger, label, memory, progress

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import number
-from semidp.files import digest, document_at, from_json, new_folder, read_plain, recover
+from semidp.files import digest, discard_unfinished, document_at, from_json, new_folder, read_plain, recover
 from semidp.geometry import Totals
 from semidp.guarantees import Guarantee
 from semidp.inference import Independence, IntervalEstimate, TableIntervals
@@ -570,6 +570,11 @@ class Release:
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
+
+    @staticmethod
+    def discard_unfinished(folder: Path | str) -> None:
+        """Remove what a release part by part that ended early has left for a folder; what was charged stays charged."""
+        discard_unfinished(folder)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values.
