@@ -1,7 +1,8 @@
 """Kill a release by parts at its n-th access to the file system, and see what is left: run as a process by the tests.
 
 Every step runs in a fork of a process that has only imported semidp, so that a kill costs no second start. The words
-are a folder, which accesses count (``moves``: those to the destination and to the note; ``all``), and the points.
+are a folder, which accesses count (``moves``: of the destination, the old release and the note; or ``all``), and the
+points.
 """
 
 import json
@@ -64,7 +65,8 @@ def killing(place: Path, kind: str, point: int, work: Callable[[], Any]) -> int:
             return
         paths = [os.fspath(path) for path in arguments[:2] if isinstance(path, (str, Path))]
         if kind == "moves":
-            counts = event != "open" and any(path in (str(place), str(notes)) for path in paths)
+            moved = any(path in (str(place), str(notes)) or path.endswith(".old") for path in paths)
+            counts = event != "open" and moved
         else:
             counts = any(path.startswith(str(place.parent)) for path in paths)
         if counts:

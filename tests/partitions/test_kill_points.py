@@ -37,7 +37,7 @@ def check(trial: dict[str, Any]) -> None:
     assert trial["left"] == ["ledger.json", "release"], trial
 
 
-# The accesses to the destination and to the note, in their order.
+# The accesses to the destination, to the old release that it was, and to the note, in their order.
 MOVES = {
     "the note of an earlier run is removed": 1,
     "the run is noted": 2,
@@ -46,13 +46,14 @@ MOVES = {
     "that it is whole is noted": 5,
     "the old release is moved away": 6,
     "the new one takes its place": 7,
-    "the note is removed": 8,
+    "the old release is removed": 8,
+    "the note is removed": 9,
 }
 
 
 def test_kills_around_the_renames(tmp_path: Path) -> None:
     """The kill that blocked a destination for good came between the second rename and the end."""
-    total, found = trials(tmp_path, "moves", MOVES["the new one takes its place"], MOVES["the note is removed"])
+    total, found = trials(tmp_path, "moves", MOVES["the new one takes its place"], MOVES["the old release is removed"])
     assert total == len(MOVES)
     assert len(found) == 2
     for trial in found:

@@ -152,7 +152,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", pytest.param("SIGINT", marks=pytest.mark.long)])
 def test_workers_end_with_their_parent(name: str, people_file: Path, site, tmp_path: Path) -> None:
     out, ledger = tmp_path / "release", Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))
     more = ("--ledger", ledger.path, "--out", out)
@@ -194,7 +194,7 @@ def told_of_resuming(said: str) -> None:
     assert "--discard removes it" in line
 
 
-@pytest.mark.parametrize("where", ["here", "in a thread"])
+@pytest.mark.parametrize("where", [pytest.param("here", marks=pytest.mark.long), "in a thread"])
 def test_an_interrupt_is_answered_in_a_computation(where: str, people_file: Path, site, tmp_path: Path) -> None:
     """In one process: Python would run the handler when the computation is over, or wait for the thread."""
     if where == "in a thread":
