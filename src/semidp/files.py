@@ -18,14 +18,16 @@ import stat
 import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, Occupied, SemidpError
 
-_SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.old|lock)", re.DOTALL)
+_SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.(?:old|json)|lock)", re.DOTALL)
 _OLD = ".old"
 _UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
+_RUN = "run"  # the key of a note under which the run is named that it is about
 LARGEST = 2**30
 """Bytes of the largest file that is read whole."""
 _BLOCK = 2**22  # bytes of a file that are hashed at once
@@ -103,7 +105,7 @@ def new_folder(
             yield scrap
             _sync(scrap)
             check()
-            _into_place(scrap, path, force)
+            _into_place(scrap, path, force, _old_of(scrap))
         except KeyboardInterrupt:
             if scrap.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
@@ -112,33 +114,113 @@ def new_folder(
                 shutil.rmtree(scrap, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """A folder that outlasts its run, and a note beside it that says which run it is of and how far that came.
+
+    The folder is named after its run. A process that is left over from a run that was discarded or is finished finds no
+    folder of that name any more, so that it can add nothing to a later run.
+
+    Parameters
+    ----------
+    folder
+        What becomes the destination when it is whole.
+    run
+        A random name, drawn once, and kept by whoever goes on with the folder.
+    """
+
+    folder: Path
+    run: str
+
+    @classmethod
+    def new(cls, path: Path) -> "Unfinished":
+        """Return the folder of a run that begins now, for the destination `path`; it is not made here."""
+        run = secrets.token_hex(8)
+        return cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
+
+    @classmethod
+    def left(cls, path: Path) -> "Unfinished | None":
+        """Return what a run for `path` has left to go on with; None where its folder is in place already."""
+        notes, folders = _notes(path), _unfinished_folders(path)
+        run = document_at(notes).get(_RUN)
+        if not isinstance(run, str):
+            if folders and os.path.lexists(notes):  # it is never half written
+                raise InputError(f"{notes}, which says how far {path} came, is damaged: discard what is unfinished")
+            return None
+        found = cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
+        return found if found.folder in folders else None
+
+    @property
+    def notes(self) -> Path:
+        """The file beside the folder that holds the note."""
+        return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run}')}.json")
+
+    def noted(self) -> Mapping[str, Any]:
+        """Return what is noted of this run: nothing where the note is about another one, or gone."""
+        document = document_at(self.notes)
+        return document if document.get(_RUN) == self.run else {}
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is something to go on with: also where the note cannot be read, so that nothing is lost."""
+        return os.path.lexists(self.notes) and document_at(self.notes).get(_RUN, self.run) == self.run
+
+    def check(self) -> None:
+        """Refuse to go on in a folder whose run was discarded or is over, also on another machine."""
+        if not self.noted():
+            raise InputError("the run that this part belongs to was discarded or is over: nothing of it is stored")
+
+    def begin(self, facts: Mapping[str, Any]) -> None:
+        """Note that there is something to go on with from now on; refuse where another run has just done so."""
+        with self._written({**facts, _RUN: self.run}) as scrap:
+            _move_file(scrap, self.notes)
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to the note, which is whole at any time."""
+        self.check()
+        with self._written({**self.noted(), **facts, _RUN: self.run}) as scrap:
+            os.replace(scrap, self.notes)
+
+    def forget(self) -> None:
+        """Take the note back: there is nothing to go on with."""
+        self.notes.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _written(self, document: Mapping[str, Any]) -> Iterator[Path]:
+        stem = self.notes.name.removesuffix(f".{_UNFINISHED}.json")
+        scrap = self.notes.with_name(f"{stem}.{secrets.token_hex(4)}")
+        try:
+            with open(scrap, "x", encoding="utf-8") as file:
+                json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
+            yield scrap
+            _sync_folder(scrap.parent)
+        finally:
+            scrap.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def lasting_folder(
     path: str | Path,
     *,
-    begun: str,
     resume: bool = False,
-    discard: bool = False,
     force: bool = False,
     ours: Callable[[Path], Collection[str]] = lambda folder: (),
     inputs: Iterable[str | Path] = (),
     clear: Callable[[Path], None] = lambda folder: None,
-) -> Iterator[Path]:
+) -> Iterator[Unfinished]:
     """Yield a folder that becomes `path` when the block ends well, and stays for a later run when it does not.
 
-    It stays only if it holds the file `begun` by then, which goes when all else is done. No run removes it that was
-    not asked to.
+    It stays only once `Unfinished.begin` has noted it, and then no run removes it but by `discard_unfinished`. Whenever
+    a run is killed, `path` is what it was or the new folder, or `recover` makes it what it was.
 
     Parameters
     ----------
     path, force, ours, inputs
         As for `new_folder`.
-    begun
-        The file, in it, that says that something is worth keeping.
     resume
         Go on with the folder that an earlier run has left; refuse to begin another.
-    discard
-        Remove what an earlier run has left, and begin anew.
     clear
         Removes, when the folder is whole, what only an unfinished one needs.
 
@@ -146,41 +228,91 @@ def lasting_folder(
     --------
     >>> import tempfile
     >>> root = tempfile.TemporaryDirectory()
-    >>> with contextlib.suppress(ZeroDivisionError), lasting_folder(f"{root.name}/release", begun="begun") as folder:
-    ...     (folder / "begun").touch()
+    >>> with contextlib.suppress(ZeroDivisionError), lasting_folder(f"{root.name}/release") as left:
+    ...     left.begin({})
     ...     1 / 0
-    >>> with lasting_folder(f"{root.name}/release", begun="begun", resume=True) as folder:
-    ...     (folder / "whole").touch()
-    >>> os.listdir(f"{root.name}/release")
-    ['whole']
+    >>> with lasting_folder(f"{root.name}/release", resume=True) as left:
+    ...     (left.folder / "whole").touch()
+    >>> os.listdir(root.name), os.listdir(f"{root.name}/release")
+    (['release'], ['whole'])
     >>> root.cleanup()
     """
     path = Path(path)
     check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
     check()
-    work = path.with_name(f".semidp-{_tag(path)}.{_UNFINISHED}")
-    with _to_be_finished(work / begun), _place(path, check):
-        left = (work / begun).is_file() and not work.is_symlink()
-        if left and not resume and not discard:
+    with _to_be_finished(path), _place(path, check):
+        left = Unfinished.left(path)
+        if left is not None and not resume:
             raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
-        if resume and not left:
+        if resume and left is None:
             raise InputError(f"there is no unfinished {path} to go on with")
-        if work.is_symlink():
-            raise InputError(f"{work} is a symbolic link, where an unfinished folder would be: remove it")
-        if work.exists() and not resume:
-            shutil.rmtree(work)
-        work.mkdir(exist_ok=resume)
+        if left is None:
+            _remove_unfinished(path)
+            left = Unfinished.new(path)
+            left.folder.mkdir()
         try:
-            yield work
-            _sync(work)
+            yield left
+            _sync(left.folder)
             check()
-            clear(work)
-            _into_place(work, path, force)
-            with contextlib.suppress(OSError):  # it says nothing any more, and goes last: nothing is lost by a kill
-                (path / begun).unlink(missing_ok=True)
+            clear(left.folder)
+            # The old folder gets a name that no other run has used. Were a run killed between the renames, the old
+            # folder would be put back, and this one would still be there to go on with.
+            _into_place(left.folder, path, force, _old_of(_scrap_beside(path)))
+        except KeyboardInterrupt:
+            if left.folder.exists():
+                raise  # else the folder is in place already, and nothing is left to interrupt
         finally:
-            if work.exists() and not _old_of(work).exists() and not (work / begun).is_file():
-                shutil.rmtree(work, ignore_errors=True)
+            if not left.is_kept:
+                shutil.rmtree(left.folder, ignore_errors=True)
+            elif not left.folder.exists():
+                with contextlib.suppress(OSError):  # a note without its folder says nothing
+                    left.forget()
+
+
+def is_unfinished(path: str | Path) -> bool:
+    """Whether a run has left something for `path` that can be gone on with or discarded."""
+    path = Path(path)
+    return os.path.lexists(_notes(path)) and bool(_unfinished_folders(path))
+
+
+def discard_unfinished(path: str | Path) -> Mapping[str, Any]:
+    """Remove what an unfinished run for `path` has left, and return what it had noted; refuse where there is nothing.
+
+    >>> discard_unfinished("nowhere/release")
+    Traceback (most recent call last):
+    semidp.errors.InputError: there is no unfinished nowhere/release to discard
+    """
+    path = Path(path)
+    if not is_unfinished(path):
+        raise InputError(f"there is no unfinished {path} to discard")
+    with _plainly(path), _claimed(path, timeout=_PATIENCE):
+        noted = document_at(_notes(path))
+        _remove_unfinished(path)
+    return noted
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove every unfinished folder of `path`, and the note; the lock is held."""
+    for folder in _unfinished_folders(path):
+        aside = _scrap_beside(path)  # under that name nobody goes on with half of it
+        os.rename(folder, aside)
+        _discard(aside)
+    _notes(path).unlink(missing_ok=True)
+
+
+def _unfinished_folders(path: Path) -> list[Path]:
+    """Return the folders of unfinished runs for `path`: one, and those of runs killed before they noted theirs."""
+    pattern = re.compile(re.escape(f"{_unfinished_stem(path)}-") + "[0-9a-f]{16}")
+    named = [entry for entry in _entries(path.parent) if pattern.fullmatch(entry.name)]
+    return [entry for entry in named if entry.is_dir() and not entry.is_symlink()]
+
+
+def _notes(path: Path) -> Path:
+    return path.with_name(f"{_unfinished_stem(path)}.json")
+
+
+def _unfinished_stem(path: Path) -> str:
+    return f".semidp-{_tag(path)}.{_UNFINISHED}"
 
 
 @contextlib.contextmanager
@@ -195,12 +327,12 @@ def _place(path: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _to_be_finished(begun: Path) -> Iterator[None]:
+def _to_be_finished(path: Path) -> Iterator[None]:
     """Say with an error that there is something to go on with."""
     try:
         yield
     except SemidpError as error:
-        if begun.is_file():
+        if is_unfinished(path):
             error.needs = error.needs or _UNFINISHED
         raise
 
@@ -466,10 +598,9 @@ def _claimed(path: Path, timeout: float) -> Iterator[None]:
                 file.unlink()
 
 
-def _into_place(scrap: Path, path: Path, force: bool) -> None:
-    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` the old one is moved away first."""
+def _into_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
+    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is `old` meanwhile."""
     if force and path.is_dir() and any(path.iterdir()):
-        old = _old_of(scrap)
         try:
             os.rename(path, old)
             _move_folder(scrap, path)
@@ -512,7 +643,8 @@ def _recover(path: Path) -> None:
         if os.path.lexists(path):
             return
         new = old.with_name(old.name.removesuffix(_OLD))
-        os.rename(new if new.is_dir() else old, path)
+        whole = new.is_dir() and not new.name.endswith(_UNFINISHED)  # version 0.2 gave an unfinished folder that name
+        os.rename(new if whole else old, path)
         _discard(old)
 
 
@@ -536,6 +668,8 @@ def _sweep(path: Path) -> None:
 def _clean(path: Path) -> None:
     """Recover or remove what runs for `path` have left; its lock is held."""
     _recover(path)
+    if os.path.lexists(_notes(path)) and not _unfinished_folders(path):  # of a run that is over, or was discarded
+        _notes(path).unlink()
     for scrap in _scraps(path):
         if _is_settled(scrap):
             _discard(scrap)
@@ -563,7 +697,8 @@ def _is_settled(scrap: Path) -> bool:
 
 def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
     """Yield the scraps of runs for the destination `path`, those with a suffix only if one is given."""
-    kind = f"(?:[0-9a-f]{{8}}|{_UNFINISHED}){re.escape(suffix)}" if suffix else rf"[0-9a-f]{{8}}(?:{_OLD})?"
+    old = f"(?:[0-9a-f]{{8}}|{_UNFINISHED}){re.escape(_OLD)}"
+    kind = old if suffix == _OLD else f"(?:[0-9a-f]{{8}}|{old})"
     pattern = re.compile(re.escape(f".semidp-{_tag(path)}.") + kind)
     return (entry for entry in _entries(path.parent) if pattern.fullmatch(entry.name))
 

@@ -13,13 +13,13 @@ import pytest
 from attrs import evolve
 from starlette.testclient import TestClient
 
-from semidp import Budget, Feature, Plan, Schema, Table, TableRequest, prepare
+from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, TableRequest, prepare
 from semidp.cli._options import Opening
 from semidp.cli.explore import _with_data, _without_data
 from semidp.explore import Desk
 from semidp.explore.controls import LADDER, Controls, variants
 from semidp.explore.page import application
-from semidp.release import GroupRequest, ProductRequest, QuantileRequest, Release, outcome_from
+from semidp.release import GroupRequest, ProductRequest, QuantileRequest, Release, outcome_from, pipeline
 from semidp.report import forecast
 from tests.cli.conftest import Semidp
 
@@ -297,6 +297,51 @@ def test_nothing_is_released_over_the_data(client: TestClient, people: Path) -> 
     body = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", str(people)))
     assert 'role="alert"' in post(client, "release", body).text
     assert people.read_text() == records()
+
+
+@pytest.fixture
+def charging(people: Path) -> Iterator[TestClient]:
+    """The page of an explorer with a ledger."""
+    Ledger.create("ledger.json", Budget.gdp(10))
+    desk = _with_data(str(people), PEOPLE_PLAN, Opening(), Path("ledger.json"))
+    application_of = application(desk, TOKEN, PORT)
+    with TestClient(application_of, base_url=OWN, headers=HEADERS, raise_server_exceptions=False) as found:
+        yield found
+
+
+RELEASED = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", "out"))
+
+
+def test_files_are_tried_before_the_ledger_is_charged(charging: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr(pipeline, "refuse_files", refuse)
+    said = post(charging, "release", RELEASED).text
+    assert "the disk is full" in said
+    assert "charged" not in said
+    assert not Ledger("ledger.json").account().charges
+
+
+def test_the_page_says_whether_it_charged(
+    charging: TestClient, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = post(charging, "release", RELEASED).text
+    assert "Released into out" in said
+    assert "The ledger was charged: charge 1." in said
+    other = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", "other"))
+    assert "No ledger was charged." in post(client, "release", other).text
+    third = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", "third"))
+    for number, error in enumerate((OSError(28, "No space left on device"), ValueError("1013")), start=2):
+        monkeypatch.setattr(Release, "write_files", lambda *_, error=error: raised(error))
+        said = post(charging, "release", third).text
+        assert "the ledger was charged all the same" in said
+        assert "1013" not in said
+        assert len(Ledger("ledger.json").account().charges) == number
+
+
+def raised(error: Exception) -> None:
+    raise error
 
 
 # --- without data ----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest
+from semidp.files import Unfinished
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),
@@ -28,6 +29,13 @@ def records(n: int = 600, seed: int = 1) -> dict[str, list[str]]:
         "sex": generator.choice(["f", "m"], n).tolist(),
         "age": generator.choice(["y", "m", "o"], n, p=[0.5, 0.3, 0.2]).tolist(),
     }
+
+
+def unfinished(place: Path) -> Path:
+    """Return the folder that an unfinished release at `place` has left."""
+    left = Unfinished.left(place)
+    assert left is not None
+    return left.folder
 
 
 def plan(exact=("state", "sex"), **more) -> Plan:

@@ -11,17 +11,13 @@ from pathlib import Path
 import pytest
 
 from semidp import Budget, InputError, Ledger, Release, run_partitioned
-from semidp.files import document_at
+from semidp.files import discard_unfinished, document_at, is_unfinished
 from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import by_partition, part_tasks, runners
+from semidp.release import part_tasks, runners
 from semidp.release.recheck import disagreements
-from tests.partitions.conftest import plan
+from tests.partitions.conftest import plan, unfinished
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "1"))
-
-
-def unfinished(root: Path) -> Path:
-    return root / ".semidp-release.unfinished"
 
 
 class Fails:
@@ -49,7 +45,7 @@ def test_a_release_that_failed_is_resumed_without_drawing_again(
     with pytest.raises(InputError, match="no space left"):
         run_partitioned(plan(), people, place, "state", ledger=ledger)
     assert not place.exists()
-    kept = unfinished(tmp_path)
+    kept = unfinished(tmp_path / "release")
     first = {path.relative_to(kept): path.read_bytes() for path in kept.rglob("*.parquet")}
     assert {path.name for path in kept.glob("state=*")} == {"state=01", "state=02"}
     assert len(ledger.account().charges) == 1
@@ -73,7 +69,7 @@ def test_what_was_measured_above_is_read_again(people, tmp_path: Path, monkeypat
     fails = Fails(monkeypatch, 0)
     with pytest.raises(InputError, match="no space left"):
         run_partitioned(plan(), people, tmp_path / "release", "state")
-    stored = unfinished(tmp_path) / part_tasks.STATE / "above-0.parquet"
+    stored = unfinished(tmp_path / "release") / part_tasks.STATE / "above-0.parquet"
     content = stored.read_bytes()
     drawn = []
     monkeypatch.setattr(SystemRandomness, "part", lambda self, *key: drawn.append(key) or self)
@@ -97,7 +93,9 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         broken.setattr(part_tasks, "fit_product", fails)
         with pytest.raises(KeyboardInterrupt):
             run_partitioned(plan(), people, tmp_path / "release", "state")
-    measured = [path for path in (unfinished(tmp_path) / part_tasks.STATE).glob("*.parquet") if len(path.stem) == 64]
+    measured = [
+        path for path in (unfinished(tmp_path / "release") / part_tasks.STATE).glob("*.parquet") if len(path.stem) == 64
+    ]
     (stored,) = measured
     content = stored.read_bytes()
     run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
@@ -145,9 +143,10 @@ def test_only_the_same_release_is_resumed(people, tmp_path: Path, monkeypatch: p
     for words, more, match in others:
         with pytest.raises(InputError, match=match):
             run_partitioned(*words, resume=True, **more)
-        assert unfinished(tmp_path).is_dir()
-    run_partitioned(plan(("state",)), people, place, "state", discard=True)
-    assert not unfinished(tmp_path).exists()
+        assert unfinished(tmp_path / "release").is_dir()
+    discard_unfinished(place)
+    run_partitioned(plan(("state",)), people, place, "state")
+    assert not list(tmp_path.glob(".semidp-*"))
     assert Release.load(place).plan == plan(("state",))
 
 
@@ -157,10 +156,10 @@ def test_no_other_run_sweeps_what_is_unfinished(people, tmp_path: Path, monkeypa
         with pytest.raises(InputError, match="no space left"):
             run_partitioned(plan(), people, tmp_path / "release", "state")
     old = time.time() - 10**6
-    os.utime(unfinished(tmp_path), (old, old))
+    os.utime(unfinished(tmp_path / "release"), (old, old))
     run_partitioned(plan(), people, tmp_path / "other", "state")
     Release.load(tmp_path / "other")
-    assert unfinished(tmp_path).is_dir()
+    assert unfinished(tmp_path / "release").is_dir()
 
 
 WORKER = """
@@ -187,10 +186,10 @@ def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
         Ledger.create(ledger, Budget.zcdp(10))
         words = [sys.executable, tmp_path / "go.py", "release", people_file, *WORDS, "--ledger", ledger, "--out", out]
         run = subprocess.Popen([*words, "--jobs", "2"], start_new_session=True, stderr=subprocess.PIPE, text=True)
-        left, begun = out.with_name(".semidp-release.unfinished"), False
+        begun = False
         deadline = time.monotonic() + 120
         while run.poll() is None and time.monotonic() < deadline and not begun:
-            begun = (left / by_partition.BEGUN).exists()
+            begun = is_unfinished(out)
             time.sleep(0.005)
         time.sleep(generator.random() * 1.5)
         if run.poll() is None:
@@ -206,7 +205,7 @@ def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
                 assert run.returncode == 2, said
                 assert "--resume" in said
                 assert "charged all the same" in said
-            assert (left / by_partition.BEGUN).exists()
+            assert is_unfinished(out)
             again = subprocess.run([*words, "--resume"], capture_output=True, text=True)
             assert again.returncode == 0, again.stderr
             resumed += 1

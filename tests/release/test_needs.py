@@ -134,7 +134,7 @@ def test_a_failure_after_the_charge_is_noted(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(MemoryError) as caught:
         run(PLAN, PEOPLE, ledger=book)
     assert len(book.account().charges) == 1
-    assert caught.value.__notes__ == ["The ledger was charged for this release all the same."]
+    assert caught.value.__notes__ == ["the ledger was charged all the same"]
 
 
 @pytest.mark.parametrize("name", ["Count", "Estimate_High"])

@@ -85,7 +85,7 @@ def test_a_killed_executor_changes_no_number_and_nothing_is_charged_twice(
     deadline, killed = time.monotonic() + 600, 0
     with (tmp_path / "said").open("w") as said, subprocess.Popen(command, stdout=said, stderr=said, env=ENV) as many:
         while many.poll() is None and time.monotonic() < deadline:
-            ready = list((tmp_path / ".semidp-many.unfinished").glob("state=*"))
+            ready = list(tmp_path.glob(".semidp-many.unfinished-*/state=*"))
             running = executors()
             if ready and not killed and len(ready) < 12 and running:
                 os.kill(running[0], signal.SIGKILL)

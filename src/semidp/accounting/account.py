@@ -364,9 +364,10 @@ def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
     assert account.dataspace is not None
     assert account.adjacency is not None
     margins = {*union.margins}
-    if union.schema is None or (account.adjacency.is_exchange and margins == {*account.dataspace.margins}):
+    if union.schema is None:
         return account.adjacency
     if account.adjacency.is_exchange:
+        # Also where the margins are the same: a table of one level, which nobody can change, may have come first.
         return Adjacency(max(Adjacency.exchange(union).a, 1), account.adjacency.kind)
     if account.opened is not None and margins == {*account.opened[0].margins}:
         return account.opened[1]

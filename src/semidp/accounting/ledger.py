@@ -61,6 +61,7 @@ class Ledger:
 
     def __init__(self, path: str | Path, waiting: Callable[[str], None] | None = None) -> None:
         self.waiting = waiting
+        self._nonces: list[str] = []  # of the charges that this object has made, or was about to make
         # A link to a ledger is that ledger: it must share its lock, and a charge must not replace the link by a copy.
         self.path = Path(path).resolve()
         if not self.path.exists():
@@ -99,7 +100,9 @@ class Ledger:
             _write(path, _opened(path, budget, dataspace, adjacency))
         return cls(path)
 
-    def charge(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    def charge(
+        self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = (), run: str | None = None
+    ) -> dict[str, Any]:
         """Record that a mechanism is about to run; return the entry once it is safely on disk.
 
         Parameters
@@ -111,6 +114,9 @@ class Ledger:
             What is released, for whoever reads the ledger.
         measured
             The `record` of each mechanism. Without it the charge can never be recomputed.
+        run
+            A random name of what is charged for, such as a release that may be gone on with after a kill. It is charged
+            once: a second time, the entry of the first is returned.
 
         Returns
         -------
@@ -128,6 +134,12 @@ class Ledger:
             document = _upgraded(_document(self.path), self.path)
             as_written = _account(document, self.path)
             before = as_written.corrected()
+            number = _number_of(document, run)
+            if number is not None:
+                stated = json.loads(json.dumps(guarantee.tradeoff.to_json()))
+                if document["charges"][number - 1]["tradeoff"] != stated:
+                    raise InputError(f"the ledger {self.path} was charged another guarantee for the same run")
+                return _kept(document, number)
             account = before.charged(guarantee, label, measured)
             assert account.dataspace is not None
             assert account.adjacency is not None
@@ -137,11 +149,25 @@ class Ledger:
             moved = (account.dataspace, account.adjacency) != (before.dataspace, before.adjacency)
             if before.charges and (moved or before.charges != as_written.charges):
                 entry["rebased"] = [old.spent.to_json() for old in account.charges[:-1]]
-            _append(document, entry)
+            _append(document, entry, run)
+            self._nonces.append(document["charges"][-1]["nonce"])
             _write(self.path, document)
-        kept = ("label", "time", "tradeoff", "group", "head")
-        entry = document["charges"][-1]
-        return {"ledger": document["id"], "number": len(account.charges), **{key: entry[key] for key in kept}}
+        return _kept(document, len(account.charges))
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The charges that this object has made, by their random names.
+
+        The file is asked, so that the answer is right even where a charge was interrupted, and does not count the
+        charges of other processes.
+        """
+        if not self._nonces:
+            return ()
+        try:
+            there = {entry["nonce"] for entry in _document(self.path)["charges"] if "nonce" in entry}
+        except (SemidpError, KeyError, TypeError):
+            return tuple(self._nonces)
+        return tuple(nonce for nonce in self._nonces if nonce in there)
 
     def account(self) -> Account:
         """Return what the file holds now. That takes no lock: a charge replaces the whole file at once.
@@ -264,11 +290,24 @@ def _under(document: dict[str, Any], dataspace: Dataspace, adjacency: Adjacency,
     return {"dataspace": dataspace.digest, "adjacency": adjacency.to_json()}
 
 
-def _append(document: dict[str, Any], entry: dict[str, Any]) -> None:
+def _append(document: dict[str, Any], entry: dict[str, Any], run: str | None = None) -> None:
     """Add an entry behind all others, which stay as they are. A number that nobody can guess makes it unlike any."""
     before = document["charges"][-1]["head"] if document["charges"] else _genesis(document)
-    new = {**entry, "nonce": secrets.token_hex(8)}
+    new = {**entry, "nonce": secrets.token_hex(8) if run is None else run}
     document["charges"].append({**new, "head": _head(before, new)})
+
+
+def _number_of(document: Mapping[str, Any], run: str | None) -> int | None:
+    """Return the number of the charge that was made for a run; None where there is none."""
+    nonces = [entry.get("nonce") for entry in document["charges"]]
+    return None if run is None or run not in nonces else nonces.index(run) + 1
+
+
+def _kept(document: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return what a release keeps of its charge."""
+    entry = document["charges"][number - 1]
+    kept = ("label", "time", "tradeoff", "group", "head")
+    return {"ledger": document["id"], "number": number, **{key: entry[key] for key in kept}}
 
 
 def _genesis(document: Mapping[str, Any]) -> str:

@@ -4,11 +4,14 @@ A command raises `SemidpError` for everything a user can mend; here it becomes o
 else an exception says is printed, because messages of drivers and parsers quote data.
 """
 
+import contextlib
 import functools
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
@@ -17,7 +20,7 @@ import typer
 
 from semidp._version import __version__
 from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
-from semidp.cli._output import complain, echo, hinted, silence_stdout
+from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError
@@ -32,6 +35,10 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 CLOSED_PIPE = 141
+_SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_PATIENCE = 1.5
+"""Seconds that an interrupted command is given to end by itself."""
 _interrupts: list[int] = []
 """The interrupts that have arrived; a library may have turned one into an error of its own, such as a failed import."""
 
@@ -125,18 +132,22 @@ def main() -> None:
     """Run the command line and leave with its exit code.
 
     It is 0 once what was asked for is done, 1 where an audit convicts, or where a release or a ledger contradicts what
-    it should follow from, 2 for what the user can mend, 3 where an audit
-    is inconclusive, 70 for an error of the program, 130 after an interrupt, and 141 where the reader of stdout has gone
-    and nothing else was asked for.
+    it should follow from, 2 for what the user can mend, 3 where an audit is inconclusive, 70 for an error of the
+    program, 130 after an interrupt, 143 after SIGTERM, and 141 where the reader of stdout has gone and nothing else was
+    asked for.
     """
     _open_closed_streams()
-    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
-        signal.signal(signal.SIGINT, _interrupt)
+    for number in _ENDING:
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            signal.signal(number, _interrupt)
+    _watch_interrupts()
     code = run(sys.argv[1:])
     if code:
         silence_stdout()
-    if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):  # given up: it does not end by itself
-        sys.stdout.flush()
+    given_up = any(thread.name == QUERY_THREAD for thread in threading.enumerate())  # it does not end by itself
+    if given_up or (code and _interrupts):  # then a solver may be at work in a thread, for which Python would wait
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
 
@@ -162,6 +173,34 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _watch_interrupts() -> None:
+    """Leave in time, too, where an interrupt meets a computation that goes on for long.
+
+    Python runs `_interrupt` between two of its own steps, and one step may be a solver at work for a minute. Where a
+    thread runs the solver, Python waits for the thread. So the system also writes the signal to a socket, and a thread
+    of ours reads it. To leave as if killed is safe at any moment: what is unfinished is found by the next run.
+    """
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    try:
+        signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    except ValueError:  # not the main thread, which signals would go to
+        return
+    threading.Thread(target=_leave_in_time, args=(ours, theirs), daemon=True).start()
+
+
+def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
+    while number := int.from_bytes(ours.recv(1)):
+        if number not in _ENDING:
+            continue
+        time.sleep(_PATIENCE)
+        if not over.is_set() and signal.getsignal(number) is _interrupt:  # else a server has its own way to end
+            if sys.stderr is not None and sys.stderr.isatty():
+                sys.stderr.write("\x1b[?25h")  # a progress bar may have hidden the cursor
+            complain(interrupted_text())
+            os._exit(_SIGNALLED + number)
+
+
 _program = functools.cache(functools.partial(typer.main.get_command, app))
 """The commands with their options, read off the functions once a process."""
 
@@ -173,17 +212,21 @@ def run(arguments: list[str]) -> int:
     semidp ...
     0
     """
+    asides.clear()
+    over.clear()
     try:
         result = _program()(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
+        over.set()
         if sys.stdout is not None:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         if _interrupts or isinstance(error, (typer.Abort, KeyboardInterrupt)):
-            complain("interrupted; no release was written")
-            return INTERRUPTED
+            over.set()
+            complain(interrupted_text())
+            return _SIGNALLED + _interrupts[0] if _interrupts else INTERRUPTED
         return _failure(error)
 
 

@@ -9,17 +9,21 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 
+from semidp.accounting.ledger import Ledger
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.exact import number
 from semidp.progress import Progress, silent
+from semidp.release.pipeline import CHARGE_STANDS, charge_told
 from semidp.spaces import Adjacency
 
 SCHEMA_VERSION = 1
@@ -131,6 +135,7 @@ def naming_options(force: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def in_place(what: str) -> Iterator[None]:
     """Print about something that has been written: a full or closed stdout is said on stderr, and is no failure."""
+    over.set()
     try:
         yield
         if sys.stdout is not None:
@@ -153,6 +158,67 @@ def complain(sentence: str) -> None:
     """Print one line on stderr, if it takes one."""
     with contextlib.suppress(OSError):
         echo(f"semidp: {' '.join(sentence.split())}", err=True)
+
+
+asides: list[Callable[[], str | None]] = []
+"""What to say of a command that is interrupted, each from what is on disk at that moment."""
+over = threading.Event()
+"""Set once a command has nothing left that an interrupt could stop, or has said that it was interrupted."""
+
+
+def interrupted_text() -> str:
+    """Return what is said of an interrupted command: one sentence.
+
+    >>> interrupted_text()
+    'interrupted; no release was written'
+    """
+    said = [aside() for aside in asides] or ["no release was written"]
+    return "; ".join(["interrupted", *(sentence for sentence in said if sentence)])
+
+
+def told_of(folder: Path) -> Callable[[], str]:
+    """Return what says, at any later moment, whether a new folder has taken its place."""
+
+    def identity() -> int | None:
+        try:
+            return folder.stat().st_ino
+        except OSError:
+            return None
+
+    before = identity()
+    return lambda: "no release was written" if identity() in (None, before) else f"the release {folder} is in place"
+
+
+@contextlib.contextmanager
+def charge_said(book: Ledger | None) -> Iterator[None]:
+    """Say so where a release fails after it has charged its ledger.
+
+    What others charge meanwhile is not told, nor what an earlier run of the same release was charged.
+    """
+    if book is not None:
+        book.account()  # a file that holds no ledger is refused before anything is read
+    before = () if book is None else book.made
+
+    def charged() -> str | None:
+        return CHARGE_STANDS if book is not None and book.made != before else None
+
+    asides.append(charged)
+    try:
+        with charge_told(book):
+            yield
+    except KeyboardInterrupt:
+        raise  # what is aside is said with the interrupt
+    except SemidpError as error:
+        asides.remove(charged)
+        if charged() is None:
+            raise
+        raise InputError(f"{error}; {CHARGE_STANDS}", needs=error.needs, names=error.names) from None
+    except BaseException:
+        asides.remove(charged)
+        if charged() is not None:
+            complain(CHARGE_STANDS)
+        raise
+    asides.remove(charged)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
-from semidp.cli._output import echo
+from semidp.cli._output import charge_said, echo
 from semidp.cli._totals import schema_of, scope_of, totals_of
 from semidp.engines import local_paths
 from semidp.errors import InputError
@@ -69,10 +69,11 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         check_place(folder, force=False, ours=release_files, inputs=inputs)
         book = o.ledger_of(ledger, quiet=True)
         with (
+            charge_said(book),
             opening.source(plan, data) as source,
             new_folder(folder, force=False, ours=release_files, inputs=inputs) as new,
         ):
-            done = run(plan, source, ledger=book)
+            done = run(plan, source, ledger=book, folder=new)
             done.write_files(new)
         return done
 

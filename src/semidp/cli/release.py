@@ -1,10 +1,9 @@
 """``semidp release``, ``show``, ``synthesize`` and ``demo``: the main job, its result again, records, a first look."""
 
-import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,24 @@ from typing import Any
 import typer
 from attrs import asdict, astuple, evolve
 
-from semidp.accounting.ledger import Ledger
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
-from semidp.cli._output import Format, complain, echo, in_place, naming_options, print_json, print_rows, progress_bar
+from semidp.cli._output import (
+    Format,
+    asides,
+    charge_said,
+    echo,
+    in_place,
+    naming_options,
+    print_json,
+    print_rows,
+    progress_bar,
+    told_of,
+)
 from semidp.engines import local_paths
 from semidp.errors import InputError
 from semidp.exact import plain
-from semidp.files import check_place, document_at, new_folder
+from semidp.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
 from semidp.grouped import most_rank_error
 from semidp.mechanisms import NAMES, ResidualMechanism
 from semidp.release import (
@@ -55,7 +64,6 @@ from semidp.report import (
     together_text,
 )
 
-_CHARGED = "the ledger was charged all the same"
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
 
@@ -99,7 +107,9 @@ def release(
         "--resume",
         "Finish a release by --partition that ended early, from the same records; nothing is drawn again.",
     ),
-    discard: bool = flag("--discard", "Remove what a release by --partition that ended early has left."),
+    discard: bool = flag(
+        "--discard", "Remove what a release by --partition that ended early has left, and do nothing else."
+    ),
     dry_run: bool = flag("--dry-run", "Say what would be released and with what noise; draw and write nothing."),
     force: bool = o.FORCE,
     printing: o.Printing,
@@ -149,6 +159,15 @@ def release(
     declaring.check_used(wanted)
     if out is None and not dry_run:
         raise InputError("say where to write the release: --out FOLDER (or --dry-run to write nothing)")
+    if partition is None and (jobs is not None or resume or discard):
+        raise InputError("--jobs, --resume and --discard are for a release by parts: give --partition DEPTH too")
+    if resume and discard:
+        raise InputError("--resume finishes what --discard removes: give one of them")
+    if discard:
+        if out is None or dry_run:
+            raise InputError("--discard removes what is unfinished: say of which --out FOLDER, and leave --dry-run out")
+        _discard(out, printing)
+        return
     inputs = [
         Path(item)
         for item in (*local_paths(data, opening.from_table), plan, declaring.schema, ledger, sign)
@@ -159,10 +178,6 @@ def release(
             check_place(out, force=force, ours=release_files, inputs=inputs)
     form = None if write is None else form_named(write)
     usable = None if memory is None else memory_from(memory)
-    if partition is None and (jobs is not None or resume or discard):
-        raise InputError("--jobs, --resume and --discard are for a release by parts: give --partition DEPTH too")
-    if resume and discard:
-        raise InputError("--resume finishes what --discard removes: give one of them")
     foreseen = declared_needs(wanted, form)
     if foreseen is not None and partition is None:
         foreseen.refuse_memory(usable)
@@ -195,8 +210,10 @@ def release(
             "memory": usable,
             "form": form,
         }
-        with _honest_about(book), naming_options(force):
+        asides.append(told_of(out))
+        with charge_said(book), naming_options(force):
             if partition is not None:
+                asides.append(lambda: _unfinished_text(out))
                 done = run_partitioned(
                     wanted,
                     source,
@@ -204,7 +221,6 @@ def release(
                     partition,
                     jobs=jobs or 1,
                     resume=resume,
-                    discard=discard,
                     force=force,
                     inputs=inputs,
                     finish=(lambda folder, passing: None) if signer is None else signer.sign,
@@ -327,19 +343,20 @@ def _password() -> str:
     return str(typer.prompt("password of the secret key", hide_input=True, err=True))
 
 
-@contextlib.contextmanager
-def _honest_about(book: Ledger | None) -> Iterator[None]:
-    """Say so where a release fails after its ledger was charged: noise may have been drawn, so the charge stands."""
-    before = len(book.account().charges) if book else 0
-    try:
-        yield
-    except BaseException as error:
-        if not book or len(book.account().charges) == before:
-            raise
-        if not isinstance(error, InputError):
-            complain(_CHARGED)
-            raise
-        raise InputError(f"{error}; {_CHARGED}", needs=error.needs, names=error.names) from None
+def _discard(out: Path, printing: o.Printing) -> None:
+    """Remove what an unfinished release has left, and say so."""
+    charged = discard_unfinished(out).get("ledger") is not None
+    if printing.json:
+        print_json({"discarded": str(out), "charged": charged})
+        return
+    stands = "; what it was charged stays charged" if charged else ""
+    echo(f"discarded  what was unfinished of {out}: nothing was released{stands}")
+
+
+def _unfinished_text(out: Path) -> str | None:
+    """Say of an interrupted release by parts how to go on with it."""
+    kept = "what was measured is kept: --resume finishes it at no further cost, --discard removes it"
+    return kept if is_unfinished(out) else None
 
 
 def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:

@@ -36,6 +36,7 @@ from semidp.explore.controls import KINDS, LADDER, Controls, variants
 from semidp.explore.desk import Desk
 from semidp.files import from_json
 from semidp.release import REPORT, Plan, release_files
+from semidp.release.pipeline import CHARGE_STANDS
 from semidp.report import comparison
 from semidp.report.page import moves, search_script
 from semidp.tradeoff import tradeoff_from_json
@@ -174,12 +175,17 @@ class Page:
             if not named:
                 raise InputError("say into which folder the release goes")
             folder = Path(named)
-            self.desk.carry_out(plan, folder)
+            done = self.desk.carry_out(plan, folder)
         except SemidpError as error:
             return self._render("released.html.j2", error=str(error), number=None)
         self.releases.append(folder)
         return self._render(
-            "released.html.j2", error=None, number=len(self.releases), folder=str(folder), report=REPORT
+            "released.html.j2",
+            error=None,
+            number=len(self.releases),
+            folder=str(folder),
+            report=REPORT,
+            charge=None if done.ledger is None else done.ledger["number"],
         )
 
     def saved(self, name: str, fields: Fields) -> bytes:
@@ -430,7 +436,8 @@ def _failed(request: Request, error: Exception) -> Response:
     """Say that something went wrong: what an exception says may quote data, so only its kind and place are shown."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
-    return PlainTextResponse(f"internal error ({type(error).__name__} at {where})", 500, _HEADERS)
+    charged = f"; {CHARGE_STANDS}" if CHARGE_STANDS in getattr(error, "__notes__", ()) else ""
+    return PlainTextResponse(f"internal error ({type(error).__name__} at {where}){charged}", 500, _HEADERS)
 
 
 async def _fields(request: Request) -> Fields:

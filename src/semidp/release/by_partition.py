@@ -4,6 +4,7 @@
 measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Source
-from semidp.errors import InputError, Refused
-from semidp.files import document_at, durable, lasting_folder
+from semidp.errors import InputError, Refused, SemidpError
+from semidp.files import Unfinished, durable, lasting_folder
 from semidp.geometry import View
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import ResidualMechanism
@@ -35,7 +36,6 @@ from semidp.release.cut_fits import CutFit, Fits, fit_at_cut, fit_order, fit_vie
 from semidp.release.needs import refuse_files
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
 from semidp.release.partitions import (
-    BEGUN,
     Asked,
     Part,
     Partition,
@@ -56,7 +56,7 @@ from semidp.release.runners import Runner, runner_for
 from semidp.release.scope import at_hand, survey
 from semidp.tables import Schema, Table
 
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 2**62
 
 
@@ -68,7 +68,6 @@ def run_partitioned(
     *,
     jobs: int = 1,
     resume: bool = False,
-    discard: bool = False,
     force: bool = False,
     randomness: Randomness | None = None,
     ledger: Ledger | None = None,
@@ -101,9 +100,8 @@ def run_partitioned(
     resume
         Go on with a release that ended before it was whole: what was measured is not measured again, and nothing is
         charged again. The plan and the public totals must be the same, and so must the records: nothing is kept that
-        could tell, and with others in part of the release one person could be in what two measurements say.
-    discard
-        Remove what such a release has left, and begin anew.
+        could tell, and with others in part of the release one person could be in what two measurements say. A ledger
+        that was not charged for it yet is charged first. `Release.discard_unfinished` removes such a release.
     force
         Replace a release at `out`.
     randomness, ledger, label, memory, progress
@@ -142,50 +140,46 @@ def run_partitioned(
         progress("reading the records", 0, None)
         whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory)
         runner = runner_for(source, jobs)
-        with lasting_folder(
-            out,
-            begun=BEGUN,
-            resume=resume,
-            discard=discard,
-            force=force,
-            ours=release_files,
-            inputs=inputs,
-            clear=_clear,
-        ) as work:
-            about, begun = _about(whole, written, randomness), document_at(work / BEGUN)
+        with (
+            charge_told(ledger),
+            lasting_folder(
+                out, resume=resume, force=force, ours=release_files, inputs=inputs, clear=_clear
+            ) as unfinished,
+        ):
+            work, about = unfinished.folder, _about(whole, written, randomness)
             if resume:
-                entry = _entry_of(begun, about)
+                _refuse_other(unfinished.noted(), about)
             else:
                 whole.refuse_place(work, written)
+                # What is foreseen to be published otherwise than in one piece is told before anything is charged.
                 tell(whole.foreseen)
-                entry = charged(whole, ledger, label)
-            if resume and begun.get("whole") is True:  # all that is left to do is to put the folder in its place
+                # Noted before the charge: a run that is killed right after that is gone on with, and not charged anew.
+                charging = None if ledger is None else ledger.account().id
+                unfinished.begin({**about, "ledger": None, "charging": charging})
+            entry = _charged_once(whole, unfinished, ledger, label, resume)
+            if unfinished.noted().get("whole") is True:  # all that is left to do is to put the folder in its place
                 release = Release.load(work)
                 finish(work, sorted(_passing(work)))
             else:
-                with charge_told(entry):
-                    noisy = whole.measured(work, resume, randomness)
-                    if not resume:
-                        _note(work, {**about, "ledger": entry})
-                        durable(work)
-                    results = whole.at_cut(noisy, randomness.secure)
-                    fits = [whole.settled(one, progress) for one in results]
-                    tasks = whole.tasks(results, fits, work, written, randomness, source)
-                    parts = _carried_out(tasks, runner, progress)
-                    below = [table for part in parts for table in part.tables]
-                    done = [
-                        replace(
-                            one,
-                            overview=whole.overview(one, fit, parts, work, progress),
-                            noise=replace(one.noise, expected_l2=one.expected_l2(below)),
-                        )
-                        for one, fit in zip(results, fits, strict=True)
-                    ]
-                    release = put_together(whole, done, entry, written, Partition(whole.partition, tuple(parts)))
-                    release.write_files(work, progress)
-                    finish(work, sorted(_passing(work)))
-                    durable(work)
-                    _note(work, {**document_at(work / BEGUN), "whole": True})
+                noisy = whole.measured(unfinished, randomness)
+                results = whole.at_cut(noisy, randomness.secure)
+                fits = [whole.settled(one, progress) for one in results]
+                tasks = whole.tasks(results, fits, unfinished, written, randomness, source)
+                parts = _carried_out(tasks, runner, progress)
+                below = [table for part in parts for table in part.tables]
+                done = [
+                    replace(
+                        one,
+                        overview=whole.overview(one, fit, parts, work, progress),
+                        noise=replace(one.noise, expected_l2=one.expected_l2(below)),
+                    )
+                    for one, fit in zip(results, fits, strict=True)
+                ]
+                release = put_together(whole, done, entry, written, Partition(whole.partition, tuple(parts)))
+                release.write_files(work, progress)
+                finish(work, sorted(_passing(work)))
+                durable(work)
+                unfinished.note(whole=True)
     assert release.partition is not None
     return replace(release, partition=replace(release.partition, place=out))
 
@@ -224,24 +218,45 @@ class Whole(Prepared):
         """For each request, by its name, its tables at the cut, by what their files are called."""
         return overview_names(self.plan, self.schema, self.cut)
 
-    def measured(self, work: Path, again: bool, randomness: Randomness) -> list[NDArray[np.int64]]:
-        """Return what was measured at the cut and above: drawn and stored, or read again."""
+    def measured(self, unfinished: Unfinished, randomness: Randomness) -> list[NDArray[np.int64]]:
+        """Return what was measured at the cut and above: drawn and stored, or read again.
+
+        Once it is noted that all of it is stored, nothing is drawn again. What was drawn before that is in no part, and
+        is dropped with what else a run that was killed has left.
+        """
+        state = unfinished.folder / STATE
+        if unfinished.noted().get("measured") is True:
+            for attempt in state.glob("attempt-*"):  # of a run that was killed: nothing is drawn twice and kept
+                shutil.rmtree(attempt)
+            return [self._stored(state, number) for number in range(len(self.mechanisms))]
+        shutil.rmtree(state, ignore_errors=True)
+        state.mkdir()
+        drawn = self.drawn(randomness)
+        for number, (mechanism, vector) in enumerate(zip(self.mechanisms, drawn, strict=True)):
+            columns = residual_columns(mechanism_above(mechanism, self.cut), vector)
+            columns.write(state / f"above-{number}.{Form.parquet}")
+        for node in range(self.nodes):  # made here: a task makes no folder but in its own attempt
+            (unfinished.folder / self._folder(node)).parent.mkdir(parents=True, exist_ok=True)
+        durable(unfinished.folder)
+        unfinished.note(measured=True)
+        return drawn
+
+    def drawn(self, randomness: Randomness) -> list[NDArray[np.int64]]:
+        """Add the noise to the residuals of every request at the cut and above."""
         found = []
-        for attempt in (work / STATE).glob("attempt-*"):  # of a run that was killed: nothing is drawn twice and kept
-            shutil.rmtree(attempt)
-        for number, (mechanism, values) in enumerate(zip(self.mechanisms, self.values, strict=True)):
-            above, stem = mechanism_above(mechanism, self.cut), f"above-{number}"
-            if again:
-                files = StoredFiles(work / STATE, (f"{stem}.{Form.parquet}",))
-                try:
-                    found.append(read_residuals(files, stem, above.space))
-                except (ValueError, KeyError, OSError):
-                    raise InputError("what was measured of the unfinished release is damaged: discard it") from None
-                continue
-            found.append(values + above.noise_by_residual(randomness.part(self.plan.requests[number].name)))
-            (work / STATE).mkdir(exist_ok=True)
-            residual_columns(above, found[-1]).write(work / STATE / f"{stem}.{Form.parquet}")
+        for request, mechanism, values in zip(self.plan.requests, self.mechanisms, self.values, strict=True):
+            noise = mechanism_above(mechanism, self.cut).noise_by_residual(randomness.part(request.name))
+            found.append(values + noise)
         return found
+
+    def _stored(self, state: Path, number: int) -> NDArray[np.int64]:
+        """Read what was measured at the cut and above of one request."""
+        stem = f"above-{number}"
+        files = StoredFiles(state, (f"{stem}.{Form.parquet}",))
+        try:
+            return read_residuals(files, stem, mechanism_above(self.mechanisms[number], self.cut).space)
+        except (ValueError, KeyError, OSError):
+            raise InputError("what was measured of the unfinished release is damaged: discard it") from None
 
     def at_cut(self, noisy: Sequence[NDArray[np.int64]], private: bool) -> list[PartitionedTables]:
         """Put the estimates of the tables at the cut together; their counts follow when the parts are done."""
@@ -290,7 +305,7 @@ class Whole(Prepared):
         self,
         results: Sequence[PartitionedTables],
         fits: Sequence[CutFit],
-        work: Path,
+        unfinished: Unfinished,
         form: Form,
         randomness: Randomness,
         source: Source,
@@ -305,7 +320,8 @@ class Whole(Prepared):
             )
             yield PartTask(
                 path=self._path(node),
-                work=work,
+                run=unfinished.run,
+                work=unfinished.folder,
                 folder=self._folder(node),
                 schema=self.cut.branch(self.schema, node),
                 declared=declared,
@@ -440,9 +456,9 @@ def _about(whole: Whole, form: Form, randomness: Randomness) -> dict[str, Any]:
     }
 
 
-def _entry_of(begun: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the ledger's entry of the release that was begun; refuse another release."""
-    if any(begun.get(key) != about[key] for key in ("format", "version")):
+def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Refuse to go on with a release that was begun with something else."""
+    if any(noted.get(key) != about[key] for key in ("format", "version")):
         raise InputError("the unfinished release was begun by another version of semidp: finish it with that one")
     for key, what in (
         ("plan", "another plan"),
@@ -451,28 +467,44 @@ def _entry_of(begun: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str
         ("form", "another form of files"),
         ("secure", "another source of random numbers"),
     ):
-        if begun.get(key) != about[key]:
+        if noted.get(key) != about[key]:
             raise InputError(f"the unfinished release has {what}: go on with what it was begun with, or discard it")
-    entry = begun.get("ledger")
-    return entry if isinstance(entry, Mapping) else None
 
 
-def _note(work: Path, document: Mapping[str, Any]) -> None:
-    """Write what an unfinished release is and how far it got, whole or not at all."""
-    (work / STATE / BEGUN).write_text(json.dumps(document), encoding="utf-8")
-    durable(work / STATE)
-    os.replace(work / STATE / BEGUN, work / BEGUN)
+def _charged_once(
+    whole: Whole, unfinished: Unfinished, ledger: Ledger | None, label: str | None, resume: bool
+) -> Mapping[str, Any] | None:
+    """Return the ledger's entry for this run: charged now, or found where the run was charged before it was killed."""
+    noted = unfinished.noted()
+    entry, charging = noted.get("ledger"), noted.get("charging")
+    if ledger is None:
+        if entry is None and charging is not None:
+            raise InputError("the unfinished release ended while a ledger was charged: give that ledger again")
+        return entry if isinstance(entry, Mapping) else None
+    begun_with = charging if entry is None else entry.get("ledger")
+    if begun_with and begun_with != ledger.account().id:  # a ledger of version 1 has no id before it is charged
+        raise InputError("the unfinished release was begun with another ledger: give that one, or discard the release")
+    if entry is None and noted.get("whole") is True:
+        raise InputError("the unfinished release is whole and states that no ledger was charged: finish it without one")
+    try:
+        entry = charged(whole, ledger, label, unfinished.run)
+    except SemidpError:
+        if not resume and unfinished.run not in ledger.made:
+            unfinished.forget()
+        raise
+    unfinished.note(ledger=entry)
+    return entry
 
 
 def _passing(work: Path) -> set[str]:
     """Return the files that only an unfinished release needs, as seen from its folder."""
-    found = {BEGUN, *(path.relative_to(work).as_posix() for path in work.rglob(PART_DONE))}
+    found = {path.relative_to(work).as_posix() for path in work.rglob(PART_DONE)}
     return found | {path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()}
 
 
 def _clear(work: Path) -> None:
-    """Remove what only an unfinished release needs, but for the file that says that it is one."""
-    for name in _passing(work) - {BEGUN}:
+    """Remove what only an unfinished release needs."""
+    for name in _passing(work):
         (work / name).unlink()
     shutil.rmtree(work / STATE, ignore_errors=True)
 
@@ -486,9 +518,10 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
         raise InputError(f"{changed} of the unfinished release was changed since it was written: discard it")
     left = [task for task in wanted if task.path not in found]
     progress("carrying out the parts", len(found), len(wanted))
-    for part in runner(left):
-        found[part.path] = part
-        progress("carrying out the parts", len(found), len(wanted))
+    with contextlib.closing(runner(left)) as parts:  # whoever works on them stops at once when this is left
+        for part in parts:
+            found[part.path] = part
+            progress("carrying out the parts", len(found), len(wanted))
     if any(done_before(task) != found[task.path] for task in left):
         raise InputError(
             "a part was written elsewhere: whoever carries out parts must share the folder that is written"

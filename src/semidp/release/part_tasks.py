@@ -2,7 +2,8 @@
 
 A task shares nothing with another but public values, so that tasks run anywhere and in any order. What it measured is
 stored once, under a name that the first attempt takes: another attempt at the same part reads that and draws nothing,
-so that all attempts write the same numbers. A folder takes its place when it is whole.
+so that all attempts write the same numbers. A folder takes its place when it is whole. Both happen in the folder of the
+task's own run only: an attempt that outlives a run that was discarded stores nothing in the next one.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from semidp.engines import Source
 from semidp.engines.columns import read_parquet
 from semidp.errors import DataError, InputError
-from semidp.files import digest, durable, from_json
+from semidp.files import Unfinished, digest, durable, from_json
 from semidp.geometry import View, trimmed_view
 from semidp.mechanisms.branches import BranchNoise
 from semidp.noise import Randomness
@@ -67,6 +68,8 @@ class PartTask:
     ----------
     path
         The labels of the part.
+    run
+        Which measurement it belongs to: the name of the run that was charged for it.
     work, folder
         The folder of the unfinished release, and that of the part in it.
     schema, declared
@@ -82,6 +85,7 @@ class PartTask:
     """
 
     path: tuple[str, ...]
+    run: str
     work: Path
     folder: str
     schema: Schema
@@ -108,16 +112,17 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
     done = done_before(task)
     if done is not None:
         return done
+    unfinished = Unfinished(task.work, task.run)
+    unfinished.check()
     attempt = task.work / STATE / f"attempt-{secrets.token_hex(8)}"
-    attempt.mkdir(parents=True)
     try:
+        attempt.mkdir()  # and no folder above it: where those are gone, the run is over
         part = _written(task, source, attempt)
         (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8")
         durable(attempt)
-        place = task.work / task.folder
-        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.check()
         try:
-            os.rename(attempt, place)
+            os.rename(attempt, task.work / task.folder)
         except OSError:
             done = done_before(task)  # another attempt was first, with the same numbers
             if done is None:
@@ -210,6 +215,7 @@ def _measured(
         fresh = attempt / f"{key}.parquet"
         residual_columns(noise, np.concatenate([np.zeros(0, np.int64), *drawn])).write(fresh)
         durable(attempt)
+        Unfinished(task.work, task.run).check()
         with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
             os.link(fresh, stored)
         fresh.unlink()

@@ -41,8 +41,6 @@ from semidp.tables import Schema
 if TYPE_CHECKING:
     from semidp.release.plan import Plan
 
-BEGUN = "unfinished.json"
-"""Says what an unfinished release is, once everything at the cut was measured; it goes when the release is whole."""
 PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""
 

@@ -33,6 +33,8 @@ from semidp.release.requests import Request, budget_of
 from semidp.release.scope import Scope, exchange_of, survey
 from semidp.spaces import Adjacency
 
+CHARGE_STANDS = "the ledger was charged all the same"
+"""The note of an error in a release that has charged its ledger: noise may have been drawn, so the charge stands."""
 _LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
 
 
@@ -223,8 +225,8 @@ def run(
     if folder is not None:
         assert prepared.scope.dataspace.schema is not None
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
-    entry = charged(prepared, ledger, label)
-    with charge_told(entry):
+    with charge_told(ledger):
+        entry = charged(prepared, ledger, label)
         results = []
         for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
             progress(f"measuring {request.name}", 0, None)
@@ -233,22 +235,26 @@ def run(
     return put_together(prepared, results, entry, form)
 
 
-def charged(prepared: Prepared, ledger: Ledger | None, label: str | None = None) -> Mapping[str, Any] | None:
-    """Charge everything that is prepared to a ledger, if there is one, and return its entry."""
+def charged(
+    prepared: Prepared, ledger: Ledger | None, label: str | None = None, run: str | None = None
+) -> Mapping[str, Any] | None:
+    """Charge everything that is prepared to a ledger, if there is one, and return its entry; a named run only once."""
     if ledger is None:
         return None
     records = [mechanism.record() for mechanism in prepared.mechanisms]
-    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records)
+    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records, run)
 
 
 @contextlib.contextmanager
-def charge_told(entry: Mapping[str, Any] | None) -> Iterator[None]:
-    """Say with whatever goes wrong that the ledger was charged, where it was."""
+def charge_told(ledger: Ledger | None) -> Iterator[None]:
+    """Say with whatever goes wrong in the block that the ledger was charged, where the block has charged it."""
+    before = () if ledger is None else ledger.made
     try:
         yield
     except BaseException as error:
-        if entry is not None:
-            error.add_note("The ledger was charged for this release all the same.")
+        told = CHARGE_STANDS in getattr(error, "__notes__", ())
+        if ledger is not None and ledger.made != before and not told:
+            error.add_note(CHARGE_STANDS)
         raise
 
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.exact import number
-from semidp.files import digest, document_at, from_json, new_folder, read_plain, recover
+from semidp.files import digest, discard_unfinished, document_at, from_json, new_folder, read_plain, recover
 from semidp.geometry import Totals
 from semidp.guarantees import Guarantee
 from semidp.inference import Independence, IntervalEstimate, TableIntervals
@@ -32,7 +32,7 @@ from semidp.plots import tradeoff_plot
 from semidp.progress import Progress, silent
 from semidp.release.cells import METADATA, Form, Sheet, StoredFiles, csvw, form_named
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
-from semidp.release.partitions import BEGUN, PARTS, Part, Partition, PartitionedTables, refuse_changed
+from semidp.release.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.release.plan import Plan, Reading, margins_from
 from semidp.release.products import ProductTable, PublishedProduct
 from semidp.release.published import Published, PublishedTable
@@ -571,6 +571,11 @@ class Release:
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
 
+    @staticmethod
+    def discard_unfinished(folder: Path | str) -> None:
+        """Remove what a release part by part that ended early has left for a folder; what was charged stays charged."""
+        discard_unfinished(folder)
+
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values.
 
@@ -667,7 +672,7 @@ def release_files(folder: Path) -> Collection[str]:
     listed = document.get("files")
     if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
         return ()
-    names = {"release.json", REPORT, SUMS, SIGNATURE, BEGUN, *listed}
+    names = {"release.json", REPORT, SUMS, SIGNATURE, *listed}
     if PARTS in listed:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             parts = [*map(Part.from_json, from_json(read_plain(folder / PARTS, folder)))]

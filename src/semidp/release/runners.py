@@ -5,26 +5,33 @@ whichever finishes, the same numbers are published. Executors and driver share t
 semidp installed.
 """
 
+import contextlib
 import json
+import os
 import pickle
+import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semidp.engines import Source, open_source
 from semidp.errors import DataError, InputError, SemidpError
 from semidp.release.part_tasks import PartTask, carry_out
 from semidp.release.partitions import Part
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 _TOTAL, _PART, _TASK = "semidp_total", "semidp_part", "semidp_task"
 _SETTINGS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
 
 
-Runner = Callable[[Sequence[PartTask]], Iterator[Part]]
-"""Carries out tasks, and yields the parts as they are done, in any order."""
+Runner = Callable[[Sequence[PartTask]], Generator[Part, None, None]]
+"""Carries out tasks, and yields the parts as they are done, in any order; when it is closed, all work on them ends."""
 
 
 def runner_for(source: Source, jobs: int) -> Runner:
@@ -45,41 +52,109 @@ def _part_of(source: Source, task: PartTask) -> Part:
     return carry_out(task, None if task.values is None else source.only(task.values))
 
 
-def _in_processes(again: Callable[[], Source], jobs: int, tasks: Sequence[PartTask]) -> Iterator[Part]:
-    """Hand tasks out in their order to processes, each of which opens the source itself and has one thread."""
+def _in_processes(again: Callable[[], Source], jobs: int, tasks: Sequence[PartTask]) -> Generator[Part, None, None]:
+    """Hand tasks out in their order to processes, each of which opens the source itself and has one thread.
+
+    The processes are killed when this ends, and end by themselves when this process does, however it ends. A kill loses
+    nothing: what a task has stored is whole.
+    """
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing.connection import wait
 
     context = multiprocessing.get_context("spawn")  # a fork would copy threads that hold locks
-    workers = max(1, min(jobs, len(tasks)))
-    pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(pickle.dumps(again),))
+    opener, waiting = pickle.dumps(again), deque(tasks)
+    workers, busy = [], list["Connection"]()
     try:
-        for future in as_completed([pool.submit(_work, task) for task in tasks]):
-            yield future.result()
-    except BrokenProcessPool:
+        with _interrupts_held():
+            for _ in range(min(jobs, len(tasks))):
+                ours, theirs = context.Pipe()
+                worker = context.Process(target=_work, args=(opener, theirs, os.getpid()), daemon=True)
+                worker.start()
+                theirs.close()  # so that the end of the worker is the end of what it says
+                workers.append(worker)
+                busy.append(ours)
+        for connection in busy:
+            connection.send(waiting.popleft())
+        while busy:
+            ready = wait(busy)
+            for connection in [one for one in busy if one in ready]:
+                answer = connection.recv()
+                if isinstance(answer, Exception):
+                    raise answer
+                if waiting:
+                    connection.send(waiting.popleft())
+                else:
+                    busy.remove(connection)
+                yield answer
+    except (EOFError, BrokenPipeError, ConnectionResetError):
         raise InputError(
             "a worker process ended before its work: was it killed, or was there too little memory?"
         ) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join()
 
 
-_worker: dict[str, Source] = {}
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let processes that are started here never see an interrupt of the terminal: who started them ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its own start would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start_worker(again: bytes) -> None:
+def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
+    """Carry out tasks in a process of its own, and send back what became of each."""
     from semidp.engines import one_thread
 
+    _end_with(parent)
     one_thread()
-    _worker["source"] = pickle.loads(again)()
+    source: Source | None = None
+    with contextlib.suppress(EOFError):  # nothing is left to do
+        while True:
+            task = tasks.recv()
+            answer: Part | Exception
+            try:
+                source = pickle.loads(opener)() if source is None else source
+                answer = _part_of(source, task)
+            except Exception as error:  # raised again where the tasks come from
+                answer = error
+            tasks.send(answer)
 
 
-def _work(task: PartTask) -> Part:
-    return _part_of(_worker["source"], task)
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it has ended, however that came: by a signal, too."""
+    import ctypes
+    import multiprocessing
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":  # the system then kills at once, even a solver that lets no thread of Python run
+        kill_with_parent = 1  # PR_SET_PDEATHSIG
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(kill_with_parent, int(signal.SIGKILL), 0, 0, 0)
+    started_by = multiprocessing.parent_process()
+    assert started_by is not None
+
+    def watch() -> None:
+        started_by.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if os.getppid() != parent:  # it ended before anything watched
+        os._exit(1)
 
 
-def _on_spark(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Iterator[Part]:
+def _on_spark(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Generator[Part, None, None]:
     """Group the records of a frame of Spark by part where they are, and carry out every part there."""
     if not tasks:
         return
@@ -137,8 +212,11 @@ def _work_there(records: Any, task: Any) -> Any:
 
     asked: PartTask = pickle.loads(task.column(_TASK)[0].as_py())
     try:
-        with open_source(records.drop_columns([_PART]), count=_TOTAL) if records.num_rows else nullcontext() as source:
-            done = carry_out(asked, source).to_json()
+        if records.num_rows:
+            with open_source(records.drop_columns([_PART]), count=_TOTAL) as source:
+                done = carry_out(asked, source).to_json()
+        else:
+            done = carry_out(asked, None).to_json()
     except SemidpError as error:
         done = {"error": str(error)}
     return pyarrow.table({_PART: task.column(_PART)[:1], "done": [json.dumps(done)]})

@@ -89,6 +89,8 @@ class Adjacency:
         return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
 
     def __str__(self) -> str:
+        if self.a == 0:
+            return "exchange (nobody can change)" if self.is_exchange else "no records"
         records = "1 record" if self.a == 1 else f"{self.a} records"
         return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
 
