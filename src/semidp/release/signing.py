@@ -11,7 +11,7 @@ from typing import Any
 
 from semidp.errors import InputError, MissingExtra
 from semidp.files import digest, read_plain
-from semidp.release.partitions import BEGUN, refuse_changed
+from semidp.release.partitions import refuse_changed
 
 SUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.minisig"
@@ -76,7 +76,7 @@ def _names(folder: Path) -> set[str]:
     below = {
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()
     }
-    return below - {SUMS, SIGNATURE, BEGUN}
+    return below - {SUMS, SIGNATURE}
 
 
 def _minisign() -> Any:
