@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +40,8 @@ from semidp.release.partitions import (
     PartitionedTables,
     as_product,
     overview_names,
+    part_folder,
+    part_path,
     refuse_apart,
     tables_asked,
 )
@@ -266,9 +267,9 @@ class Whole(Prepared):
                 known.branch(self.cut.depth, node) if known is feature else known for known in self.plan.features
             )
             yield PartTask(
-                path=self._path(node),
+                path=part_path(self.schema, self.cut, node),
                 work=work,
-                folder=self._folder(node),
+                folder=part_folder(self.schema, self.cut, node),
                 schema=self.cut.branch(self.schema, node),
                 declared=declared,
                 cut=self.cut,
@@ -293,16 +294,6 @@ class Whole(Prepared):
         """The name of the depth at which it is cut."""
         return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
 
-    def _path(self, node: int) -> tuple[str, ...]:
-        """Return the labels of a part, from the top down."""
-        feature = self.schema.features[self.cut.axis]
-        return feature.path(feature.chain.below(self.cut.depth, node, feature.chain.depth).start)[: self.cut.depth]
-
-    def _folder(self, node: int) -> str:
-        names = self.schema.features[self.cut.axis].names
-        pairs = zip(names, self._path(node), strict=False)
-        return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in pairs)
-
     def refuse_place(self, work: Path, form: Form) -> None:
         """Refuse a place that cannot take the files and folders of a release, while nothing is charged."""
         overview = [name for names in self.names.values() for name, _ in names]
@@ -320,7 +311,7 @@ class Whole(Prepared):
         made = []
         try:
             for node in range(self.nodes):
-                folder = work / self._folder(node)
+                folder = work / part_folder(self.schema, self.cut, node)
                 folder.mkdir(parents=True)
                 made.append(folder)
             for folder in reversed(made):
@@ -436,9 +427,3 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
             "a part was written elsewhere: whoever carries out parts must share the folder that is written"
         )
     return [found[task.path] for task in wanted]
-
-
-def _escaped(text: str) -> str:
-    """Return a name or a label as the name of a folder has it, in the way of Hive."""
-    kept = quote(text, safe=" !$&()+,;@~-_.")
-    return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept

@@ -23,6 +23,7 @@ from semidp.engines import Source
 from semidp.engines.columns import read_parquet
 from semidp.errors import DataError, InputError
 from semidp.files import digest, durable, from_json
+from semidp.fit import TIME_LIMIT
 from semidp.geometry import Totals, View, trimmed_view
 from semidp.mechanisms.branches import BranchNoise
 from semidp.noise import Randomness
@@ -171,21 +172,44 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
         ]
     noisy = _measured(task, request, request.noise, counted, attempt)
     estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
-    space, grid = request.noise.space, task.schema.grid
-    settled = [
-        Totals(task.cut.above(view), table.counts)
-        for table, view in zip(request.tables, space.views, strict=True)
-        if table.counts is not None
-    ]
-    kinds = [table.asked.fit if table.counts is not None else FitKind.none for table in request.tables]
     estimates = [estimate for estimate, _ in estimated]
-    fitted = fit_product(grid, space.views, [*settled, *task.exact.published], estimates, kinds, silent)
+    fitted = fitted_part(task.schema, task.cut, task.exact, request.tables, estimates)
     return [
         ProductTable(row.asked.name, own.schema, counts.reshape(own.schema.shape), estimate, np.sqrt(variance), how)
         for row, own, (estimate, variance), (counts, how) in zip(
             request.tables, counted, estimated, fitted, strict=True
         )
     ]
+
+
+def fitted_part(
+    schema: Schema,
+    cut: Cut,
+    exact: Dataspace,
+    rows: Sequence[AtCut],
+    estimates: list[NDArray[np.float64]],
+    time_limit: float = TIME_LIMIT,
+) -> list[tuple[NDArray[Any], Fitted]]:
+    """Fit the tables of one part to its row of the tables at the cut, and to its exact totals.
+
+    Parameters
+    ----------
+    schema, cut, exact
+        The features of the part's records, where the tables are cut, and what is published below.
+    rows
+        What the tables have at the cut.
+    estimates
+        For each of them its estimate in this part.
+    time_limit
+        Seconds after which no further improvement of one table is started.
+    """
+    views = [schema.view(row.asked.features) for row in rows]
+    settled = [
+        Totals(cut.above(view), row.counts) for row, view in zip(rows, views, strict=True) if row.counts is not None
+    ]
+    kinds = [row.asked.fit if row.counts is not None else FitKind.none for row in rows]
+    totals = [*settled, *exact.published]
+    return fit_product(schema.grid, views, totals, estimates, kinds, silent, time_limit)
 
 
 def _measured(

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 import numpy as np
 from attrs import evolve
@@ -315,6 +316,31 @@ class PartitionedTables(Published):
     def noise_of(self, node: int) -> BranchNoise | None:
         """Return the noise below one node; None where nobody can be there."""
         return BranchNoise.of(self.mechanism, self.cut, node)
+
+
+def part_path(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:
+    """Return the labels of a part, from the top down."""
+    feature = schema.features[cut.axis]
+    first = feature.chain.below(cut.depth, node, feature.chain.depth).start
+    return feature.path(first)[: cut.depth]
+
+
+def part_folder(schema: Schema, cut: Cut, node: int) -> str:
+    """Return the folder of a part, as seen from that of the release.
+
+    >>> from semidp.tables import Feature
+    >>> places = Schema([Feature.nested(["state", "county"], [("a/b", "x"), ("c", "y")])])
+    >>> part_folder(places, Cut.at(places, "state"), 0)
+    'state=a%2Fb'
+    """
+    pairs = zip(schema.features[cut.axis].names, part_path(schema, cut, node), strict=False)
+    return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in pairs)
+
+
+def _escaped(text: str) -> str:
+    """Return a name or a label as the name of a folder has it, in the way of Hive."""
+    kept = quote(text, safe=" !$&()+,;@~-_.")
+    return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
 
 
 def as_product(request: Asked) -> ProductRequest:

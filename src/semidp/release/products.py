@@ -19,7 +19,7 @@ from attrs.validators import instance_of
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.fit import Fit, Infeasible, fit_alike, fit_totals
+from semidp.fit import TIME_LIMIT, Fit, Infeasible, fit_alike, fit_totals
 from semidp.geometry import Grid, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
 from semidp.mechanisms import AUTO, Measurement, Mechanism, Objective, ResidualMechanism, interval_factor
 from semidp.progress import Progress
@@ -375,6 +375,7 @@ def fit_product(
     estimates: list[NDArray[np.float64]],
     kinds: list[FitKind],
     progress: Progress,
+    time_limit: float = TIME_LIMIT,
 ) -> list[tuple[NDArray[Any], Fitted]]:
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
 
@@ -393,9 +394,11 @@ def fit_product(
         For each table its estimate, and whether it is fitted.
     progress
         Told what is going on.
+    time_limit
+        Seconds after which no further improvement of one table is started.
     """
     sizes = sorted(range(len(views)), key=lambda number: (grid.size_of(views[number]), number))
-    tables = _Tables(grid, views, totals, estimates, kinds)
+    tables = _Tables(grid, views, totals, estimates, kinds, time_limit)
     first: list[int] = []
     while True:
         found: dict[int, tuple[NDArray[Any], Fitted]] = {}
@@ -421,6 +424,7 @@ class _Tables:
     totals: Sequence[Totals]
     estimates: list[NDArray[np.float64]]
     kinds: list[FitKind]
+    time_limit: float
 
 
 class _Settled:
@@ -512,7 +516,13 @@ def _fit_in_order(
         if any(within(tables.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
             return stuck
         try:
-            fit = fit_totals(estimate, grid.coarsened(view), settled.margins(view), progress=progress)
+            fit = fit_totals(
+                estimate,
+                grid.coarsened(view),
+                settled.margins(view),
+                time_limit=tables.time_limit,
+                progress=progress,
+            )
         except Infeasible:
             if place >= early:
                 return number

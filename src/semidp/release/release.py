@@ -464,10 +464,9 @@ class Release:
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = {name: content for result in self.results for name, content in result.files(self.form).items()}
-        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
         for name, columns in files.items():
             columns.write(folder / name, progress)
-        described, names = csvw(title, files), list(files)
+        described, names = csvw(release_title(self), files), list(files)
         if described is not None:
             (folder / METADATA).write_bytes(described)
             names.append(METADATA)
@@ -649,6 +648,11 @@ class Release:
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
         )
+
+
+def release_title(release: Release) -> str:
+    """Say what a release is about, for the description of its files."""
+    return f"{', '.join(result.name for result in release.results)}; exact: {release.scope.dataspace.summary()}"
 
 
 def _report() -> Any:

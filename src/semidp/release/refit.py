@@ -1,0 +1,182 @@
+"""Whether published whole numbers are the fit of what was measured: fitted again, and compared by their distance.
+
+A table is a function of its measurement and of public totals, but for two things. Two tables may be equally close, and
+a search with a time limit may end elsewhere on another machine. So counts are compared by their distance from what was
+measured: none may be farther than the table that is found now, and the stated distance must be theirs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.fit import fit_table
+from semidp.progress import silent
+from semidp.release.findings import Findings
+from semidp.release.published import CellTable, FitKind, Fitted
+from semidp.release.scope import Scope
+
+SECONDS = 3.0
+"""The time limit of a fit that is made again; all but searches for a proof are over long before."""
+MOST_CELLS = 2_000_000
+"""Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
+_CLOSE = 1e-6
+_SEARCHED = 0.05  # so much farther than a search without proof finds now is still taken for its result elsewhere
+
+Refit = tuple[NDArray[Any], Fitted]
+"""A table that was fitted, and how."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What came out of the comparison of one table.
+
+    Parameters
+    ----------
+    wrong
+        What the table states that is not so.
+    unproved
+        What is believed of it: parts of `Fitted`, and ``count`` where another table is as close.
+    """
+
+    wrong: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
+
+
+def fit_again(measure: NDArray[Any], features: Sequence[str], kind: FitKind, scope: Scope) -> Refit:
+    """Fit one table with a budget of its own again, for a few seconds at most."""
+    fit = fit_table(
+        measure,
+        scope.dataspace.over(features),
+        kind="real" if kind is FitKind.real else "integer",
+        time_limit=SECONDS,
+        progress=silent,
+    )
+    found = fit.values if fit.counts is None else fit.counts
+    assert found is not None
+    return found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+
+
+def compare_fit(name: str, counts: NDArray[Any], stated: Fitted, measure: NDArray[Any], again: Refit | None) -> Checked:
+    """Compare published counts with what they were fitted to, and with the fit that is made now.
+
+    Parameters
+    ----------
+    name
+        What the table is called.
+    counts, stated
+        What is published, and how it is said to have been fitted.
+    measure
+        What was fitted: noisy counts, or estimates.
+    again
+        The fit that is made now; None where the table is too large for that.
+    """
+    if again is not None and stated.kind != again[1].kind:
+        return Checked((f"a fit of the kind {stated.kind!r} for {name}, and its plan gives {again[1].kind!r}",))
+    if stated.kind == FitKind.none:
+        return Checked(tuple(_published_estimate(name, counts, stated, measure, again)))
+    loss = float(np.square((counts - measure).astype(np.float64)).sum())
+    if not _near(stated.loss, loss):
+        said = f"that {name} has a distance (loss) of {stated.loss:.6g} from what was measured, which is {loss:.6g}"
+        return Checked((said,))
+    if again is None:
+        return Checked(tuple(_bounds(name, stated)), ("count", "method", "bound", "optimal", "note"))
+    return _beside(name, counts, stated, loss, *again)
+
+
+def note_fit(
+    findings: Findings,
+    name: str,
+    called: str,
+    place: str,
+    file: str,
+    table: CellTable,
+    measure: NDArray[Any],
+    again: Refit | None,
+) -> None:
+    """Note what is wrong or unproved with the whole numbers of a table.
+
+    Parameters
+    ----------
+    findings
+        Where it is noted.
+    name, called
+        The result that the table belongs to, and what the table is called in a sentence.
+    place, file
+        Where its fit is stated, and its counts.
+    table, measure, again
+        The table, what was fitted, and the fit that is made now, as for `compare_fit`.
+    """
+    shape = table.counts.shape
+    if again is not None:
+        again = (again[0].reshape(shape), again[1])
+    found = compare_fit(called, table.counts, table.fitted, measure.reshape(shape), again)
+    for said in found.wrong:
+        if findings.current or "distance (loss)" in said:  # which is no matter of versions
+            findings.wrong.append(f"{name!r} states {said}")
+        else:
+            findings.earlier(f"{file} count", place)
+    if found.unproved:
+        places = [f"{file} count" if key == "count" else f"{place}.{key}" for key in found.unproved]
+        findings.trust(
+            "which of several close tables was published, where no quick proof singles one out; its totals and its "
+            "distance from what was measured are right",
+            *places,
+        )
+
+
+def _published_estimate(
+    name: str, counts: NDArray[Any], stated: Fitted, measure: NDArray[Any], again: Refit | None
+) -> Iterator[str]:
+    """Compare a table that was not fitted with its estimate."""
+    if not _same_numbers(counts, measure):
+        yield f"counts of {name} that are not its estimates, which were not fitted"
+    if again is not None and stated != again[1]:
+        yield f"another fit of {name} than its plan gives"
+
+
+def _beside(
+    name: str, counts: NDArray[Any], stated: Fitted, loss: float, others: NDArray[Any], found: Fitted
+) -> Checked:
+    """Compare a table with the one that is found now."""
+    same = counts.dtype.kind == others.dtype.kind and _same_numbers(counts, others)
+    allowed = found.loss * (1 + (_CLOSE if found.optimal else _SEARCHED)) + _CLOSE * counts.size
+    if not same and loss > allowed:
+        said = f"counts of {name} at a distance (loss) of {loss:.6g} from what was measured, where {found.loss:.6g} is"
+        return Checked((f"{said} possible with the same totals",))
+    if not same and counts.dtype.kind != "i" and others.dtype.kind == "i":
+        return Checked((f"real numbers in {name}, where whole numbers with the same totals exist",))
+    # A proof may take longer than is spent here: then its claims are believed, within what is possible.
+    searched = not found.optimal
+    wrong = list(_bounds(name, stated))
+    if not _near(stated.bound, min(found.bound, loss), 1e-2 if searched else 1e-4):
+        wrong.append(f"a bound of {stated.bound:.6g} for the distance of {name}, and {found.bound:.6g} is found")
+    unproved = [] if same else ["count"]
+    for key in ("method", "optimal", "note"):
+        if getattr(stated, key) == getattr(found, key):
+            continue
+        if searched and (key != "method" or not same):
+            unproved.append(key)
+        else:
+            wrong.append(f"the {key} {getattr(stated, key)!r} for the fit of {name}, and it is {getattr(found, key)!r}")
+    return Checked(tuple(wrong), tuple(unproved))
+
+
+def _bounds(name: str, stated: Fitted) -> Iterator[str]:
+    if stated.bound > stated.loss * (1 + _CLOSE) + _CLOSE:
+        yield f"a bound of {stated.bound:.6g} for the distance of {name}, which has a smaller one"
+
+
+def _same_numbers(one: ArrayLike, other: ArrayLike) -> bool:
+    left, right = np.asarray(one), np.asarray(other)
+    if left.shape != right.shape:
+        return False
+    if left.dtype.kind == "i" and right.dtype.kind == "i":
+        return bool(np.array_equal(left, right))
+    return bool(np.allclose(left.astype(float), right.astype(float), rtol=_CLOSE, atol=1e-4))
+
+
+def _near(stated: float, found: float, tolerance: float = _CLOSE) -> bool:
+    return abs(stated - found) <= tolerance * max(1.0, abs(found))
