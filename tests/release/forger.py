@@ -90,10 +90,15 @@ def named(path: Path_) -> str:
     return ".".join(part for part in path if isinstance(part, str))
 
 
-def put(document: Any, path: Path_, value: Any) -> None:
+def changed(document: Any, path: Path_, value: Any) -> Any:
+    """A document with another value at a place; the value itself where the place is all of it."""
+    if not path:
+        return value
+    inner = document
     for part in path[:-1]:
-        document = document[part]
-    document[path[-1]] = value
+        inner = inner[part]
+    inner[path[-1]] = value
+    return document
 
 
 @dataclass
@@ -165,9 +170,7 @@ class Forger:
         for number, (file, path, other) in enumerate(self.field_forgeries()):
             if number % step:
                 continue
-            document = self.document(file)
-            put(document, path, other)
-            self.write(file, document)
+            self.write(file, changed(self.document(file), path, other))
             field = named(path) if file == "release.json" else f"{file} {named(path)}"
             yield f"{field} -> {str(other)[:60]!r}", self.verdict(field)
             self.restore()

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from semidp.release.requests import Request
 
 
+LAWS = ("discrete", "rounded")
+"""The laws of noise on residuals, as release.json names them."""
+
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""
 
@@ -423,9 +426,12 @@ def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> Residu
     squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
     if set(squares) != set(space.measured):
         raise ValueError("the residuals are not those of the plan")
-    return ResidualMechanism(
-        space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
-    )
+    precision, law, saved = Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
+    if precision <= 0 or any(square <= 0 for square in squares.values()) or law not in LAWS:
+        raise ValueError("the noise of residuals has a law, and positive numbers")
+    if not _is_size(saved) or saved > 1:
+        raise ValueError("a share lies between 0 and 1")
+    return ResidualMechanism(space, squares, precision, law, saved)
 
 
 def residual_columns(mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]) -> Columns:

@@ -560,7 +560,7 @@ class Release:
             if "partition" in document:
                 parts = tuple(map(Part.from_json, from_json(files[PARTS])))
                 release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
             release = replace(release, form=Form.csv)  # written before there was another
