@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,50 @@ def test_a_measurement_has_the_totals_that_its_noise_keeps(
     table[1][3:] = [repr(float(value) + 5) if place != 1 else value for place, value in enumerate(table[1][3:])]
     write_lines(folder, "table.csv", table)
     assert any("without the exact totals, which" in said for said in found(folder)), found(folder)
+
+
+def quarter(document: dict[str, Any]) -> None:
+    for part in document["products"][0]["residuals"]:
+        part["sigma2"] = str(Fraction(part["sigma2"]) / 4)
+
+
+def test_nothing_is_answered_from_a_release_that_does_not_follow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Less noise stated makes intervals and p-values too small, moved counts give false records."""
+    product = crowd("product", tmp_path / "product")
+    table = crowd("laplace", tmp_path / "table")
+    records = ["synthesize", str(table), "--out", str(tmp_path / "people.csv")]
+    independence = ["test", str(table), "--rows", "sex", "--columns", "region", "--draws", "99"]
+    other = ["guarantee", str(table), "--without", "region"]
+    for words in (["intervals", str(product)], independence, records, other):
+        assert command(words) == 0, words
+    forge(product, quarter)
+    forge(table, lambda document: document.update(guarantee=Budget.pure("1/9").tradeoff().to_json()))
+    capsys.readouterr()
+    for words in (["intervals", str(product)], independence, [*records, "--force"], other):
+        assert command(words) == 2, words
+        said = capsys.readouterr()
+        assert said.out == "", "nothing is claimed"
+        assert "semidp show" in said.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("law", "uniform"),
+        ("saved_by_joint_sensitivity", float("nan")),
+        ("saved_by_joint_sensitivity", "1/0"),
+        ("precision", "1/0"),
+        ("precision", None),
+        ("residuals", []),
+    ],
+)
+def test_noise_that_is_none_is_damage(key: str, value: Any, tmp_path: Path) -> None:
+    folder = crowd("product", tmp_path / "release")
+    forge(folder, lambda document: document["products"][0].update({key: value}))
+    with pytest.raises(InputError, match="damaged"):
+        Release.load(folder)
 
 
 # --- what is read ---------------------------------------------------------------------------------------------------

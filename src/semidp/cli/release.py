@@ -40,7 +40,7 @@ from semidp.release.by_partition import Whole, prepare_parts
 from semidp.release.findings import Recheck
 from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
 from semidp.release.partitions import tables_asked
-from semidp.release.recheck import recheck
+from semidp.release.recheck import load_consistent, recheck
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
 from semidp.release.synthesis import about_file, check_records
@@ -284,7 +284,7 @@ def synthesize(
         raise InputError("a release is read again as it was written: choose an --out outside of its folder")
     with naming_options(force):
         check_records(out, force=force)
-        done = Release.load(folder)
+        done = load_consistent(folder, fits=True)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
         about = done.save_records(out, force=force, randomness=o.randomness_of(seed))
     with in_place(f"the file {out}"):

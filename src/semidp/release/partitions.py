@@ -27,6 +27,7 @@ from semidp.release.products import ProductRequest, ProductTable, called_after
 from semidp.release.published import (
     Fitted,
     Published,
+    is_size,
     read_back,
     read_residuals,
     residual_columns,
@@ -60,6 +61,10 @@ class PartTable:
     fitted: Fitted
     largest_standard_error: float
     variance: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not all(map(is_size, (self.largest_standard_error, self.variance))):
+            raise ValueError("a table of a part has a name, and errors of at least 0")
 
     @classmethod
     def of(cls, table: ProductTable) -> "PartTable":
@@ -104,6 +109,8 @@ class Part:
         names = [*entry["folder"].split("/"), *entry["files"]]
         if not all(isinstance(name, str) and name and name[0] != "." and "/" not in name for name in names):
             raise ValueError("a part has a folder and files of its own")
+        if not isinstance(entry["path"], list) or not all(isinstance(label, str) for label in entry["path"]):
+            raise ValueError("a part has labels")
         tables = [PartTable(**{**table, "fitted": Fitted(**table["fitted"])}) for table in entry["tables"]]
         return cls(tuple(entry["path"]), entry["folder"], dict(entry["files"]), tuple(tables))
 

@@ -74,7 +74,7 @@ class Noise:
 
     def __post_init__(self) -> None:
         numbers = (self.scale, self.expected_l2, 0.0 if self.naive_l2 is None else self.naive_l2)
-        if not isinstance(self.mechanism, str) or self.claim not in tuple(CLAIMS) or not all(map(_is_size, numbers)):
+        if not isinstance(self.mechanism, str) or self.claim not in tuple(CLAIMS) or not all(map(is_size, numbers)):
             raise ValueError("noise has the name of a mechanism, a claim, and numbers of at least 0")
 
     @property
@@ -198,7 +198,7 @@ class Fitted:
 
     def __post_init__(self) -> None:
         texts = isinstance(self.method, str) and isinstance(self.note, str) and self.kind in list(FitKind)
-        if not texts or not isinstance(self.optimal, bool) or not all(map(_is_size, map(abs, (self.loss, self.bound)))):
+        if not texts or not isinstance(self.optimal, bool) or not all(map(is_size, map(abs, (self.loss, self.bound)))):
             raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
@@ -386,7 +386,7 @@ def published_table(
     )
 
 
-def _is_size(value: object) -> bool:
+def is_size(value: object) -> bool:
     """Whether a value is a number of at least 0, infinity included."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= math.inf
 
@@ -429,7 +429,7 @@ def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> Residu
     precision, law, saved = Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
     if precision <= 0 or any(square <= 0 for square in squares.values()) or law not in LAWS:
         raise ValueError("the noise of residuals has a law, and positive numbers")
-    if not _is_size(saved) or saved > 1:
+    if not is_size(saved) or saved > 1:
         raise ValueError("a share lies between 0 and 1")
     return ResidualMechanism(space, squares, precision, law, saved)
 

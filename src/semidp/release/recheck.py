@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from semidp._version import __version__
 from semidp.engines import Source
-from semidp.errors import SemidpError
+from semidp.errors import InputError, SemidpError
+from semidp.files import document_at
 from semidp.guarantees import Guarantee
 from semidp.release.cells import METADATA, Columns, Form, StoredFiles, csvw
 from semidp.release.findings import Findings, Recheck, Trust, differences, same, short
@@ -100,6 +101,38 @@ def recheck(
         check.files(folder)
     trusted = [Trust(what, tuple(dict.fromkeys(fields))) for what, fields in findings.trusted.items()]
     return Recheck(tuple(dict.fromkeys(findings.wrong)), tuple(trusted))
+
+
+def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
+    """Read a release to answer questions from; refuse one whose numbers do not follow from its measurements.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    fits
+        Whether whole numbers are used, so that they are fitted again, too.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+    ...     load_consistent(f"{root}/release").private
+    True
+    """
+    release = Release.load(folder)
+    if release.partition is not None:  # questions to parts are refused, or need no numbers of them
+        return release
+    findings = Findings(release.versions.get("semidp") == __version__, fits and _cells(release) <= MOST_CELLS)
+    _Check(release, document_at(Path(folder) / "release.json"), findings).run()
+    if findings.wrong:
+        raise InputError(
+            f"{folder} states what does not follow from its measurements, so that nothing is answered from it: "
+            f"semidp show {folder} says what"
+        )
+    return release
 
 
 @dataclass(eq=False)
