@@ -30,7 +30,7 @@ from semidp.cli import run as command
 from semidp.errors import InputError
 from semidp.grouped import Confidence
 from semidp.noise import SeededRandomness
-from semidp.release.recheck import disagreements
+from semidp.release.recheck import disagreements, recheck
 from semidp.release.scope import formulas
 from semidp.tables import Feature, Schema
 
@@ -346,6 +346,29 @@ def test_noise_that_is_none_is_damage(key: str, value: Any, tmp_path: Path) -> N
     forge(folder, lambda document: document["products"][0].update({key: value}))
     with pytest.raises(InputError, match="damaged"):
         Release.load(folder)
+
+
+def test_a_key_that_stands_twice_is_damage(folder: Path) -> None:
+    """One reader takes the first of two, another the last."""
+    text = (folder / "release.json").read_text()
+    (folder / "release.json").write_text(text.replace('"epsilon":', '"epsilon": 0.1, "epsilon":', 1))
+    with pytest.raises(InputError, match="not a release"):
+        Release.load(folder)
+
+
+def test_a_script_is_no_figure(folder: Path) -> None:
+    """Other software draws figures otherwise; what stands in them is still only a drawing."""
+    report = (folder / "report.html").read_text()
+    assert "</svg>" in report
+    for more, trusted in (
+        ('<path d="M 1 2"/>', True),
+        ("<script>alert(1)</script>", False),
+        ("<g onload='x'/>", False),
+    ):
+        (folder / "report.html").write_text(report.replace("</svg>", f"{more}</svg>", 1))
+        checked = recheck(Release.load(folder), json.loads((folder / "release.json").read_text()), folder)
+        listed = any("report.html" in trust.fields for trust in checked.trusted)
+        assert (checked.disagreements == (), listed) == (trusted, trusted), more
 
 
 # --- what is read ---------------------------------------------------------------------------------------------------

@@ -59,10 +59,13 @@ class Findings:
         Whether this version of semidp made the release, by what it says; an earlier one may have stated less.
     refits
         Whether tables are fitted again.
+    same_software
+        Whether the solvers are those that made the release, by what it says: then ties come out alike.
     """
 
     current: bool
     refits: bool
+    same_software: bool = False
     wrong: list[str] = field(default_factory=list)
     trusted: dict[str, list[str]] = field(default_factory=dict)
 

@@ -22,11 +22,13 @@ from semidp.release.partitions import (
 )
 from semidp.release.products import ProductTable
 from semidp.release.published import Fitted, residual_columns
-from semidp.release.refit import Refit, note_fit
+from semidp.release.refit import FittedTable, Refit, note_fits
 from semidp.release.stored import file_differences
 from semidp.tables import Schema, Table
 
 Floats = NDArray[np.float64]
+
+_SECONDS = 0.3  # the time limit of a fit in one part
 
 
 @dataclass(eq=False)
@@ -96,16 +98,17 @@ class PartCheck:
     def _fits(
         self, tables: Sequence[ProductTable], estimates: list[Floats], rows: Sequence[AtCut], exact: Any, empty: bool
     ) -> None:
-        again: Sequence[Refit | None] = [None] * len(tables)
+        fits: Sequence[Refit] | None = None
         if empty:
             how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
-            again = [(np.zeros(table.counts.shape, dtype=np.int64), how) for table in tables]
+            fits = [(np.zeros(table.counts.shape, dtype=np.int64), how) for table in tables]
         elif self.findings.refits:
-            again = fitted_part(self.schema, self.result.cut, exact, rows, estimates, 0.3)
-        for table, estimate, fit in zip(tables, estimates, again, strict=True):
-            file = f"{self.part.folder}/{table.name}.{self.form}"
+            fits = fitted_part(self.schema, self.result.cut, exact, rows, estimates, _SECONDS)
+        beside = []
+        for table, estimate in zip(tables, estimates, strict=True):
             called = f"{self.part.folder}/{table.name}"
-            note_fit(self.findings, self.result.name, called, f"{PARTS} tables.fitted", file, table, estimate, fit)
+            beside.append(FittedTable(called, f"{called}.{self.form}", table, estimate))
+        note_fits(self.findings, self.result.name, f"{PARTS} tables.fitted", beside, fits)
 
     def _contents(self, tables: Sequence[ProductTable], measured: Columns | None) -> None:
         """Compare the files of the part with its tables."""

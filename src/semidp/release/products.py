@@ -49,6 +49,8 @@ _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
 
 MEASUREMENTS = "product-measurements"
+NOT_FOUND = "No whole numbers that agree with the other tables were found, so that the estimate is published."
+"""The note of a table that is published as its estimate."""
 
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
@@ -528,8 +530,7 @@ def _fit_in_order(
                 return number
             fit = None
         if fit is None or fit.counts is None:
-            note = "No whole numbers that agree with the other tables were found, so that the estimate is published."
-            found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, note))
+            found[number] = (estimate, Fitted("none", "none", 0.0, 0.0, False, NOT_FOUND))
         else:
             keep(number, fit, place < early)
     return fit_waiting()

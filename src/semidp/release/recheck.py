@@ -24,7 +24,7 @@ from semidp.release.partitions import PARTS, measurements_stem
 from semidp.release.plan import Plan
 from semidp.release.published import Published
 from semidp.release.refit import MOST_CELLS
-from semidp.release.release import REPORT, Release, release_files, release_title
+from semidp.release.release import REPORT, Release, release_files, release_title, versions
 from semidp.release.requests import mechanism_again
 from semidp.release.results_again import ResultCheck
 from semidp.release.scope import Scope, announced, schema_of
@@ -93,8 +93,7 @@ def recheck(
     >>> [trust.fields for trust in recheck(release, release.to_json()).trusted][:2]
     [('measurements.csv noisy_count',), ('dataspace',)]
     """
-    current = release.versions.get("semidp") == __version__
-    findings = Findings(current, deep or _cells(release) <= MOST_CELLS)
+    findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
     check = _Check(release, document, findings)
     check.run()
     if folder is not None:
@@ -125,7 +124,7 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
     release = Release.load(folder)
     if release.partition is not None:  # questions to parts are refused, or need no numbers of them
         return release
-    findings = Findings(release.versions.get("semidp") == __version__, fits and _cells(release) <= MOST_CELLS)
+    findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
     _Check(release, document_at(Path(folder) / "release.json"), findings).run()
     if findings.wrong:
         raise InputError(
@@ -133,6 +132,11 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
             f"semidp show {folder} says what"
         )
     return release
+
+
+def _findings(release: Release, refits: bool) -> Findings:
+    """Return nothing found so far, for a release that says which software made it."""
+    return Findings(release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions())
 
 
 @dataclass(eq=False)
@@ -290,6 +294,11 @@ class _Check:
                 continue
             for said in file_differences(folder, name, columns, digests[name], self.findings.current):
                 self.findings.wrong.append(f"it states {said}")
+        for key in ("plan", "dataspace"):
+            if set(self.document[key]) == {"file"}:
+                expected = json.loads(json.dumps(release.to_json()[key]))
+                for path, stated, found in differences(document_at(folder / self.document[key]["file"]), expected, key):
+                    self._differs(path, "it states", path, stated, found)
         self._described(folder, files, digests)
         self._listed(folder, {*files}, digests)
         self._parts_listed()
@@ -312,7 +321,7 @@ class _Check:
             return
         if report == page:
             return
-        if _without_pictures(report) == _without_pictures(page):
+        if _without_pictures(report) == _without_pictures(page) and _markup(report) <= _markup(page):
             self.findings.trust("the figures of the report, which other versions of software draw otherwise", REPORT)
         elif self.findings.current:
             self.findings.wrong.append(f"{REPORT} says something else than follows: do not read it")
@@ -396,6 +405,11 @@ def _measured_columns(result: Published, form: Form | None) -> Iterator[str]:
         for column in columns.numbers:
             if column in ("noisy_count", "noisy_steps", "noisy") or column.startswith("steps_"):
                 yield f"{name} {column}"
+
+
+def _markup(page: str) -> set[str]:
+    """Return the tags and attributes of a page: a drawing by other software has no others."""
+    return {*re.findall(r"<[^\s<>/]+", page), *re.findall(r"[\w:-]+(?=\s*=)", page)}
 
 
 def _without_pictures(page: str) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.fit import fit_table
 from semidp.progress import silent
 from semidp.release.findings import Findings
+from semidp.release.products import NOT_FOUND
 from semidp.release.published import CellTable, FitKind, Fitted
 from semidp.release.scope import Scope
 
@@ -59,20 +60,89 @@ def fit_again(measure: NDArray[Any], features: Sequence[str], kind: FitKind, sco
     return found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
 
 
-def compare_fit(name: str, counts: NDArray[Any], stated: Fitted, measure: NDArray[Any], again: Refit | None) -> Checked:
+@dataclass(frozen=True, eq=False)
+class FittedTable:
+    """A published table beside what it was fitted to.
+
+    Parameters
+    ----------
+    called, file
+        What it is called in a sentence, and the file of its counts.
+    table
+        The table.
+    measure
+        What was fitted: noisy counts, or estimates.
+    """
+
+    called: str
+    file: str
+    table: CellTable
+    measure: NDArray[Any]
+
+    def is_same(self, again: Refit) -> bool:
+        """Whether the fit that is made now has the same counts."""
+        counts, others = self.table.counts, again[0].reshape(self.table.counts.shape)
+        return counts.dtype.kind == others.dtype.kind and _same_numbers(counts, others)
+
+
+def note_fits(
+    findings: Findings, name: str, place: str, tables: Sequence[FittedTable], fits: Sequence[Refit] | None
+) -> None:
+    """Note what is wrong or unproved with the whole numbers of tables that were fitted one after the other.
+
+    Each is fitted to those before it. So where two came out otherwise by other software, the second was fitted to
+    something else, and its distance is compared loosely.
+
+    Parameters
+    ----------
+    findings
+        Where it is noted.
+    name, place
+        The result that the tables belong to, and where their fits are stated.
+    tables, fits
+        The tables, and the fits that are made now; None where the tables are too large for that.
+    """
+    if fits is not None and any(
+        one.table.fitted.kind == FitKind.integer and again[1].note == NOT_FOUND
+        for one, again in zip(tables, fits, strict=True)
+    ):
+        fits = None  # whole numbers take longer to find than is spent here, and others depend on them
+    others = [] if fits is None else [one for one, again in zip(tables, fits, strict=True) if not one.is_same(again)]
+    for number, one in enumerate(tables):
+        again = None if fits is None else fits[number]
+        strict = findings.same_software or others == [one]
+        checked = compare_fit(one, again, strict)
+        _note(findings, name, place, one.file, checked)
+
+
+def _note(findings: Findings, name: str, place: str, file: str, checked: Checked) -> None:
+    for said in checked.wrong:
+        if findings.current or "distance (loss)" in said:  # which is no matter of versions
+            findings.wrong.append(f"{name!r} states {said}")
+        else:
+            findings.earlier(f"{file} count", place)
+    places = [f"{file} count" if key == "count" else f"{place}.{key}" for key in checked.unproved]
+    findings.trust(
+        "which of several close tables was published, where no quick proof singles one out; its totals and its "
+        "distance from what was measured are right",
+        *places,
+    )
+
+
+def compare_fit(one: FittedTable, again: Refit | None, strict: bool = True) -> Checked:
     """Compare published counts with what they were fitted to, and with the fit that is made now.
 
     Parameters
     ----------
-    name
-        What the table is called.
-    counts, stated
-        What is published, and how it is said to have been fitted.
-    measure
-        What was fitted: noisy counts, or estimates.
+    one
+        The table.
     again
-        The fit that is made now; None where the table is too large for that.
+        The fit that is made now; None where there is none.
+    strict
+        Whether it was fitted to the same totals for certain.
     """
+    name, counts, stated = one.called, one.table.counts, one.table.fitted
+    measure = one.measure.reshape(counts.shape)
     if again is not None and stated.kind != again[1].kind:
         return Checked((f"a fit of the kind {stated.kind!r} for {name}, and its plan gives {again[1].kind!r}",))
     if stated.kind == FitKind.none:
@@ -81,50 +151,9 @@ def compare_fit(name: str, counts: NDArray[Any], stated: Fitted, measure: NDArra
     if not _near(stated.loss, loss):
         said = f"that {name} has a distance (loss) of {stated.loss:.6g} from what was measured, which is {loss:.6g}"
         return Checked((said,))
-    if again is None:
+    if again is None or (counts.dtype.kind == "i" and again[0].dtype.kind != "i"):
         return Checked(tuple(_bounds(name, stated)), ("count", "method", "bound", "optimal", "note"))
-    return _beside(name, counts, stated, loss, *again)
-
-
-def note_fit(
-    findings: Findings,
-    name: str,
-    called: str,
-    place: str,
-    file: str,
-    table: CellTable,
-    measure: NDArray[Any],
-    again: Refit | None,
-) -> None:
-    """Note what is wrong or unproved with the whole numbers of a table.
-
-    Parameters
-    ----------
-    findings
-        Where it is noted.
-    name, called
-        The result that the table belongs to, and what the table is called in a sentence.
-    place, file
-        Where its fit is stated, and its counts.
-    table, measure, again
-        The table, what was fitted, and the fit that is made now, as for `compare_fit`.
-    """
-    shape = table.counts.shape
-    if again is not None:
-        again = (again[0].reshape(shape), again[1])
-    found = compare_fit(called, table.counts, table.fitted, measure.reshape(shape), again)
-    for said in found.wrong:
-        if findings.current or "distance (loss)" in said:  # which is no matter of versions
-            findings.wrong.append(f"{name!r} states {said}")
-        else:
-            findings.earlier(f"{file} count", place)
-    if found.unproved:
-        places = [f"{file} count" if key == "count" else f"{place}.{key}" for key in found.unproved]
-        findings.trust(
-            "which of several close tables was published, where no quick proof singles one out; its totals and its "
-            "distance from what was measured are right",
-            *places,
-        )
+    return _beside(one, loss, again, again[1].optimal and strict)
 
 
 def _published_estimate(
@@ -137,27 +166,25 @@ def _published_estimate(
         yield f"another fit of {name} than its plan gives"
 
 
-def _beside(
-    name: str, counts: NDArray[Any], stated: Fitted, loss: float, others: NDArray[Any], found: Fitted
-) -> Checked:
-    """Compare a table with the one that is found now."""
-    same = counts.dtype.kind == others.dtype.kind and _same_numbers(counts, others)
-    allowed = found.loss * (1 + (_CLOSE if found.optimal else _SEARCHED)) + _CLOSE * counts.size
+def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checked:
+    """Compare a table with the one that is found now, which may be proved to be the closest."""
+    name, counts, stated, (others, found) = one.called, one.table.counts, one.table.fitted, again
+    same = one.is_same(again)
+    allowed = found.loss * (1 + (_CLOSE if proved else _SEARCHED)) + _CLOSE * counts.size
     if not same and loss > allowed:
         said = f"counts of {name} at a distance (loss) of {loss:.6g} from what was measured, where {found.loss:.6g} is"
         return Checked((f"{said} possible with the same totals",))
     if not same and counts.dtype.kind != "i" and others.dtype.kind == "i":
         return Checked((f"real numbers in {name}, where whole numbers with the same totals exist",))
-    # A proof may take longer than is spent here: then its claims are believed, within what is possible.
-    searched = not found.optimal
     wrong = list(_bounds(name, stated))
-    if not _near(stated.bound, min(found.bound, loss), 1e-2 if searched else 1e-4):
+    if not _near(stated.bound, min(found.bound, loss), 1e-4 if proved else 1e-2):
         wrong.append(f"a bound of {stated.bound:.6g} for the distance of {name}, and {found.bound:.6g} is found")
+    # A proof may take longer than is spent here: then its claims are believed, within what is possible.
     unproved = [] if same else ["count"]
     for key in ("method", "optimal", "note"):
         if getattr(stated, key) == getattr(found, key):
             continue
-        if searched and (key != "method" or not same):
+        if not proved and (key != "method" or not same):
             unproved.append(key)
         else:
             wrong.append(f"the {key} {getattr(stated, key)!r} for the fit of {name}, and it is {getattr(found, key)!r}")

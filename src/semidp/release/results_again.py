@@ -20,6 +20,7 @@ from semidp.mechanisms import (
     ResidualMechanism,
 )
 from semidp.progress import silent
+from semidp.queries import ProductSpace
 from semidp.release.cells import StoredFiles
 from semidp.release.findings import Findings, close, different_columns
 from semidp.release.partitions import (
@@ -28,7 +29,7 @@ from semidp.release.partitions import (
     tables_asked,
 )
 from semidp.release.parts_again import PartCheck
-from semidp.release.products import ProductRequest, PublishedProduct, fit_product, totals_of
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, fit_product, totals_of
 from semidp.release.published import (
     CellTable,
     FitKind,
@@ -38,7 +39,7 @@ from semidp.release.published import (
     measured_by,
 )
 from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
-from semidp.release.refit import SECONDS, Refit, fit_again, note_fit
+from semidp.release.refit import SECONDS, FittedTable, fit_again, note_fits
 from semidp.release.release import Release
 from semidp.release.requests import Request, TableRequest
 from semidp.release.side_information import CLOSE
@@ -166,18 +167,31 @@ class ResultCheck:
         elif self.findings.refits:
             again = fit_again(measure, result.schema.names, kind, self.release.scope)
         name = f"{result.name}.{result.columns().form(self.release.form)}"
-        note_fit(self.findings, self.result.name, "the table", f"{result.key}.fit", name, result, measure, again)
+        table = FittedTable("the table", name, result, measure)
+        note_fits(self.findings, result.name, f"{result.key}.fit", [table], None if again is None else [again])
 
     def _fit_together(self, result: PublishedProduct, estimates: list[Floats]) -> None:
-        space, again = result.mechanism.space, [None] * len(estimates)
         kinds = [table.fit for table in result.request.tables]
-        limit = max(SECONDS / len(estimates), 0.3)
-        fits: Sequence[Refit | None] = again
+        self._fit_tables("products.tables.fit", result.mechanism.space, result.tables, estimates, kinds)
+
+    def _fit_tables(
+        self,
+        place: str,
+        space: ProductSpace,
+        tables: Sequence[ProductTable],
+        estimates: list[Floats],
+        kinds: list[FitKind],
+    ) -> None:
+        """Compare tables that were fitted one after the other."""
+        fits = None
         if self.findings.refits:
+            limit = max(SECONDS / len(estimates), 0.3)
             fits = fit_product(space.schema.grid, space.views, totals_of(space), estimates, kinds, silent, limit)
-        for table, estimate, fit in zip(result.tables, estimates, fits, strict=True):
-            name = f"{table.name}.{table.columns().form(self.release.form)}"
-            note_fit(self.findings, self.result.name, table.name, "products.tables.fit", name, table, estimate, fit)
+        beside = []
+        for table, estimate in zip(tables, estimates, strict=True):
+            file = f"{table.name}.{table.columns().form(self.release.form)}"
+            beside.append(FittedTable(table.name, file, table, estimate))
+        note_fits(self.findings, self.result.name, place, beside, fits)
 
     # --- statistics of outcomes
 
@@ -255,15 +269,7 @@ class ResultCheck:
                 table.fit for table in tables_asked(result.request) if cut.above(schema.view(table.features)) == view
             ]
             kinds.append(FitKind.integer if FitKind.integer in fits else FitKind.none)
-        limit = max(SECONDS / len(estimates), 0.3)
-        fits_again: Sequence[Refit | None] = [None] * len(estimates)
-        if self.findings.refits:
-            fits_again = fit_product(schema.grid, space.views, totals_of(space), estimates, kinds, silent, limit)
-        for table, estimate, fit in zip(result.overview, estimates, fits_again, strict=True):
-            name = f"{table.name}.{table.columns().form(self.release.form)}"
-            note_fit(
-                self.findings, self.result.name, table.name, "partitioned.overview.fit", name, table, estimate, fit
-            )
+        self._fit_tables("partitioned.overview.fit", space, result.overview, estimates, kinds)
 
     def _parts(self, result: PartitionedTables) -> list[PartTable] | None:
         """Compare every part; return how its tables came out, or None where a part is not sound."""
