@@ -213,7 +213,8 @@ class Forger:
                     yield name, column, [header, *forged]
                 yield name, f"{column}_", [[*header[:place], f"{column}_", *header[place + 1 :]], *rows]
             yield name, "one more", [[*header, "certified"], *([*row, "1"] for row in rows)]
-            yield name, "rows", [header, *rows[::-1]]
+            if rows[::-1] != rows:
+                yield name, "rows", [header, *rows[::-1]]
 
     def others(self) -> Iterator[tuple[str, str]]:
         """Forge what only describes, and add a file."""
