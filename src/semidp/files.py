@@ -498,14 +498,26 @@ def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> 
 def from_json(content: bytes | str) -> Any:
     """Return the value of a JSON text; a `ValueError` where it is none, also where it is nested too deeply.
 
+    A key that stands twice is refused: readers differ in which of the two they take.
+
     >>> from_json("[" * 100000)
     Traceback (most recent call last):
     ValueError: nested too deeply
+    >>> from_json('{"epsilon": 9, "epsilon": 1}')
+    Traceback (most recent call last):
+    ValueError: a key stands twice
     """
     try:
-        return json.loads(content)
+        return json.loads(content, object_pairs_hook=_once)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
 
 
 def from_toml(text: str) -> dict[str, Any]:

@@ -148,4 +148,4 @@ def test_a_changed_release_is_not_tested(here: Semidp, released: str) -> None:
     (folder / "release.json").write_text(json.dumps(document))
     done = here("test", released, *GIVEN)
     assert done.code == 2
-    assert "not what this version would draw" in one_sentence(done)
+    assert "does not follow from its measurements" in one_sentence(done)

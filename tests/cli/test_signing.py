@@ -64,6 +64,16 @@ def test_every_file_is_signed(here: Semidp, signed: Path, name: str) -> None:
     assert "holds 'more.csv'" in one_sentence(here("show", "release", "--verify", "mine.pub"))
 
 
+def test_no_file_may_be_added_whatever_it_is_called(here: Semidp, signed: Path) -> None:
+    """A run that is killed at the last moment leaves its unfinished.json, which nobody signed: it must go first."""
+    for name in ("unfinished.json", ".state", "part.json", "SHA256SUMS.old"):
+        (signed / name).write_text('{"whole": true}')
+        said = one_sentence(here("show", "release", "--verify", "mine.pub"))
+        assert f"holds '{name}', against what was signed" in said
+        (signed / name).unlink()
+    assert here("show", "release", "--verify", "mine.pub").code == 0
+
+
 def test_the_list_is_what_sha256sum_reads(signed: Path) -> None:
     import hashlib
 

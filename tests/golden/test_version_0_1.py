@@ -6,6 +6,8 @@ import pytest
 
 import semidp
 from semidp.accounting.ledger import Ledger
+from semidp.files import document_at
+from semidp.release.recheck import recheck
 from semidp.tables import Schema
 
 GOLDEN = Path(__file__).parent / "version_0_1"
@@ -29,6 +31,15 @@ def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
     assert [table.name for table in release.tables] == tables
     assert [group.name for group in release.groups] == groups
     assert release.private
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_release_of_version_0_1_agrees_and_what_is_believed_of_it_is_listed(name: str) -> None:
+    found = recheck(semidp.Release.load(GOLDEN / name), document_at(GOLDEN / name / "release.json"), GOLDEN / name)
+    assert found.disagreements == ()
+    believed = {field for trust in found.trusted for field in trust.fields}
+    assert "report.html" in believed, "another version words it otherwise"
+    assert ("groups.comparisons.p_value" in believed) == (name == "release_groups"), "it compared means otherwise"
 
 
 def test_the_digest_of_a_dataspace_has_not_changed() -> None:

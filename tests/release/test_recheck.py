@@ -1,22 +1,37 @@
 """A release folder from strangers: what it states is computed again, and nothing but its own plain files is read."""
 
+import atexit
+import functools
 import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from semidp import Budget, GroupRequest, Outcome, Plan, RegressionRequest, Release, TableRequest, run
+from semidp import (
+    Budget,
+    GroupRequest,
+    Outcome,
+    Plan,
+    ProductRequest,
+    RegressionRequest,
+    Release,
+    TableRequest,
+    run,
+)
 from semidp.cli import run as command
 from semidp.errors import InputError
+from semidp.grouped import Confidence
 from semidp.noise import SeededRandomness
-from semidp.release.recheck import disagreements
+from semidp.release.recheck import disagreements, recheck
 from semidp.release.scope import formulas
 from semidp.tables import Feature, Schema
 
@@ -100,7 +115,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a": (lambda d: d["a"].update(used=1), "it states a = 1, and its plan and totals give a = "),
     "a(t)": (lambda d: d["a"].update(bound=1, worst_case=1), "of a(t)"),
     "the scale": (lambda d: d["tables"][0]["noise"].update(scale=0.001), "states noise of scale 0.001"),
-    "the loss": (lambda d: d["groups"][0]["noise"].update(expected_l2=0.1), "an expected loss of 0.1"),
+    "the loss": (lambda d: d["groups"][0]["noise"].update(expected_l2=0.1), "noise.expected_l2 0.1"),
     "the claim": (lambda d: d["tables"][0]["noise"].update(claim="ideal"), "states an ideal claim"),
 }
 
@@ -121,7 +136,9 @@ def test_a_forged_guarantee_shows(folder: Path) -> None:
     forge(folder, lambda document: document["regressions"][0].update(guarantee=strong))
     assert found(folder) == ("'regression-age' states a stronger guarantee than its noise gives",)
     forge(folder, lambda document: document["regressions"][0].update(guarantee=Budget.pure(2).tradeoff().to_json()))
-    assert found(folder) == (), "a weaker claim is no fault"
+    assert found(folder) == ("'regression-age' states a weaker guarantee than its noise gives",)
+    forge(folder, lambda document: document["versions"].update(semidp="0.1.9"))
+    assert not any("guarantee" in said for said in found(folder)), "an earlier version may have claimed less"
 
 
 def rewrite(folder: Path, name: str, row: int, column: int, value: str) -> None:
@@ -176,6 +193,201 @@ def test_show_says_where_a_release_disagrees(folder: Path, capsys: pytest.Captur
     assert "\ndisagrees  it states epsilon 0.1, and its guarantee gives 2.99999" in capsys.readouterr().out
     assert command(["show", str(folder), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["disagreements"]
+
+
+# --- what was believed ----------------------------------------------------------------------------------------------
+
+
+def crowd(kind: str, folder: Path) -> Path:
+    """Copy a release of many people, so that thirty of them can be moved."""
+    return Path(shutil.copytree(_made_of_many(kind), folder))
+
+
+@functools.cache
+def _made_of_many(kind: str) -> str:
+    random = np.random.default_rng(4)
+    people = {
+        "sex": random.choice([*"fm"], 3000).tolist(),
+        "region": random.choice([*"nsw"], 3000).tolist(),
+        "age": random.integers(0, 101, 3000).tolist(),
+    }
+    folder = Path(tempfile.mkdtemp()) / "release"
+    atexit.register(shutil.rmtree, folder.parent)
+    run(TABLES[kind], people, SeededRandomness(1)).save(folder)
+    assert found(folder) == ()
+    (folder / "report.html").unlink()  # to draw it again takes most of the time
+    return str(folder)
+
+
+def convicted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """See that `show` says what does not follow: by exit code 1 and a line, or by exit code 2 and a sentence."""
+    capsys.readouterr()
+    code, said = command(["show", str(folder)]), capsys.readouterr()
+    assert (code == 1 and "\ndisagrees  " in said.out) or (code == 2 and "contradicts itself" in said.err), said
+
+
+AGES = Outcome("age", 0, 100, 100)
+BOTH = ["sex", "region"]
+MEANS = Plan(
+    groups=[GroupRequest("mean", AGES, [["region"]], Budget.pure(1), confidence=Confidence(simultaneous=True))],
+    invariants=["region"],
+)
+TABLES = {
+    "laplace": Plan([TableRequest(BOTH, Budget.pure(1), "laplace")], BOTH),
+    "knorm": Plan([TableRequest(BOTH, Budget.pure(1), "knorm")], BOTH),
+    "lattice": Plan([TableRequest(BOTH, Budget.zcdp(1), "lattice")], BOTH),
+    "means": MEANS,
+    "product": Plan(
+        invariants=["sex"],
+        product=ProductRequest([TableRequest(["sex", "region"]), TableRequest(["region"])], Budget.gdp(1)),
+        levels_from_data=True,
+    ),
+}
+
+FALSE_FIELDS: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
+    "a p-value": ("means", lambda d: d["groups"][0]["comparisons"][0].update(p_value=0.001)),
+    "a statistic": ("means", lambda d: d["groups"][0]["comparisons"][0].update(statistic=40.0)),
+    "simultaneous": ("means", lambda d: d["groups"][0]["intervals"][0].update(simultaneous=False)),
+    "the distance of a fit": ("laplace", lambda d: d["tables"][0]["fit"].update(loss=0.0, bound=0.0)),
+    "the proof of a fit": ("laplace", lambda d: d["tables"][0]["fit"].update(optimal=False)),
+    "a largest standard error": ("product", lambda d: d["products"][0]["tables"][0].update(largest_standard_error=0.1)),
+    "the budget of a request": ("laplace", lambda d: d["tables"][0].update(budget={"epsilon": 0.1})),
+    "what was advertised": ("laplace", lambda d: d["tables"][0]["advertised"].update(epsilon="1/9")),
+    "ordinary privacy": ("laplace", lambda d: d["tables"][0]["noise"].update(naive_l2=1e6)),
+    "levels": ("laplace", lambda d: d["dataspace"]["schema"]["feature"][1].update(levels=["s", "n", "w"])),
+    "exact totals": ("laplace", lambda d: d["dataspace"]["margins"].reverse()),
+    "a disclosure": ("product", lambda d: d.update(disclosures=[])),
+    "a field of no release": ("laplace", lambda d: d.update(certified=True)),
+}
+
+
+@pytest.mark.parametrize("what", FALSE_FIELDS)
+def test_a_field_that_was_believed_is_found_out(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind, change = FALSE_FIELDS[what]
+    folder = crowd(kind, tmp_path / "release")
+    forge(folder, change)
+    convicted(folder, capsys)
+
+
+def lines_of(path: Path) -> list[list[str]]:
+    return [line.split(",") for line in path.read_text().splitlines()]
+
+
+def write_lines(folder: Path, name: str, lines: list[list[str]]) -> None:
+    (folder / name).write_text("\n".join(map(",".join, lines)) + "\n")
+    forge(folder, lambda document: None)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "knorm", "lattice"])
+@pytest.mark.parametrize("by", [2, 30])
+def test_counts_that_were_moved_inside_their_margins_are_found_out(
+    kind: str, by: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = crowd(kind, tmp_path / "release")
+    lines = lines_of(folder / "table.csv")
+    for row, sign in ((1, 1), (2, -1), (4, -1), (5, 1)):  # f·n, f·s, m·n, m·s: every total stays
+        lines[row][2] = str(int(lines[row][2]) + sign * by)
+    write_lines(folder, "table.csv", lines)
+    assert any("has a distance (loss) of" in said for said in found(folder)), found(folder)
+    loss = sum(
+        (int(a[2]) - int(b[2])) ** 2 for a, b in zip(lines[1:], lines_of(folder / "measurements.csv")[1:], strict=True)
+    )
+    forge(
+        folder, lambda d: d["tables"][0]["fit"].update(loss=float(loss), optimal=False, note="Closer ones may exist.")
+    )
+    assert any("possible with the same totals" in said for said in found(folder)), found(folder)
+    convicted(folder, capsys)
+
+
+@pytest.mark.parametrize("file", ["table.csv", "measurements.csv"])
+def test_labels_that_were_swapped_are_found_out(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = crowd("laplace", tmp_path / "release")
+    lines = lines_of(folder / file)
+    lines[1][1], lines[2][1] = lines[2][1], lines[1][1]
+    write_lines(folder, file, lines)
+    convicted(folder, capsys)
+
+
+@pytest.mark.parametrize("kind", ["knorm", "lattice"])
+def test_a_measurement_has_the_totals_that_its_noise_keeps(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = crowd(kind, tmp_path / "release")
+    lines = lines_of(folder / "measurements.csv")
+    lines[1][2] = str(int(lines[1][2]) + 5)
+    write_lines(folder, "measurements.csv", lines)
+    convicted(folder, capsys)
+    table = lines_of(folder / "table.csv")
+    table[1][3:] = [repr(float(value) + 5) if place != 1 else value for place, value in enumerate(table[1][3:])]
+    write_lines(folder, "table.csv", table)
+    assert any("without the exact totals, which" in said for said in found(folder)), found(folder)
+
+
+def quarter(document: dict[str, Any]) -> None:
+    for part in document["products"][0]["residuals"]:
+        part["sigma2"] = str(Fraction(part["sigma2"]) / 4)
+
+
+def test_nothing_is_answered_from_a_release_that_does_not_follow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Less noise stated makes intervals and p-values too small, moved counts give false records."""
+    product = crowd("product", tmp_path / "product")
+    table = crowd("laplace", tmp_path / "table")
+    records = ["synthesize", str(table), "--out", str(tmp_path / "people.csv")]
+    independence = ["test", str(table), "--rows", "sex", "--columns", "region", "--draws", "99"]
+    other = ["guarantee", str(table), "--without", "region"]
+    for words in (["intervals", str(product)], independence, records, other):
+        assert command(words) == 0, words
+    forge(product, quarter)
+    forge(table, lambda document: document.update(guarantee=Budget.pure("1/9").tradeoff().to_json()))
+    capsys.readouterr()
+    for words in (["intervals", str(product)], independence, [*records, "--force"], other):
+        assert command(words) == 2, words
+        said = capsys.readouterr()
+        assert said.out == "", "nothing is claimed"
+        assert "semidp show" in said.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("law", "uniform"),
+        ("saved_by_joint_sensitivity", float("nan")),
+        ("saved_by_joint_sensitivity", "1/0"),
+        ("precision", "1/0"),
+        ("precision", None),
+        ("residuals", []),
+    ],
+)
+def test_noise_that_is_none_is_damage(key: str, value: Any, tmp_path: Path) -> None:
+    folder = crowd("product", tmp_path / "release")
+    forge(folder, lambda document: document["products"][0].update({key: value}))
+    with pytest.raises(InputError, match="damaged"):
+        Release.load(folder)
+
+
+def test_a_key_that_stands_twice_is_damage(folder: Path) -> None:
+    """One reader takes the first of two, another the last."""
+    text = (folder / "release.json").read_text()
+    (folder / "release.json").write_text(text.replace('"epsilon":', '"epsilon": 0.1, "epsilon":', 1))
+    with pytest.raises(InputError, match="not a release"):
+        Release.load(folder)
+
+
+def test_a_script_is_no_figure(folder: Path) -> None:
+    """Other software draws figures otherwise; what stands in them is still only a drawing."""
+    report = (folder / "report.html").read_text()
+    assert "</svg>" in report
+    for more, trusted in (
+        ('<path d="M 1 2"/>', True),
+        ("<script>alert(1)</script>", False),
+        ("<g onload='x'/>", False),
+    ):
+        (folder / "report.html").write_text(report.replace("</svg>", f"{more}</svg>", 1))
+        checked = recheck(Release.load(folder), json.loads((folder / "release.json").read_text()), folder)
+        listed = any("report.html" in trust.fields for trust in checked.trusted)
+        assert (checked.disagreements == (), listed) == (trusted, trusted), more
 
 
 # --- what is read ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from semidp.exact import exact, plain, rounded_up
 from semidp.files import from_json
 from semidp.guarantees import Guarantee, read_document
 from semidp.release import Plan, Reading, Release, adjacency_from
+from semidp.release.findings import no_stronger
 from semidp.report import change, strength
 from semidp.spaces import (
     Adjacency,
@@ -364,6 +365,9 @@ def _under_release(
 ) -> None:
     """Print the guarantee of a release as it was made, and under the statistics that are named."""
     release = Release.load(folder)
+    proven = Guarantee.compose(*(mechanism.guarantee for mechanism in release.mechanisms)).tradeoff
+    if not no_stronger(release.guarantee.tradeoff, proven):
+        raise InputError(f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says more")
     known = _known(release.scope.dataspace, totals, declared)
     margins = _margins(release.scope.dataspace, known, also_known, without)
     found = release.under(margins, adjacency, known)

@@ -10,7 +10,7 @@ from semidp.errors import InputError
 from semidp.exact import exact, plain
 from semidp.inference import IntervalEstimate, TableIntervals
 from semidp.noise import SeededRandomness
-from semidp.release import Release
+from semidp.release.recheck import load_consistent
 
 
 @command
@@ -42,7 +42,7 @@ def intervals(
     ]
     if cells[0] is None and (cells[1] is not None or cells[2] is not None):
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
-    done = Release.load(folder)
+    done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
     settings: dict[str, Any] = {"level": confidence, "sampling": sampling, "draws": draws, "randomness": randomness}
     found: IntervalEstimate | TableIntervals

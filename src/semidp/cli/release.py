@@ -46,9 +46,10 @@ from semidp.release import (
     run_partitioned,
 )
 from semidp.release.by_partition import Whole, prepare_parts
+from semidp.release.findings import Recheck
 from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
 from semidp.release.partitions import tables_asked
-from semidp.release.recheck import disagreements
+from semidp.release.recheck import load_consistent, recheck
 from semidp.release.signing import Signer
 from semidp.release.signing import verify as verify_signature
 from semidp.release.synthesis import about_file, check_records
@@ -64,6 +65,7 @@ from semidp.report import (
     together_text,
 )
 
+_SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1
 """The exit code where a release or a ledger contradicts what it should follow from."""
 
@@ -245,24 +247,43 @@ def show(
     folder: Path = o.RELEASE,
     format: Format = o.FORMAT,
     verify: Path | None = option("First verify the signature with this public key of minisign.", "KEY.pub"),
+    deep: bool = flag("--deep", "Fit tables of more than two million cells again, too."),
     quiet: bool = o.QUIET,
 ) -> None:
     """Print what a release holds and guarantees.
 
-    All that it states is computed again from its plan, its exact totals and its noisy values; where something does not
-    follow, that is said, and the exit code is 1.
+    What it states is computed again from its plan, its exact totals and its noisy values; where something does not
+    follow, that is said, and the exit code is 1. What nothing follows from is listed as taken on trust: a signature
+    says whose word it is.
     """
     printing = o.Printing(format, quiet)
     if verify is not None:
         verify_signature(folder, verify)
     done = Release.load(folder)
-    said = disagreements(done, document_at(folder / "release.json"))
-    _print(done, printing, str(folder / REPORT), disagreements=list(said), verified=verify is not None)
+    found = recheck(done, document_at(folder / "release.json"), folder, deep=deep)
+    more: dict[str, Any] = {
+        "disagreements": list(found.disagreements),
+        "taken_on_trust": [trust.to_json() for trust in found.trusted],
+        "verified": verify is not None,
+    }
+    _print(done, printing, str(folder / REPORT), **more)
     if not printing.json:
         signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
-        print_rows([*signed, *(("disagrees", sentence) for sentence in said)])
-    if said:
+        wrong = [("disagrees", sentence) for sentence in found.disagreements]
+        print_rows([*signed, *wrong, *_on_trust(found, verify)])
+    if found.disagreements:
         raise typer.Exit(DISAGREES)
+
+
+def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
+    """Say what was not computed again, and whose word it is."""
+    whose = "of whoever made this folder, which is not verified" if key is None else f"of whoever holds the key {key}"
+    rows = [("on trust", f"what nothing here confirms is the word {whose}:")]
+    for trust in found.trusted:
+        shown = ", ".join(trust.fields[:_SHOWN_FIELDS])
+        others = len(trust.fields) - _SHOWN_FIELDS
+        rows.append(("", f"- {trust.what} ({shown}{f' and {others:,} more' if others > 0 else ''})"))
+    return rows
 
 
 @command
@@ -286,7 +307,7 @@ def synthesize(
         raise InputError("a release is read again as it was written: choose an --out outside of its folder")
     with naming_options(force):
         check_records(out, force=force)
-        done = Release.load(folder)
+        done = load_consistent(folder, fits=True)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
         about = done.save_records(out, force=force, randomness=o.randomness_of(seed))
     with in_place(f"the file {out}"):

@@ -17,7 +17,7 @@ from semidp.exact import exact, plain
 from semidp.inference import Alternative, Interval, OddsRatioResult, Strata, TwoByTwo, odds_ratio_test
 from semidp.inference.umpu import check_level
 from semidp.noise import SeededRandomness
-from semidp.release import Release
+from semidp.release.recheck import load_consistent
 from semidp.release.scope import survey
 from semidp.tradeoff import Budget
 
@@ -135,7 +135,7 @@ def _test_release(
 ) -> None:
     """Test independence in a release; nothing is spent."""
     randomness = None if seed is None else SeededRandomness(seed)
-    found = Release.load(folder).test(*features, table=table, draws=draws, randomness=randomness)
+    found = load_consistent(folder).test(*features, table=table, draws=draws, randomness=randomness)
     if printing.json:
         print_json({"release": folder, **found.to_json()})
         return

@@ -67,6 +67,22 @@ def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, ND
         return quietly(lambda: _numbers(connection, path, names), DamagedColumns())
 
 
+def different_column(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> str | None:
+    """Return the first column of a Parquet file that is not as `write_parquet` would write it, or None.
+
+    Labels are compared inside DuckDB, so that no row becomes a Python object.
+
+    >>> import tempfile
+    >>> sexes, counts = {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("m", "f"), 1)}, counts)
+    ...     different_column(Path(folder) / "x.parquet", sexes, counts)
+    'sex'
+    """
+    with contextlib.closing(connect()) as connection:
+        return quietly(lambda: _different(connection, path, labels, columns), DamagedColumns())
+
+
 def read_numbers(path: Path) -> NDArray[Any]:
     """Return the rows of a file of numbers: whole numbers where all are, else floats.
 
@@ -113,10 +129,48 @@ def _copy(connection: Any, path: Path, labels: Mapping[str, Labels], columns: Ma
     connection.execute(f"COPY (SELECT {', '.join(selected)} FROM cells) TO {quoted_text(str(path))} (FORMAT parquet)")
 
 
+def _different(
+    connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
+) -> str | None:
+    codes = {
+        f"code_{place}": column.codes.astype(np.int32)
+        for place, column in enumerate(labels.values())
+        if column.codes is not None
+    }
+    if codes:
+        connection.register("codes", codes)
+    file = os.path.realpath(path)
+    confine(connection, [file])
+    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false, file_row_number = true)"
+    names = [name for name, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
+    expected = [*labels, *columns, "file_row_number"]
+    if names != expected:
+        return next((name for name in expected if name not in names), "file_row_number")
+    for place, (name, column) in enumerate(labels.items()):
+        connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
+        joined = "" if column.codes is None else " POSITIONAL JOIN codes"
+        code = f"code_{place}" if column.codes is not None else f"(row // {column.stride}) % {len(column.labels)}"
+        rows = f"(SELECT CAST({quoted_name(name)} AS VARCHAR) AS label, file_row_number AS row FROM {source})"
+        label = f"list_extract(getvariable('labels_{place}'), CAST({code} AS INTEGER) + 1)"
+        query = f"SELECT count(*) FROM {rows}{joined} WHERE label IS DISTINCT FROM {label}"
+        if connection.execute(query).fetchone()[0]:
+            return name
+    found = _numbers_from(connection, source, list(columns))
+    for name, numbers in columns.items():
+        if name not in found or not np.array_equal(found[name], numbers, equal_nan=numbers.dtype.kind == "f"):
+            return name
+    return None
+
+
 def _numbers(connection: Any, path: Path, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
     file = os.path.realpath(path)
     confine(connection, [file])
-    source = f"read_parquet({quoted_text(literal(file))})"
+    # A part lies in a folder such as state=A, which is no column of its files.
+    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false)"
+    return _numbers_from(connection, source, names)
+
+
+def _numbers_from(connection: Any, source: str, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
     kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     wanted = [name for name, kind in kinds.items() if kind in _NUMBERS and (names is None or name in names)]
     found = connection.execute(f"SELECT {', '.join(map(quoted_name, wanted))} FROM {source}").fetchnumpy()

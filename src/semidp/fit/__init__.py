@@ -23,11 +23,13 @@ from semidp.geometry import Chain, Counts, Grid, Mask, Totals
 from semidp.progress import Progress, silent
 from semidp.spaces import Dataspace
 
-__all__ = ["Fit", "Infeasible", "fit_alike", "fit_table", "fit_totals"]
+__all__ = ["TIME_LIMIT", "Fit", "Infeasible", "fit_alike", "fit_table", "fit_totals"]
 
 Kind = Literal["integer", "real"]
 """Whether a fitted table holds whole numbers or real ones."""
 
+TIME_LIMIT = 30.0
+"""Seconds after which no further improvement of a fit is started, unless said."""
 LARGE = 200_000  # from so many cells on three and more margins are fitted in linear time, if they allow it
 _OPTIMAL = "No closer table of whole numbers has the published totals."
 PROVABLE = 2_000  # up to so many cells a table that nested flows found is handed to an integer program for proof
@@ -85,7 +87,7 @@ def fit_table(
     dataspace: Dataspace,
     *,
     kind: Kind = "integer",
-    time_limit: float = 30.0,
+    time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
     """Return the table of the dataspace that is closest in least squares to a noisy one.
@@ -148,7 +150,7 @@ def fit_totals(
     possible: Mask | None = None,
     *,
     kind: Kind = "integer",
-    time_limit: float = 30.0,
+    time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
     """Return the closest table with totals that may come from anywhere, such as noisy tables fitted before.

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ from semidp.noise import Randomness, SystemRandomness
 from semidp.progress import Progress, silent
 from semidp.queries.branches import Cut
 from semidp.release.cells import Form, StoredFiles, form_named
-from semidp.release.cut_fits import CutFit, Fits, fit_at_cut, fit_order, fit_views, whole_totals
+from semidp.release.cut_fits import CutFit, fit_order
 from semidp.release.needs import refuse_files
 from semidp.release.part_tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
 from semidp.release.partitions import (
@@ -44,6 +43,8 @@ from semidp.release.partitions import (
     fitted_requests,
     fitted_views,
     overview_names,
+    part_folder,
+    part_path,
     refuse_apart,
 )
 from semidp.release.pipeline import Prepared, charge_told, charged, put_together, records_of
@@ -163,7 +164,7 @@ def run_partitioned(
             else:
                 noisy = whole.measured(unfinished, randomness)
                 results = whole.at_cut(noisy, randomness.secure)
-                fits = [whole.settled(one, progress) for one in results]
+                fits = [one.settled(progress) for one in results]
                 tasks = whole.tasks(results, fits, unfinished, written, randomness, source)
                 parts = _carried_out(tasks, runner, progress)
                 below = [table for part in parts for table in part.tables]
@@ -236,7 +237,7 @@ class Whole(Prepared):
             columns = residual_columns(mechanism_above(mechanism, self.cut), vector)
             columns.write(state / f"above-{number}.{Form.parquet}")
         for node in range(self.nodes):  # made here: a task makes no folder but in its own attempt
-            (unfinished.folder / self._folder(node)).parent.mkdir(parents=True, exist_ok=True)
+            (unfinished.folder / part_folder(self.schema, self.cut, node)).parent.mkdir(parents=True, exist_ok=True)
         durable(unfinished.folder)
         unfinished.note(measured=True)
         return drawn
@@ -276,28 +277,13 @@ class Whole(Prepared):
             )
         return found
 
-    def settled(self, result: PartitionedTables, progress: Progress) -> CutFit:
-        """Settle the whole numbers that the parts of one request need from above."""
-        views = fitted_views(result.request, self.schema)
-        return fit_at_cut(
-            self.schema.grid, views, totals_of(result.mechanism.space), self.cut, result.estimates, progress
-        )
-
     def overview(
         self, result: PartitionedTables, fit: CutFit, parts: Sequence[Part], work: Path, progress: Progress
     ) -> tuple[ProductTable, ...]:
-        """Return the tables of a request at the cut: fitted before the parts, their sums, or fitted to those."""
-        sums: Fits = {}
-        for asked in result.below:
-            view = self.cut.above(self.schema.view(asked.features))
-            if asked.fit is FitKind.integer and (view not in sums or sums[view][1].kind != FitKind.integer):
-                sums[view] = result.sum_of_parts(asked, parts, work)
-        fits = {**sums, **fit.fits}
-        settled = [*totals_of(result.mechanism.space), *whole_totals(fits)]
-        fits |= fit_views(self.schema.grid, fit.order.late, settled, result.estimates, progress)
+        """Return the tables of a request at the cut, when all parts are done."""
+        fits = result.overview_fits(fit, parts, work, progress)
         tables = []
-        for table, (_, view) in zip(result.overview, self.names[result.request.name], strict=True):
-            counts, how = fits.get(view, (table.counts, table.fitted))
+        for table, (counts, how) in zip(result.overview, fits, strict=True):
             tables.append(replace(table, counts=counts.reshape(table.schema.shape), fitted=how))
         return tuple(tables)
 
@@ -319,10 +305,10 @@ class Whole(Prepared):
                 known.branch(self.cut.depth, node) if known is feature else known for known in self.plan.features
             )
             yield PartTask(
-                path=self._path(node),
+                path=part_path(self.schema, self.cut, node),
                 run=unfinished.run,
                 work=unfinished.folder,
-                folder=self._folder(node),
+                folder=part_folder(self.schema, self.cut, node),
                 schema=self.cut.branch(self.schema, node),
                 declared=declared,
                 cut=self.cut,
@@ -349,16 +335,6 @@ class Whole(Prepared):
         """The name of the depth at which it is cut."""
         return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
 
-    def _path(self, node: int) -> tuple[str, ...]:
-        """Return the labels of a part, from the top down."""
-        feature = self.schema.features[self.cut.axis]
-        return feature.path(feature.chain.below(self.cut.depth, node, feature.chain.depth).start)[: self.cut.depth]
-
-    def _folder(self, node: int) -> str:
-        names = self.schema.features[self.cut.axis].names
-        pairs = zip(names, self._path(node), strict=False)
-        return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in pairs)
-
     def refuse_place(self, work: Path, form: Form) -> None:
         """Refuse a place that cannot take the files and folders of a release, while nothing is charged."""
         overview = [name for names in self.names.values() for name, _ in names]
@@ -376,7 +352,7 @@ class Whole(Prepared):
         made = []
         try:
             for node in range(self.nodes):
-                folder = work / self._folder(node)
+                folder = work / part_folder(self.schema, self.cut, node)
                 folder.mkdir(parents=True)
                 made.append(folder)
             for folder in reversed(made):
@@ -527,9 +503,3 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
             "a part was written elsewhere: whoever carries out parts must share the folder that is written"
         )
     return [found[task.path] for task in wanted]
-
-
-def _escaped(text: str) -> str:
-    """Return a name or a label as the name of a folder has it, in the way of Hive."""
-    kept = quote(text, safe=" !$&()+,;@~-_.")
-    return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept

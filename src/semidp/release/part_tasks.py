@@ -178,21 +178,8 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
         ]
     noisy = _measured(task, request, request.noise, counted, attempt)
     estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
-    space = request.noise.space
-    fit, estimates = request.fit, [estimate for estimate, _ in estimated]
-    fitted = fit_product(
-        task.schema.grid,
-        space.views,
-        [*fit.totals, *task.exact.published],
-        estimates,
-        [FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(request.tables)],
-        silent,
-        order=fit.order,
-        first=fit.first,
-        time_limit=fit.seconds,
-    )
-    for number in fit.unfitted:
-        fitted[number] = nearest_whole(estimates[number])
+    estimates = [estimate for estimate, _ in estimated]
+    fitted = fitted_part(task.schema, task.exact, request.tables, request.fit, estimates)
     tables = []
     half_widths = request.noise.half_widths(INTERVALS_BELOW)
     for row, own, (estimate, variance), (counts, made), half in zip(
@@ -201,6 +188,46 @@ def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], atte
         whole, errors = counts.reshape(own.schema.shape), np.sqrt(variance)
         tables.append(ProductTable(row.asked.name, own.schema, whole, estimate, errors, made, half))
     return tables
+
+
+def fitted_part(
+    schema: Schema,
+    exact: Dataspace,
+    rows: Sequence[AtCut],
+    fit: PartFit,
+    estimates: list[NDArray[np.float64]],
+    time_limit: float | None = None,
+) -> list[tuple[NDArray[Any], Fitted]]:
+    """Fit the tables of one part to what is settled at the cut, and to its exact totals.
+
+    Parameters
+    ----------
+    schema, exact
+        The features of the part's records, and what is published below the cut.
+    rows
+        What is asked for of each table.
+    fit
+        The order of the fits, and the totals at the cut.
+    estimates
+        For each table its estimate in this part.
+    time_limit
+        Seconds after which no further improvement of one table is started; those of the fit unless given.
+    """
+    kinds = [FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(rows)]
+    fitted = fit_product(
+        schema.grid,
+        [schema.view(row.asked.features) for row in rows],
+        [*fit.totals, *exact.published],
+        estimates,
+        kinds,
+        silent,
+        order=fit.order,
+        first=fit.first,
+        time_limit=fit.seconds if time_limit is None else time_limit,
+    )
+    for number in fit.unfitted:
+        fitted[number] = nearest_whole(estimates[number])
+    return fitted
 
 
 def _measured(

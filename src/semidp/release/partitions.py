@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 import numpy as np
 from attrs import evolve
@@ -20,14 +21,17 @@ from semidp.files import digest, regular_file
 from semidp.geometry import View
 from semidp.mechanisms import ResidualMechanism
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
+from semidp.progress import Progress
 from semidp.queries.branches import Cut
 from semidp.release.cells import Columns, Form, StoredFiles, named_files
-from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, called_after
+from semidp.release.cut_fits import CutFit, Fits, fit_at_cut, fit_views, whole_totals
+from semidp.release.products import ProductRequest, ProductTable, PublishedProduct, called_after, totals_of
 from semidp.release.published import (
     FitKind,
     Fitted,
     Published,
     PublishedTable,
+    is_size,
     read_back,
     read_residuals,
     residual_columns,
@@ -62,6 +66,10 @@ class PartTable:
     fitted: Fitted
     largest_standard_error: float
     variance: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not all(map(is_size, (self.largest_standard_error, self.variance))):
+            raise ValueError("a table of a part has a name, and errors of at least 0")
 
     @classmethod
     def of(cls, table: ProductTable) -> "PartTable":
@@ -110,6 +118,8 @@ class Part:
         names = [*entry["folder"].split("/"), *entry["files"]]
         if not all(isinstance(name, str) and name and name[0] != "." and "/" not in name for name in names):
             raise ValueError("a part has a folder and files of its own")
+        if not isinstance(entry["path"], list) or not all(isinstance(label, str) for label in entry["path"]):
+            raise ValueError("a part has labels")
         tables = [PartTable(**{**table, "fitted": Fitted(**table["fitted"])}) for table in entry["tables"]]
         return cls(tuple(entry["path"]), entry["folder"], dict(entry["files"]), tuple(tables))
 
@@ -307,6 +317,33 @@ class PartitionedTables(Published):
         """The estimates of all tables at the cut."""
         return {view: table.estimate for view, table in zip(self.above.space.views, self.overview, strict=True)}
 
+    def settled(self, progress: Progress) -> CutFit:
+        """Settle the whole numbers that the parts need from above."""
+        space = self.mechanism.space
+        views = fitted_views(self.request, space.schema)
+        return fit_at_cut(space.schema.grid, views, totals_of(space), self.cut, self.estimates, progress)
+
+    def overview_fits(
+        self, fit: CutFit, parts: Sequence[Part], folder: Path, progress: Progress
+    ) -> list[tuple[NDArray[Any], Fitted]]:
+        """Return the tables at the cut as they are published: fitted before the parts, their sums, or fitted to those.
+
+        A table that nobody asked for in whole numbers stays as it is.
+        """
+        schema = self.mechanism.space.schema
+        sums: Fits = {}
+        for asked in self.below:
+            view = self.cut.above(schema.view(asked.features))
+            if asked.fit is FitKind.integer and (view not in sums or sums[view][1].kind != FitKind.integer):
+                sums[view] = self.sum_of_parts(asked, parts, folder)
+        fits = {**sums, **fit.fits}
+        totals = [*totals_of(self.mechanism.space), *whole_totals(fits)]
+        fits |= fit_views(schema.grid, fit.order.late, totals, self.estimates, progress)
+        return [
+            fits.get(view, (table.counts, table.fitted))
+            for view, table in zip(self.above.space.views, self.overview, strict=True)
+        ]
+
     def sum_of_parts(
         self, asked: TableRequest, parts: Sequence[Part], folder: Path
     ) -> tuple[NDArray[np.int64], Fitted]:
@@ -348,6 +385,31 @@ class PartitionedTables(Published):
     def noise_of(self, node: int) -> BranchNoise | None:
         """Return the noise below one node; None where nobody can be there."""
         return BranchNoise.of(self.mechanism, self.cut, node)
+
+
+def part_path(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:
+    """Return the labels of a part, from the top down."""
+    feature = schema.features[cut.axis]
+    first = feature.chain.below(cut.depth, node, feature.chain.depth).start
+    return feature.path(first)[: cut.depth]
+
+
+def part_folder(schema: Schema, cut: Cut, node: int) -> str:
+    """Return the folder of a part, as seen from that of the release.
+
+    >>> from semidp.tables import Feature
+    >>> places = Schema([Feature.nested(["state", "county"], [("a/b", "x"), ("c", "y")])])
+    >>> part_folder(places, Cut.at(places, "state"), 0)
+    'state=a%2Fb'
+    """
+    pairs = zip(schema.features[cut.axis].names, part_path(schema, cut, node), strict=False)
+    return "/".join(f"{_escaped(name)}={_escaped(label)}" for name, label in pairs)
+
+
+def _escaped(text: str) -> str:
+    """Return a name or a label as the name of a folder has it, in the way of Hive."""
+    kept = quote(text, safe=" !$&()+,;@~-_.")
+    return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
 
 
 def as_product(request: Asked) -> ProductRequest:

@@ -52,7 +52,8 @@ _FEW = 64  # views below a table that are looked up one by one
 FIT_SECONDS = 30.0
 """How long the search for the whole numbers of one table may take where its totals hang together in a circle."""
 
-_NOT_ALL = "No whole numbers with all its totals were found."
+NOT_ALL = "No whole numbers with all its totals were found."
+"""How the note of a table begins that has no whole numbers with all its totals."""
 
 MEASUREMENTS = "product-measurements"
 
@@ -600,7 +601,7 @@ def _without_circle(
     fit = _whole_numbers(tables, number, kept, progress)
     if fit is None or fit.counts is None:
         return nearest_whole(tables.estimates[number])
-    note = f"{_NOT_ALL} Its counts have {len(kept)} of {len(margins)} of them, and need not agree with other tables."
+    note = f"{NOT_ALL} Its counts have {len(kept)} of {len(margins)} of them, and need not agree with other tables."
     return fit.counts, Fitted("none", fit.method, fit.loss, 0.0, False, note)
 
 
@@ -612,7 +613,7 @@ def nearest_whole(estimate: NDArray[np.float64]) -> tuple[NDArray[np.int64], Fit
     """
     counts = np.maximum(np.rint(estimate), 0.0).astype(np.int64)
     loss = float(np.square(counts - estimate).sum())
-    note = f"{_NOT_ALL} Its counts are the estimates, rounded, and need not agree with any total."
+    note = f"{NOT_ALL} Its counts are the estimates, rounded, and need not agree with any total."
     return counts, Fitted("none", "rounding", loss, 0.0, False, note)
 
 

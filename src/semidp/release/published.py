@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from semidp.release.requests import Request
 
 
+LAWS = ("discrete", "rounded")
+"""The laws of noise on residuals, as release.json names them."""
+
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""
 _DIGITS = 1e6  # to which the ends of intervals are rounded outward
@@ -71,7 +74,7 @@ class Noise:
 
     def __post_init__(self) -> None:
         numbers = (self.scale, self.expected_l2, 0.0 if self.naive_l2 is None else self.naive_l2)
-        if not isinstance(self.mechanism, str) or self.claim not in tuple(CLAIMS) or not all(map(_is_size, numbers)):
+        if not isinstance(self.mechanism, str) or self.claim not in tuple(CLAIMS) or not all(map(is_size, numbers)):
             raise ValueError("noise has the name of a mechanism, a claim, and numbers of at least 0")
 
     @property
@@ -195,7 +198,7 @@ class Fitted:
 
     def __post_init__(self) -> None:
         texts = isinstance(self.method, str) and isinstance(self.note, str) and self.kind in list(FitKind)
-        if not texts or not isinstance(self.optimal, bool) or not all(map(_is_size, map(abs, (self.loss, self.bound)))):
+        if not texts or not isinstance(self.optimal, bool) or not all(map(is_size, map(abs, (self.loss, self.bound)))):
             raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
 
 
@@ -395,7 +398,7 @@ def interval_ends(
     return np.floor((estimate - half_widths) * _DIGITS) / _DIGITS, np.ceil((estimate + half_widths) * _DIGITS) / _DIGITS
 
 
-def _is_size(value: object) -> bool:
+def is_size(value: object) -> bool:
     """Whether a value is a number of at least 0, infinity included."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= math.inf
 
@@ -440,9 +443,12 @@ def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> Residu
     squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
     if set(squares) != set(space.measured):
         raise ValueError("the residuals are not those of the plan")
-    return ResidualMechanism(
-        space, squares, Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
-    )
+    precision, law, saved = Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
+    if precision <= 0 or any(square <= 0 for square in squares.values()) or law not in LAWS:
+        raise ValueError("the noise of residuals has a law, and positive numbers")
+    if not is_size(saved) or saved > 1:
+        raise ValueError("a share lies between 0 and 1")
+    return ResidualMechanism(space, squares, precision, law, saved)
 
 
 def residual_columns(mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]) -> Columns:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ from semidp.spaces import Margin
 if TYPE_CHECKING:
     from semidp.release.outcome_requests import GroupRequest, QuantileRequest, RegressionRequest
     from semidp.release.requests import Request
+
+Read = TypeVar("Read", bound=Published)
 
 COLUMNS = {About.noise: ("lower", "upper"), About.sampling: ("population_lower", "population_upper")}
 """What the ends of an interval are called in a file."""
@@ -211,7 +213,7 @@ class PublishedGroups(_BySets):
             _, names, texts = _read(files[file], 1 + 2 * len(told))
             numbers = _floats(texts)
             differences.append(read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level))
-        return cls(
+        found = cls(
             request=request,
             estimates=tuple(estimates),
             columns=tuple(columns),
@@ -224,6 +226,7 @@ class PublishedGroups(_BySets):
             differences=tuple(differences),
             **read_back(entry, scope),
         )
+        return _as_written(found, files)
 
 
 def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
@@ -357,7 +360,7 @@ class PublishedRegression(Framed, Published):
         _, names, columns = _read(files[coefficients], 2 + (2 * len(told) if measured else 1))
         steps = columns.pop() if measured is None else _read(files[measurements], 1)[2][0]
         numbers = _floats(columns)
-        return cls(
+        found = cls(
             request=request,
             terms=tuple(name for (name,) in names),
             coefficients=numbers[:, 0],
@@ -367,6 +370,7 @@ class PublishedRegression(Framed, Published):
             intervals=read_intervals(told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level),
             **read_back(entry, scope),
         )
+        return _as_written(found, files)
 
 
 def published_regression(request: "RegressionRequest", fit: LinearFit | LogisticFit) -> PublishedRegression:
@@ -485,9 +489,7 @@ class PublishedQuantiles(_BySets):
         if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
             raise ValueError("quantiles are steps of the grid, with an error in ranks")
         found = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
-        if any(b"".join(columns.csv()) != files[file] for file, columns in found.files().items()):
-            raise ValueError("quantiles follow from their steps")
-        return found
+        return _as_written(found, files)
 
 
 def _quantiles(request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64]) -> dict[str, Any]:
@@ -534,6 +536,14 @@ def _twice(names: Sequence[str]) -> list[str]:
             other = f"other_{other}"
         found.append(other)
     return found
+
+
+def _as_written(result: Read, files: Mapping[str, bytes]) -> Read:
+    """Return a result that was read; refuse files that hold anything else than it would write."""
+    for name, columns in result.files().items():
+        if b"".join(columns.csv()) != files[name]:
+            raise ValueError("the files of a result hold its columns, and nothing else")
+    return result
 
 
 def _read(content: bytes, numbers: int) -> tuple[list[str], tuple[tuple[str, ...], ...], list[list[str]]]:

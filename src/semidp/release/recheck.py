@@ -1,55 +1,53 @@
-"""Whether a release follows from what it says it was made by.
+"""Whether a release follows from what it says it was made by, and what of it can only be believed.
 
-A folder may come from strangers. Its plan, exact totals and noisy values are public, so everything else that it states
-can be computed again: the adjacency, the noise that its budgets need, the guarantees, the errors, the estimates.
+A folder may come from strangers. Its plan, exact totals and noisy values are public, and everything else that it states
+is a function of them: the adjacency, the noise that its budgets need, the guarantees, the errors, the estimates, the
+intervals, the whole numbers. So everything else is computed again and compared, field by field and column by column.
+What nothing follows from is listed as taken on trust.
 """
 
-import math
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
 
 from semidp._version import __version__
-from semidp.errors import SemidpError
-from semidp.grouped import Intervals, most_rank_error
+from semidp.engines import Source
+from semidp.errors import InputError, SemidpError
+from semidp.files import document_at
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import (
-    ExponentialMechanism,
-    KNormMechanism,
-    LatticeGaussianMechanism,
-    Measurement,
-    Mechanism,
-    NoNoise,
-    ResidualMechanism,
-)
-from semidp.progress import silent
-from semidp.release.cells import StoredFiles
-from semidp.release.part_tasks import split_residuals
-from semidp.release.partitions import PartitionedTables, PartTable, measurements_stem
-from semidp.release.products import ProductTable, PublishedProduct
-from semidp.release.published import INTERVALS_BELOW, CellTable, Published, PublishedTable
-from semidp.release.published_outcomes import PublishedGroups, PublishedQuantiles, PublishedRegression
-from semidp.release.release import Release
-from semidp.release.requests import Request, mechanism_again
-from semidp.release.scope import announced
-from semidp.release.side_information import CLOSE
-from semidp.tables import Table
-from semidp.tradeoff import Tradeoff
+from semidp.release.cells import METADATA, Columns, Form, StoredFiles, csvw
+from semidp.release.findings import Findings, Recheck, Trust, differences, same, short
+from semidp.release.partitions import PARTS, measurements_stem
+from semidp.release.plan import Plan
+from semidp.release.published import Published
+from semidp.release.refit import MOST_CELLS
+from semidp.release.release import REPORT, Release, release_files, release_title, versions
+from semidp.release.requests import mechanism_again
+from semidp.release.results_again import ResultCheck
+from semidp.release.scope import Scope, announced, schema_of
+from semidp.release.signing import SIGNATURE, SUMS
+from semidp.release.stored import file_differences
+from semidp.spaces import normalised
 
-Floats = NDArray[np.float64]
-_EARLIER_FACTORS = (
-    1.959963984540054,
-    math.log(20) / math.sqrt(2),
-)  # standard errors in the intervals of earlier versions
+_RESULTS = ("tables", "products", "partitioned", "groups", "regressions", "quantiles")
+_READING = ("plan.count", "plan.where", "plan.id", "plan.levels_from_data", "plan.feature", "plan.adjacency")
+_NOISE = ("noise.mechanism", "noise.scale", "noise.claim", "noise.expected_l2", "one_by_one_l2")
+_RESIDUALS = ("precision", "law", "residuals")
+_DERIVED = (
+    *("comparisons", "intervals", "about", "rank_error", "advertised", "noise.naive_l2", "one_by_one_l2"),
+    *("saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
+)
+"""What an earlier version may have computed otherwise."""
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what a release states that does not follow from its plan, its exact totals and its noisy values.
 
-    Noise above what a budget needs, and a guarantee weaker than the noise gives, are no fault: an earlier version knew
-    looser bounds.
+    Of an earlier version, noise above what a budget needs, and a guarantee weaker than the noise gives, are no fault:
+    it knew looser bounds.
 
     Parameters
     ----------
@@ -69,41 +67,327 @@ def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, .
     >>> disagreements(release, {**release.to_json(), "epsilon": 0.1})
     ('it states epsilon 0.1, and its guarantee gives 6.1739...',)
     """
-    return tuple(dict.fromkeys(_all(release, document)))
+    return recheck(release, document).disagreements
 
 
-def _all(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
-    plan, scope = release.plan, release.scope
-    yield from _stated(release, document)
-    try:
-        again = announced(plan, scope.dataspace)
-    except SemidpError as error:
-        yield f"its plan cannot be carried out: {error}"
-        return
-    if again.adjacency != scope.adjacency:
-        yield f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
-    if release.versions.get("semidp") == __version__:  # others may have said it otherwise
-        missing = [warning for warning in again.warnings if warning not in scope.warnings]
-        yield from (f"it leaves out a warning: {warning}" for warning in missing)
-    needed = []
-    for request, result in zip(plan.requests, release.results, strict=True):
+def recheck(
+    release: Release, document: Mapping[str, Any], folder: Path | None = None, *, deep: bool = False
+) -> Recheck:
+    """Compute again what a release states; return what does not follow, and what is taken on trust.
+
+    Parameters
+    ----------
+    release, document
+        The release that was read, and its release.json.
+    folder
+        Where it was read from; without it, files are not compared.
+    deep
+        Fit every table again, of however many cells; else those of two million in all, which takes seconds.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], ["sex", "region"])
+    >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> [trust.fields for trust in recheck(release, release.to_json()).trusted][:2]
+    [('measurements.csv noisy_count',), ('dataspace',)]
+    """
+    findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
+    check = _Check(release, document, findings)
+    check.run()
+    if folder is not None:
+        check.files(folder)
+    trusted = [Trust(what, tuple(dict.fromkeys(fields))) for what, fields in findings.trusted.items()]
+    return Recheck(tuple(dict.fromkeys(findings.wrong)), tuple(trusted))
+
+
+def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
+    """Read a release to answer questions from; refuse one whose numbers do not follow from its measurements.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    fits
+        Whether whole numbers are used, so that they are fitted again, too.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+    ...     load_consistent(f"{root}/release").private
+    True
+    """
+    release = Release.load(folder)
+    if release.partition is not None:  # questions to parts are refused, or need no numbers of them
+        return release
+    findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
+    _Check(release, document_at(Path(folder) / "release.json"), findings).run()
+    if findings.wrong:
+        raise InputError(
+            f"{folder} states what does not follow from its measurements, so that nothing is answered from it: "
+            f"semidp show {folder} says what"
+        )
+    return release
+
+
+def _findings(release: Release, refits: bool) -> Findings:
+    """Return nothing found so far, for a release that says which software made it."""
+    return Findings(release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions())
+
+
+@dataclass(eq=False)
+class _Check:
+    """One recheck: what it is about, and what it has found so far."""
+
+    release: Release
+    document: Mapping[str, Any]
+    findings: Findings
+
+    def run(self) -> None:
+        """Compare everything."""
+        release = self.release
+        self._usual_trust()
+        self.findings.wrong += _stated(release, self.document)
+        again = self._scope()
+        if again is None:
+            return
+        self._warnings(again)
+        rebuilt, needed = [], []
+        for request, result in zip(release.plan.requests, release.results, strict=True):
+            try:
+                mechanism = mechanism_again(request, result, release.scope)
+                needed.append(mechanism.guarantee)
+                rebuilt.append(ResultCheck(self.findings, release, request, result, mechanism).compared())
+            except SemidpError as error:
+                self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
+                rebuilt.append(result)
+        if len(needed) == len(release.results):
+            together = Guarantee.compose(*needed).tradeoff
+            said = self.findings.guarantee(release.guarantee.tradeoff, together)
+            self.findings.wrong += [] if said is None else [f"it states {said} than its parts have together"]
+        self._document(rebuilt)
+
+    def _usual_trust(self) -> None:
+        release = self.release
+        measured = [name for result in release.results for name in _measured_columns(result, release.form)]
+        if release.partition is not None:
+            stems = [(measurements_stem(result.request), result) for result in release.partitioned]
+            measured += [
+                f"{part.folder}/{stem}.{release.form} noisy"
+                for part in release.partition.parts
+                for stem, result in stems
+                if not result.noise.absent
+            ]
+        self.findings.trust(
+            "the noisy values: that they were drawn from the records, by the mechanisms that are named", *measured
+        )
+        self.findings.trust("the exact totals and the levels, where no other number depends on them", "dataspace")
+        self.findings.trust(
+            "how records were chosen, which levels were declared before they were read, which rule gave the number a",
+            *_READING,
+        )
+        self.findings.trust(
+            "which mechanism was asked for, where it is one that could have been",
+            *dict.fromkeys(f"plan.{request.key}.mechanism" for request in release.plan.requests),
+        )
+        outcomes = (*release.plan.groups, *release.plan.regressions, *release.plan.quantiles)
+        self.findings.trust(
+            "which column an outcome was read from", *dict.fromkeys(f"plan.{asked.key}.column" for asked in outcomes)
+        )
+        if release.plan.quantiles:
+            self.findings.trust("which ranks the choices of quantiles aimed at", "plan.quantile.level")
+        flags = [f"{key}.private" for key in _RESULTS if any(result.key == key for result in release.results)]
+        self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
+        self.findings.trust("when it was made, and with which software", "created", "versions")
+        self.findings.trust("what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger")
+
+    def _scope(self) -> Scope | None:
+        """Compare what is public before any noise is drawn: schema, exact margins, adjacency."""
+        plan, scope = self.release.plan, self.release.scope
         try:
-            mechanism = mechanism_again(request, result, scope)
+            again = announced(plan, scope.dataspace)
+            schema, disclosures = schema_of(plan, cast(Source, _StatedLevels(plan, scope)))
+            margins = normalised(schema, plan.invariants)
         except SemidpError as error:
-            yield f"{request.name!r} could not be computed again: {error}"
-            continue
-        needed.append(mechanism.guarantee)
-        yield from (f"{result.name!r} states {said}" for said in _of(request, result, mechanism, release))
-    known = len(needed) == len(release.results)
-    if known and not _no_stronger(release.guarantee.tradeoff, Guarantee.compose(*needed).tradeoff):
-        yield "it states a stronger guarantee than its parts have together"
+            self.findings.wrong.append(f"its plan cannot be carried out: {error}")
+            return None
+        if schema != scope.dataspace.schema:
+            self.findings.wrong.append(
+                "it states other features or levels with its exact totals than its plan declares"
+            )
+        if tuple(margins) != tuple(scope.dataspace.margins):
+            self.findings.wrong.append("it states other exact totals than its plan publishes")
+        if again.adjacency != scope.adjacency:
+            self.findings.wrong.append(
+                f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
+            )
+        return replace(again, disclosures=disclosures)
+
+    def _warnings(self, again: Scope) -> None:
+        """Compare warnings and disclosures: none may be missing, and others are only believed."""
+        scope = self.release.scope
+        for key, kind, stated, found in (
+            ("warnings", "a warning", scope.warnings, again.warnings),
+            ("disclosures", "a disclosure", scope.disclosures, again.disclosures),
+        ):
+            if self.findings.current:  # others may have said it otherwise
+                missing = [words for words in found if words not in stated]
+                self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
+            if any(words not in found for words in stated):
+                self.findings.trust(f"{key} beyond those that follow from the plan and the totals", key)
+
+    def _document(self, rebuilt: Sequence[Published]) -> None:
+        """Compare release.json with the one that the results give which were computed again."""
+        release, document = self.release, self.document
+        expected = json.loads(json.dumps(replace(release, results=tuple(rebuilt)).to_json()))
+        skipped = {"created", "versions", "ledger", "guarantee", "epsilon", "report_delta", "budget"}
+        for key in expected:
+            if key in skipped or (key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}):
+                continue
+            if key in _RESULTS:
+                self._entries(key, document.get(key, []), expected[key], rebuilt)
+            elif key == "a" and not self.findings.current:
+                continue  # compared above: an earlier version may have known less of a(t)
+            else:
+                for path, stated, found in differences(document.get(key), expected[key], key):
+                    self._differs(path, "it states", path, stated, found)
+        others = [key for key in document if key not in expected and key != "files"]
+        if others and self.findings.current:
+            self.findings.wrong += [f"it states {key!r}, which no release has" for key in others]
+        else:
+            self.findings.trust("what another version of semidp states besides", *others)
+
+    def _entries(self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]) -> None:
+        """Compare the entries of one kind of results."""
+        results = [result for result in rebuilt if result.key == key]
+        for result, entry, found in zip(results, entries, expected, strict=True):
+            name = result.name
+            told = any(sentence.startswith(f"{name!r} ") for sentence in self.findings.wrong)
+            if told and result in self.release.results:
+                continue  # it was not computed again, as was said
+            for path, stated, value in differences(entry, found):
+                if path.startswith("guarantee") or (told and path.startswith((*_NOISE, *_RESIDUALS))):
+                    continue
+                if not self.findings.current and path.startswith(_RESIDUALS):
+                    continue  # no less noise than is needed, as was compared
+                self._differs(f"{key}.{path}", f"{name!r} states", path, stated, value)
+
+    def _differs(self, place: str, who: str, path: str, stated: Any, found: Any) -> None:
+        if self.findings.current or not path.startswith(_DERIVED):
+            if stated is None and not self.findings.current:
+                return  # what an earlier version did not state
+            self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(found)} follows")
+        else:
+            self.findings.earlier(place)
+
+    def files(self, folder: Path) -> None:
+        """Compare every file of the folder with the release."""
+        release, digests = self.release, self.document.get("files", {})
+        files = {name: columns for result in release.results for name, columns in result.files(release.form).items()}
+        for name, columns in files.items():
+            if name not in digests:
+                self.findings.wrong.append(f"it lists no {name}")
+                continue
+            for said in file_differences(folder, name, columns, digests[name], self.findings.current):
+                self.findings.wrong.append(f"it states {said}")
+        for key in ("plan", "dataspace"):
+            if set(self.document[key]) == {"file"}:
+                expected = json.loads(json.dumps(release.to_json()[key]))
+                for path, stated, found in differences(document_at(folder / self.document[key]["file"]), expected, key):
+                    self._differs(path, "it states", path, stated, found)
+        self._described(folder, files, digests)
+        self._listed(folder, {*files}, digests)
+        self._parts_listed()
+
+    def _described(self, folder: Path, files: Mapping[str, Columns], digests: Mapping[str, str]) -> None:
+        """Compare the two files that only describe the others: for machines, and for readers."""
+        described = csvw(release_title(self.release), files)
+        if METADATA in digests and (described is None or described != (folder / METADATA).read_bytes()):
+            if self.findings.current:
+                self.findings.wrong.append(f"{METADATA} describes other files than it has")
+            else:
+                self.findings.trust("files that only describe the others", METADATA)
+        if not (folder / REPORT).is_file():
+            return
+        try:
+            report = StoredFiles(folder, (REPORT,))[REPORT].decode()
+            page = self.release.report_html()
+        except (ValueError, OSError, SemidpError):
+            self.findings.wrong.append(f"{REPORT} cannot be read or drawn again")
+            return
+        if report == page:
+            return
+        if _without_pictures(report) == _without_pictures(page) and _markup(report) <= _markup(page):
+            self.findings.trust("the figures of the report, which other versions of software draw otherwise", REPORT)
+        elif self.findings.current:
+            self.findings.wrong.append(f"{REPORT} says something else than follows: do not read it")
+        else:
+            self.findings.trust("files that only describe the others", REPORT)
+
+    def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
+        """Compare the list of files with those that a release writes, and with those that are there."""
+        document = self.document
+        others = {METADATA, *([PARTS] if self.release.partition is not None else [])}
+        others |= {document[key]["file"] for key in ("plan", "dataspace") if set(document[key]) == {"file"}}
+        more = sorted(set(digests) - files - others)
+        self.findings.wrong += [f"it lists {name!r}, which is no file of this release" for name in more]
+        ours = {*release_files(folder), SUMS, SIGNATURE, REPORT}
+        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+        self.findings.trust("files that release.json does not list", *sorted(there - ours))
+
+    def _parts_listed(self) -> None:
+        """Compare the list of tables and files of every part with those that a part has."""
+        release = self.release
+        tables = [table.name for result in release.partitioned for table in result.below]
+        stems = {*tables, *(measurements_stem(result.request) for result in release.partitioned)}
+        files = {f"{stem}.{release.form}" for stem in stems}
+        for part in () if release.partition is None else release.partition.parts:
+            more = sorted({*part.files} - files)
+            self.findings.wrong += [
+                f"it lists {name!r} in {part.folder}, which is no file of this release" for name in more
+            ]
+            if [table.name for table in part.tables] != tables:
+                self.findings.wrong.append(f"it lists other tables in {part.folder} than its plan asks for")
+
+
+def _cells(release: Release) -> int:
+    """The cells of all tables of a release, parts included."""
+    schema = release.scope.dataspace.schema
+    assert schema is not None
+    return sum(schema.restrict(table.features).size for table in release.plan.all_tables)
+
+
+class _StatedLevels:
+    """Levels as a release states them, in the place of the data that they were read from."""
+
+    def __init__(self, plan: Plan, scope: Scope) -> None:
+        assert scope.dataspace.schema is not None
+        self._features = {feature.names: feature for feature in scope.dataspace.schema.features}
+        depths = [name for part in (*plan.chains, *self._features.values()) for name in part.names]
+        self._columns = tuple(dict.fromkeys((*plan.columns, *depths)))
+
+    def columns(self) -> tuple[str, ...]:
+        return self._columns
+
+    def levels(self, column: str) -> tuple[str, ...]:
+        return tuple(label for (label,) in self.paths((column,)))
+
+    def paths(self, names: Sequence[str], null_level: str | None = None) -> list[tuple[str, ...]]:
+        feature = self._features.get(tuple(names))
+        if feature is None:
+            raise SemidpError(f"its exact totals have no feature {names[-1]!r}")
+        return [tuple(path) for path in feature.paths()]
 
 
 def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     """Compare the numbers that are stated for readers with what follows from the rest."""
     found = release.to_json()
     for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):
-        if not _same(document.get(key), found[key]):
+        if not same(document.get(key), found[key]):
             yield f"it states {key} {document.get(key)!r}, and its {source} gives {found[key]!r}"
     stated = document.get("a")
     for key in ("worst_case", "definition", "bound"):
@@ -113,201 +397,21 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
             yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
 
 
-def _of(request: Request, result: Published, mechanism: Mechanism, release: Release) -> Iterator[str]:
-    """Compare one result with its mechanism, and with what follows from its noisy values."""
-    noise = result.noise
-    name = NoNoise.name if mechanism.space.is_zero else mechanism.name
-    if noise.mechanism != name:
-        yield f"{noise.mechanism} noise, where its totals leave {name}"
-    if not noise.scale >= mechanism.scale * (1 - CLOSE):
-        yield f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}"
-    if noise.claim != mechanism.claim:
-        yield f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
-    if not _no_stronger(result.guarantee.tradeoff, mechanism.tradeoff):
-        yield "a stronger guarantee than its noise gives"
-    if isinstance(mechanism, ResidualMechanism):
-        yield from _of_residuals(result, mechanism)
-        if isinstance(result, PartitionedTables):
-            yield from _of_parts(result, release)
+def _measured_columns(result: Published, form: Form | None) -> Iterator[str]:
+    """Yield where the noisy values of a result stand."""
+    if result.noise.absent:
         return
-    if isinstance(result, PublishedQuantiles):
-        if isinstance(mechanism, ExponentialMechanism) and result.rank_error != most_rank_error(mechanism):
-            yield f"an error of {result.rank_error} ranks, and its choices have {most_rank_error(mechanism)}"
-        return
-    if isinstance(mechanism, KNormMechanism):  # its errors come from a pilot
-        return
-    if not _close(noise.scale, mechanism.scale):
-        return  # an earlier version used more noise, and all else follows from that
-    if isinstance(mechanism, LatticeGaussianMechanism) and _close(noise.expected_l2, mechanism.largest_l2):
-        return  # an earlier version stated an upper bound of its errors
-    if not _close(noise.expected_l2, mechanism.expected_l2):
-        yield f"an expected loss of {noise.expected_l2:.6g}, and its noise has {mechanism.expected_l2:.6g}"
-    if isinstance(result, PublishedTable):
-        if not _close(result.standard_errors, mechanism.standard_errors()):
-            yield "standard errors that its noise does not have"
-        elif not _intervals_hold(result, mechanism.half_widths if result.half_widths is not None else None):
-            yield "intervals that its noise does not have"
-        if not mechanism.space.is_zero and not _close(result.projected, mechanism.publish(result.noisy)):
-            yield "estimates that do not follow from the noisy counts"
-        return
-    assert isinstance(result, (PublishedGroups, PublishedRegression))
-    measured = Measurement(
-        result.noisy, mechanism.publish(result.noisy), mechanism.name, mechanism.claim, result.private
-    )
-    again = request.publish(mechanism, measured, release.scope, silent)
-    if isinstance(result, PublishedGroups) and isinstance(again, PublishedGroups):
-        for one, other in zip(result.estimates, again.estimates, strict=True):
-            if one.groups != other.groups or not _close(one.counts, other.counts):
-                yield "groups or counts that its exact totals do not have"
-            elif not _close(one.values, other.values) or not _close(one.standard_errors, other.standard_errors):
-                yield "estimates or standard errors that do not follow from its noisy sums"
-        if result.intervals and not _same_ends(
-            (*result.intervals, *result.differences), (*again.intervals, *again.differences)
-        ):
-            yield "intervals that do not follow from its noisy sums"
-    elif isinstance(result, PublishedRegression) and isinstance(again, PublishedRegression):
-        if result.query is None and request.to_json().get("model") == "logistic":
-            return  # an earlier version fitted otherwise
-        pairs = (result.coefficients, again.coefficients), (result.standard_errors, again.standard_errors)
-        if result.terms != again.terms or not all(_close(one, other, 1e-4) for one, other in pairs):
-            yield "coefficients or standard errors that do not follow from its noisy values"
-        elif result.query is not None and not _same_ends([result.intervals], [again.intervals], 1e-2):
-            yield "intervals that do not follow from its noisy values"
+    for name, columns in result.files(form).items():
+        for column in columns.numbers:
+            if column in ("noisy_count", "noisy_steps", "noisy") or column.startswith("steps_"):
+                yield f"{name} {column}"
 
 
-def _same_ends(
-    stated: Sequence[Sequence[Intervals]], found: Sequence[Sequence[Intervals]], tolerance: float = CLOSE
-) -> bool:
-    """Whether intervals have the same ends, and the same ones open."""
-    pairs = [list(zip(one, other, strict=False)) for one, other in zip(stated, found, strict=False)]
-    return list(map(len, stated)) == list(map(len, found)) and all(
-        _close(_closed(mine), _closed(theirs), tolerance)
-        for part in pairs
-        for one, other in part
-        for mine, theirs in ((one.lower, other.lower), (one.upper, other.upper))
-    )
+def _markup(page: str) -> set[str]:
+    """Return the tags and attributes of a page: a drawing by other software has no others."""
+    return {*re.findall(r"<[^\s<>/]+", page), *re.findall(r"[\w:-]+(?=\s*=)", page)}
 
 
-def _closed(ends: ArrayLike) -> Floats:
-    found = np.asarray(ends, dtype=np.float64)
-    return np.where(np.isfinite(found), found, np.nan)
-
-
-def _of_residuals(result: Published, mechanism: ResidualMechanism) -> Iterator[str]:
-    """Compare the noise of each residual with what the budget needs, and the tables with what the noise says."""
-    assert isinstance(result, (PublishedProduct, PublishedTable, PartitionedTables))
-    tables: list[PublishedTable | ProductTable] = []
-    if isinstance(result, PublishedTable):
-        assert result.residuals is not None  # a table whose noise is on residuals says how much
-        stated = result.residuals
-        tables.append(result)
-    else:
-        stated = result.mechanism
-        tables += result.overview if isinstance(result, PartitionedTables) else result.tables
-    if not isinstance(result, PartitionedTables) and not _close(result.noise.expected_l2, stated.expected_l2):
-        yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {stated.expected_l2:.6g}"
-    if isinstance(result, PublishedProduct) and not _close(result.one_by_one_l2 or 0.0, stated.one_by_one_l2 or 0.0):
-        yield "another loss of tables one by one than they have"
-    if any(stated.sigma2[view] < float(square) * (1 - CLOSE) for view, square in mechanism.sigma2.items()):
-        yield "less noise on a residual than its budget needs"
-    if stated.precision > mechanism.precision or stated.law != mechanism.law:
-        yield "another guarantee for its residuals than its budget gives"
-    if isinstance(result, PartitionedTables):
-        stated = result.above  # what is below is compared part by part
-    estimates = stated.space.estimates(stated.publish(result.noisy))
-    for number, (table, estimate) in enumerate(zip(tables, estimates, strict=True)):
-        if not _close(table.estimate, estimate):
-            yield f"estimates of {table.name} that do not follow from its measurements"
-        if not _close(table.standard_errors, stated.table_errors(number)):
-            yield f"standard errors of {table.name} that its noise does not have"
-        elif not _intervals_hold(table, stated.table_half_widths(number) if table.half_widths is not None else None):
-            yield f"intervals of {table.name} that its noise does not have"
-
-
-def _intervals_hold(table: CellTable, half_widths: NDArray[np.float64] | None) -> bool:
-    """Whether the intervals of a table are those of its noise, or the normal or Laplace ones of an earlier version."""
-    if table.half_widths is None or half_widths is None:
-        return True
-    earlier = (factor * table.standard_errors for factor in _EARLIER_FACTORS)
-    return any(np.allclose(table.half_widths, known, rtol=1e-6, atol=3e-6) for known in (half_widths, *earlier))
-
-
-def _of_parts(result: PartitionedTables, release: Release) -> Iterator[str]:
-    """Compare every part with what was measured in it, with the tables at the cut, and with the exact totals."""
-    partition = release.partition
-    if partition is None or partition.place is None:
-        yield "parts that are not there"
-        return
-    changed = partition.changed()
-    if changed is not None:
-        yield f"another {changed} than the folder has"
-        return
-    below: list[PartTable] = []
-    sound = True
-    for node, part in enumerate(partition.parts):
-        files = StoredFiles(partition.place / part.folder, tuple(part.files))
-        try:
-            tables = result.part_tables(files, node, part)
-            said = list(_of_part(result, node, tables, files))
-        except (ValueError, KeyError, OSError):
-            said = ["files that are damaged"]
-        yield from (f"{what} in {part.folder}" for what in said)
-        sound = sound and not said
-        for found in map(PartTable.of, tables if not said else ()):
-            below.append(found)
-            own = next(known for known in part.tables if known.name == found.name)
-            stated, again = ((table.largest_standard_error, table.variance) for table in (own, found))
-            if not _close(stated, again):
-                yield f"other errors of {found.name} than {part.folder} has"
-    expected = result.expected_l2(below)
-    if sound and not _close(result.noise.expected_l2, expected):
-        yield f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {expected:.6g}"
-
-
-def _of_part(result: PartitionedTables, node: int, tables: Sequence[ProductTable], files: StoredFiles) -> Iterator[str]:
-    noise, rows, cut = result.noise_of(node), result.rows(node), result.cut
-    schema = cut.branch(result.mechanism.space.schema, node)
-    exact = cut.exact(result.mechanism.space.dataspace, node)
-    found = [(np.zeros(table.counts.shape), np.zeros(table.counts.shape)) for table in tables]
-    if noise is not None:
-        noisy = split_residuals(noise.space, files.numbers(measurements_stem(result.request), 1)["noisy"])
-        found = noise.tables(noisy, [(row.estimate, row.variance) for row in rows])
-    half_widths = [None] * len(tables) if noise is None else noise.half_widths(INTERVALS_BELOW)
-    for table, (estimate, variance), row, half in zip(tables, found, rows, half_widths, strict=True):
-        if not _close(table.estimate, estimate.reshape(table.counts.shape)):
-            yield f"estimates of {table.name} that do not follow from the measurements"
-        if not _close(table.standard_errors, np.sqrt(variance).reshape(table.counts.shape)):
-            yield f"standard errors of {table.name} that its noise does not have"
-        elif not _intervals_hold(table, half):
-            yield f"intervals of {table.name} that its noise does not have"
-        if table.fitted.kind != "integer":
-            continue
-        view = schema.view(table.schema.names)
-        at_cut = schema.grid.sum(table.counts.reshape(schema.grid.shape_of(view)), cut.above(view), view)
-        adds_up = row.counts is None or np.array_equal(at_cut.ravel(), row.counts.ravel())
-        if table.counts.dtype.kind != "i" or table.counts.min(initial=0) < 0 or not adds_up:
-            yield f"counts of {table.name} that do not add up to those above"
-        elif exact.margins and not exact.over(table.schema.names).contains(Table(table.schema, table.counts)):
-            yield f"counts of {table.name} that do not add up to the exact totals"
-
-
-def _no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
-    """Whether a stated curve claims no more than the proven one."""
-    return stated == proven or proven >= stated
-
-
-def _close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
-    left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    if left.shape != right.shape:
-        return False
-    size = float(np.nanmax(np.abs(right), initial=0.0))
-    return bool(np.allclose(left, right, rtol=tolerance, atol=tolerance * max(size, 1e-300), equal_nan=True))
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other)]
-    if all(numbers):
-        return math.isclose(one, other, rel_tol=CLOSE)
-    return bool(one == other)
+def _without_pictures(page: str) -> str:
+    """Return a report without its drawings."""
+    return re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)

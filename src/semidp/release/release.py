@@ -464,10 +464,9 @@ class Release:
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = {name: content for result in self.results for name, content in result.files(self.form).items()}
-        title = f"{', '.join(result.name for result in self.results)}; exact: {self.scope.dataspace.summary()}"
         for name, columns in files.items():
             columns.write(folder / name, progress)
-        described, names = csvw(title, files), list(files)
+        described, names = csvw(release_title(self), files), list(files)
         if described is not None:
             (folder / METADATA).write_bytes(described)
             names.append(METADATA)
@@ -561,7 +560,7 @@ class Release:
             if "partition" in document:
                 parts = tuple(map(Part.from_json, from_json(files[PARTS])))
                 release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
             release = replace(release, form=Form.csv)  # written before there was another
@@ -654,6 +653,11 @@ class Release:
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
         )
+
+
+def release_title(release: Release) -> str:
+    """Say what a release is about, for the description of its files."""
+    return f"{', '.join(result.name for result in release.results)}; exact: {release.scope.dataspace.summary()}"
 
 
 def _report() -> Any:

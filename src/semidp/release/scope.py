@@ -156,7 +156,7 @@ def survey(
 
     What does not fit in memory is refused before anything is counted: whole tables, or so many parts at a time.
     """
-    schema, disclosures = _schema(plan, source)
+    schema, disclosures = schema_of(plan, source)
     tables = () if partition else tuple(request.features for request in plan.all_tables)
     for names in (*tables, *(margin.names for margin in plan.invariants)):
         if names:
@@ -260,7 +260,7 @@ def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
     return SemiAdjacency(1, 1, 1, "the exact totals fix all but the outcome")
 
 
-def _schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
+def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     """Return the schema of every feature in use, and what reading levels from the data discloses.
 
     Nested features reach down to the finest depth in use. Their levels, and where those lie, are public where an
