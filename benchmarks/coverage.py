@@ -1,12 +1,14 @@
-"""How often intervals beside exact groups hold what they are about: the tables in docs/groups.md.
+"""How often intervals and tests beside exact groups hold what they state: the tables in docs/groups.md.
 
-``python benchmarks/coverage.py [REPLICATES]`` prints them. Nothing here is timed; each row is a simulation of fresh
-records and fresh noise, and its shares have a standard error of about ``sqrt(p (1 - p) / replicates)``.
+``python benchmarks/coverage.py [REPLICATES] [TABLE…]`` prints them. Groups are unequal, in size and in spread, and no
+interval is told a spread. Nothing here is timed; a row is a simulation of fresh records and fresh noise (rates are
+computed), and its shares have a standard error of ``sqrt(p (1 - p) / replicates)``.
 """
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.engines import Outcome
 from semidp.grouped import (
+    LEVEL,
     Design,
     GroupQuantiles,
     GroupSums,
@@ -21,11 +24,16 @@ from semidp.grouped import (
     LinearFit,
     LogisticFit,
     Moments,
+    SquareSums,
     regression_mechanism,
     route_values,
     sum_space,
 )
-from semidp.mechanisms import exponential_mechanism, outcome_mechanism
+from semidp.grouped.comparison import DRAWS, SEED, NoisyMeans
+from semidp.grouped.noise_law import noise_deviation, simulated, upper_tail
+from semidp.grouped.outcome_spread import square_mechanism
+from semidp.grouped.population import SampledMeans, rate_ends
+from semidp.mechanisms import Measurement, Mechanism, exponential_mechanism, outcome_mechanism
 from semidp.noise import SeededRandomness
 from semidp.queries import rank_space
 from semidp.spaces import Adjacency, Dataspace, Margin
@@ -33,119 +41,340 @@ from semidp.tables import Feature, Schema, Table
 from semidp.tradeoff import Budget
 
 Floats = NDArray[np.float64]
-SMALL, LARGE = ((60, 40), (50, 50)), ((600, 400), (500, 500))
+Counts = NDArray[np.int64]
+LEVELS = (0.05, 0.01)
+RATES = np.unique(np.concatenate([np.geomspace(1e-3, 0.5, 40), 1 - np.geomspace(1e-3, 0.5, 40)]))
+RATE_CASES = tuple(
+    itertools.product((5, 20, 100, 1000), (Budget.gdp(1), Budget.gdp(4), Budget.gdp("1/4"), Budget.pure(1)))
+)
+
+
+@dataclass(frozen=True)
+class Population:
+    """What the records of a group are drawn from: values between 0 and 1 on a grid."""
+
+    shape: tuple[float, float] | None = None  # of a beta law; None for zeros and ones
+    rate: float = 0.5
+
+    def draw(self, count: int, steps: int, source: np.random.Generator) -> Counts:
+        """Return values in steps of the grid."""
+        if self.shape is None:
+            return steps * source.binomial(1, self.rate, count)
+        return np.rint(steps * source.beta(*self.shape, count)).astype(np.int64)
+
+    def mean(self, steps: int) -> float:
+        """Return the mean of what `draw` returns, from 0 to 1."""
+        if self.shape is None:
+            return self.rate
+        from scipy.stats import beta
+
+        return float(beta.sf((np.arange(1, steps + 1) - 0.5) / steps, *self.shape).sum() / steps)
+
+    def __str__(self) -> str:
+        return f"{self.rate:g}" if self.shape is None else "beta({:g}, {:g})".format(*self.shape)
+
+
+def ones(*rates: float) -> tuple[Population, ...]:
+    """Return populations of zeros and ones."""
+    return tuple(Population(rate=rate) for rate in rates)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Groups of some sizes, what they are drawn from, and what is measured."""
+
+    counts: tuple[int, ...]
+    populations: tuple[Population, ...]
+    steps: int
+    budget: Budget
+    spread_budget: Budget | None = None
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{n:,}" for n in self.counts)
+        drawn = ", ".join(map(str, self.populations))
+        measured = "" if self.spread_budget is None else ", spread measured"
+        return f"{sizes} | {drawn} | {short(self.budget)}{measured}"
+
+
+BELL, FLAT, LOW = Population((20.0, 20.0)), Population((2.0, 2.0)), Population((1.0, 9.0))
+MEANS = (
+    Setting((100, 5_000), ones(0.5, 0.01), 1, Budget.gdp(4)),
+    Setting((8, 40, 400), ones(0.05, 0.05, 0.3), 1, Budget.gdp(1)),
+    Setting((8, 40, 400), ones(0.05, 0.05, 0.3), 1, Budget.pure(1)),
+    Setting((5, 200), ones(0.1, 0.5), 1, Budget.gdp(20)),
+    Setting((16, 200), (FLAT, BELL), 100, Budget.gdp(4)),
+    Setting((8, 16, 200), (FLAT, FLAT, BELL), 100, Budget.gdp(4), Budget.gdp(4)),
+    Setting((8, 16, 200), (FLAT, FLAT, BELL), 100, Budget.gdp(100), Budget.gdp(100)),
+    Setting((8, 16, 200), (FLAT, FLAT, BELL), 100, Budget.pure(8), Budget.pure(8)),
+    Setting((30, 500), (LOW, BELL), 100, Budget.gdp(4), Budget.gdp(4)),
+    Setting((30, 500), (LOW, BELL), 10, Budget.gdp(20), Budget.gdp(20)),
+)
+COMPARED = (
+    Setting((100, 5_000), ones(0.02, 0.02), 1, Budget.gdp(4)),
+    Setting((8, 40, 400), ones(0.05, 0.05, 0.05), 1, Budget.gdp(1)),
+    Setting((8, 40, 400), ones(0.3, 0.3, 0.3), 1, Budget.pure(1)),
+    Setting((20, 400, 80), (FLAT, BELL, BELL), 100, Budget.gdp(4)),
+    Setting((20, 400, 80), (FLAT, BELL, BELL), 100, Budget.gdp(4), Budget.gdp(4)),
+    Setting((8, 8, 60), (FLAT, FLAT, BELL), 100, Budget.gdp(100), Budget.gdp(100)),
+    Setting((20, 400, 80), (FLAT, BELL, BELL), 100, Budget.pure(8), Budget.pure(8)),
+)
+RECORDS = (
+    (Budget.gdp(1), 1),
+    (Budget.gdp(4), 1),
+    (Budget.gdp(20), 1),
+    (Budget.pure(1), 1),
+    (Budget.pure(5), 1),
+    (Budget.pure(1), 100),
+)
+TWO_BY_TWO = (((60, 40), (5, 300)), ((600, 400), (50, 3_000)))
 BETA = np.array([-0.7, 1.0, -0.4])
-CASES = ((SMALL, Budget.gdp(1)), (SMALL, Budget.gdp("1/4")), (LARGE, Budget.gdp("1/2")), (LARGE, Budget.pure(1)))
-WIDE = {13: (7, 7), 20: (10, 11), 30: (15, 16)}
-WIDE_CASES = ((2_000, Budget.gdp(1)), (20_000, Budget.gdp(1)), (2_000, Budget.pure(1)), (1_000, Budget.gdp("1/4")))
+FACTORS = (
+    (TWO_BY_TWO[0], Budget.gdp(1)),
+    (TWO_BY_TWO[0], Budget.gdp(4)),
+    (TWO_BY_TWO[1], Budget.gdp("1/2")),
+    (TWO_BY_TWO[1], Budget.pure(1)),
+)
+WIDE = {13: 13, 20: 20}
+WIDE_CASES = ((2_000, Budget.gdp(1)), (4_000, Budget.gdp(4)))
 MEDIANS = ((400, Budget.gdp(1)), (2_000, Budget.gdp(1)), (400, Budget.gdp(4)), (2_000, Budget.gdp(4)))
 
 
-def main(replicates: int) -> None:
-    """Print the share of intervals at 95% that hold the records' and the population's values."""
-    print("| statistic | records | budget | of the records | of the population | open ends |")
-    print("|---|---|---|---|---|---|")
-    for counts, budget in CASES:
-        for name, simulate in (("means by two factors", means), ("linear regression", linear), ("logistic", logistic)):
-            shares = simulate(np.array(counts), budget, replicates)
-            _print(name, f"{np.sum(counts):,}", budget, *(f"{share:.3f}" for share in shares[:2]), f"{shares[2]:.1%}")
-    print("\n| columns | records | budget | of the records | of the population |\n|---|---|---|---|---|")
-    for columns, (records, budget) in itertools.product(WIDE, WIDE_CASES):
-        shares = logistic(wide(columns, records), budget, 300 if budget.kind == "pure" else 1000)
-        _print(columns, f"{records:,}", budget, *(f"{share:.3f}" for share in shares[:2]))
-    print(
-        "\n| records | budget | held, records | mean width | held, population | mean width |\n|---|---|---|---|---|---|"
-    )
-    for records, budget in MEDIANS:
-        found = [medians(records, budget, sampling, 200) for sampling in (False, True)]
-        _print(f"{records:,}", budget, *(f"{held:.2f} | {width:.1f}" for held, width in found))
-
-
-def _print(*cells: object) -> None:
-    print("|", " | ".join(map(str, cells)), "|", flush=True)
+def main(replicates: int, tables: list[str]) -> None:
+    """Print the tables that are named, or all."""
+    for name, table in TABLES.items():
+        if not tables or name in tables:
+            print(f"\n{name}")
+            for row in table(replicates):
+                print("|", " | ".join(map(str, row)), "|", flush=True)
 
 
 def run() -> list[dict[str, Any]]:
-    """Return shares of the smallest case over their level: at least 0.97 but for chance."""
-    budget, small = Budget.gdp(1), np.array(SMALL)
+    """Return shares of small cases over their level: at least 0.97 but for chance."""
     rows = []
-    for name, simulate, counts in (
-        ("means", means, small),
-        ("linear regression", linear, small),
-        ("logistic regression", logistic, small),
-        ("logistic regression, 13 columns", logistic, wide(13, 2_000)),
-    ):
-        shares = simulate(counts, budget, 100)
-        for what, share in zip(("records", "population"), shares[:2], strict=True):
-            said = {"name": f"{name}: 95% intervals of the {what}, share over level", "ratio": share / 0.95}
-            rows.append({**said, "target": "≥ 0.97", "ok": bool(share / 0.95 >= 0.97)})
+    least, _, _, _ = rate_coverage(20, Budget.gdp(1))
+    found = [("rates of 20 records, the least over all rates", least)]
+    for setting in (MEANS[1], MEANS[5]):
+        means, differences, *_ = sampled(setting, 100)
+        found += [(f"means, {setting}", float(means.mean())), (f"differences, {setting}", float(differences.mean()))]
+    found.append(("logistic, 13 columns", float(logistic(wide(13, 2_000), Budget.gdp(1), 20)[1])))
+    for name, share in found:
+        said = {"name": f"{name}: 95% intervals of the population, share over level", "ratio": share / 0.95}
+        rows.append({**said, "target": "≥ 0.97", "ok": bool(share / 0.95 >= 0.97)})
     return rows
 
 
-def means(counts: NDArray[np.int64], budget: Budget, replicates: int) -> Floats:
-    """Scores in ten steps: means of the four cells, the spread within cells known."""
-    public = _public(counts)
-    outcome = Outcome("y", 0, 1, 10)
-    mechanism = outcome_mechanism(sum_space(public, Adjacency(2), outcome, [Margin("arm", "sex")]), budget)
-    rates, source = np.array([0.3, 0.5, 0.6, 0.45]), np.random.default_rng(1)
-    spread, n = 0.25, counts.ravel()
+# --- rates: computed, not simulated -----------------------------------------------------------------------------------
 
-    def once(seed: int) -> tuple[Floats, Floats, Intervals, Intervals]:
-        drawn = [np.clip(np.rint(10 * source.normal(p, spread, k)), 0, 10) for p, k in zip(rates, n, strict=True)]
-        totals = np.array([part.sum() for part in drawn], dtype=np.int64)
-        found = GroupSums(mechanism, mechanism.measure(totals, SeededRandomness(seed)))
-        return (
-            totals / 10 / n,
-            _clipped(rates, spread),
-            found.mean_intervals(),
-            found.mean_intervals(sampling_sd=spread),
+
+def rate_coverage(n: int, budget: Budget) -> tuple[float, float, float, float]:
+    """Return the least and mean coverage of inverted intervals over rates, their mean width, and Wilson's least."""
+    from scipy.stats import binom
+
+    mechanism = _mechanism((n, n), 1, budget)
+    reach = int(12 * mechanism.scale) + 3
+    noisy = np.arange(-reach, n + reach + 1)
+    low, high = rate_ends(mechanism, np.full(len(noisy), float(n)), noisy.astype(np.float64), 0.95)
+    noise = noise_deviation(mechanism, 0.95)
+    wilson = SampledMeans(np.full(len(noisy), float(n)), noisy / n, (0.0, 1.0), noise, 0.95).ends()
+    steps = np.arange(-reach - n, n + reach + 1)
+    law = upper_tail(mechanism, steps) - upper_tail(mechanism, steps + 1)
+    held, by_wilson, widths = [], [], []
+    for rate in RATES:
+        chances = np.convolve(law, binom.pmf(np.arange(n + 1), n, rate))[n : n + len(noisy)]
+        held.append(chances @ ((low <= rate) & (rate <= high)))
+        by_wilson.append(chances @ ((wilson[0] <= rate) & (rate <= wilson[1])))
+        widths.append(chances @ (high - low))
+    return min(held), float(np.mean(held)), float(np.mean(widths)), min(by_wilson)
+
+
+def rate_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield records, budget, least and mean coverage, mean width; the least coverage of the score interval."""
+    for n, budget in RATE_CASES:
+        least, mean, width, wilson = rate_coverage(n, budget)
+        yield f"{n:,}", short(budget), f"{least:.3f}", f"{mean:.3f}", f"{width:.3f}", f"{wilson:.3f}"
+
+
+# --- means, differences, comparisons ----------------------------------------------------------------------------------
+
+
+def measured(setting: Setting, replicates: int) -> Iterator[GroupSums]:
+    """Yield what is measured of fresh records with fresh noise."""
+    source = np.random.default_rng(26)
+    mechanism = _mechanism(setting.counts, setting.steps, setting.budget)
+    grid = Outcome("y", 0, 1, setting.steps)
+    spread = None
+    if setting.spread_budget is not None:
+        public, block = _one_factor(setting.counts), Margin("g")
+        spread = square_mechanism(public, Adjacency(2), grid, setting.spread_budget, [block])
+    for _ in range(replicates):
+        values = [
+            population.draw(n, setting.steps, source)
+            for population, n in zip(setting.populations, setting.counts, strict=True)
+        ]
+        squares = None
+        if spread is not None:
+            totals = np.array([((2 * part - setting.steps) ** 2).sum() for part in values])
+            squares = SquareSums(grid, spread, _noisy(spread, totals, source))
+        yield GroupSums(mechanism, _noisy(mechanism, np.array([part.sum() for part in values]), source), squares)
+
+
+def sampled(setting: Setting, replicates: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return how often intervals for the population hold means and differences, and their mean widths."""
+    truth = np.array([population.mean(setting.steps) for population in setting.populations])
+    pairs = np.array([one - other for one, other in itertools.combinations(truth, 2)])
+    shares, widths = [np.zeros(len(truth)), np.zeros(len(pairs))], [np.zeros(len(truth)), np.zeros(len(pairs))]
+    for found in measured(setting, replicates):
+        for place, (intervals, values) in enumerate(
+            ((found.mean_intervals(sampling=True), truth), (found.difference_intervals(sampling=True), pairs))
+        ):
+            shares[place] += _held(intervals, values)
+            widths[place] += intervals.upper - intervals.lower
+    return shares[0] / replicates, shares[1] / replicates, widths[0] / replicates, widths[1] / replicates
+
+
+def mean_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield the setting, the shares of means and differences that are held, and mean widths."""
+    for setting in MEANS:
+        means, differences, width, wide_ = sampled(setting, replicates)
+        yield (setting, _list(means), _list(width), _list(differences), _list(wide_))
+
+
+def size_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield the setting and how often equal means are rejected, at 5% and at 1%."""
+    for setting in COMPARED:
+        p = np.array([found.compare(sampling=True).p_value for found in measured(setting, replicates)])
+        yield (setting, *(f"{np.mean(p <= level):.3f}" for level in LEVELS))
+
+
+def record_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield how often intervals of the noise alone hold means and differences of records; the size of `compare`."""
+    counts = (8, 40, 400)
+    for budget, steps in RECORDS:
+        source, mechanism = np.random.default_rng(27), _mechanism(counts, steps, budget)
+        totals = steps * np.array(counts) // 2
+        held = np.zeros(2)
+        for _ in range(replicates):
+            found = GroupSums(mechanism, _noisy(mechanism, totals, source))
+            held += [
+                _held(found.mean_intervals(), np.full(3, 0.5)).mean(),
+                _held(found.difference_intervals(), np.zeros(3)).mean(),
+            ]
+        shares = (f"{share:.3f}" for share in held / replicates)
+        sizes = (f"{share:.4f} ({by_chi:.4f})" for share, by_chi in record_sizes(counts, mechanism))
+        yield short(budget), f"{mechanism.scale:.3g}", *shares, *sizes
+
+
+def record_sizes(counts: tuple[int, ...], mechanism: Mechanism) -> Iterator[tuple[float, float]]:
+    """Yield how often simulated comparisons of records reject equal means, and how often χ² does: 10⁶ draws."""
+    from scipy.special import chdtri
+
+    n, zero = np.array(counts, dtype=np.float64), np.zeros(len(counts))
+    means = NoisyMeans(mechanism, 0, n, zero)
+    seen = np.sort(means.statistic(means.noise_draws(np.random.default_rng(SEED), DRAWS), zero)[0])[::-1]
+    drawn = means.statistic(means.noise_draws(np.random.default_rng(999), 10**6), zero)[0]
+    for level in (0.05, 0.01, 0.001):
+        last = seen[round(level * (DRAWS + 1)) - 1]  # p <= level needs fewer simulated ones that are as large
+        yield float(np.mean(drawn * (1 - 1e-9) > last)), float(np.mean(drawn > chdtri(len(counts) - 1, level)))
+
+
+# --- regressions ------------------------------------------------------------------------------------------------------
+
+
+def linear(counts: Counts, budget: Budget, replicates: int) -> Floats:
+    """Zeros and ones with linear rates: two main effects."""
+    beta = np.array([0.05, 0.25, 0.3])
+
+    def fit(moments: Moments) -> tuple[Intervals, Intervals]:
+        found = LinearFit(moments)
+        return found.intervals(), found.intervals(sampling=True)
+
+    def own(rows: Floats, ones_: Floats, n: Floats) -> Floats:
+        return np.asarray(np.linalg.solve(rows.T @ (n[:, None] * rows), rows.T @ ones_))
+
+    return _regression(counts, budget, replicates, beta, lambda rows: rows @ beta, fit, own)
+
+
+def logistic(counts: Counts, budget: Budget, replicates: int, *, normal: bool = False) -> Floats:
+    """Zeros and ones with logistic rates: two main effects, or one factor of many levels with a rare baseline.
+
+    With `normal` the ends are β ± 1.96 s, for comparison.
+    """
+    source = np.random.default_rng(3)
+    size = counts.shape[0]
+    beta = BETA if counts.ndim == 2 else np.append(-4.5, source.normal(4.0, 0.4, size - 1))
+    design, outcome = _design(counts), Outcome("y", 0, 1, 1)
+    clear = regression_mechanism(_public(counts), Adjacency(2), outcome, design, Budget.gdp(9**9))
+
+    def fit(moments: Moments) -> tuple[Intervals, Intervals]:
+        found = LogisticFit(moments)
+        if not normal:
+            return found.intervals(), found.intervals(sampling=True)
+        names = tuple((name,) for name in found.names)
+        both = (
+            Intervals.around(names, found.coefficients, 1.96 * found.standard_errors(sampling=sampling), LEVEL, False)
+            for sampling in (False, True)
         )
+        return next(both), next(both)
 
-    return _shares(once, replicates)
+    def own(rows: Floats, ones_: Floats, n: Floats) -> Floats:
+        values = route_values(clear.space, design, ones_.astype(np.int64))  # type: ignore[arg-type]
+        return LogisticFit(Moments(clear, clear.measure(values, SeededRandomness(1)), design)).coefficients
+
+    return _regression(counts, budget, replicates, beta, lambda rows: 1 / (1 + np.exp(-rows @ beta)), fit, own)
 
 
-def linear(counts: NDArray[np.int64], budget: Budget, replicates: int) -> Floats:
-    """Zeros and ones with linear rates: two main effects, the largest residual spread that the bounds allow."""
-    public, outcome = _public(counts), Outcome("y", 0, 1, 1)
-    design = _design(public)
+def _regression(
+    counts: Counts,
+    budget: Budget,
+    replicates: int,
+    beta: Floats,
+    rates: Callable[[Floats], Floats],
+    fit: Callable[[Moments], tuple[Intervals, Intervals]],
+    own: Callable[[Floats, Floats, Floats], Floats],
+) -> Floats:
+    """Return the shares of coefficients that are held, of the records and of the population; open ends; the least."""
+    public, design, outcome = _public(counts), _design(counts), Outcome("y", 0, 1, 1)
     mechanism = regression_mechanism(public, Adjacency(2), outcome, design, budget)
-    rows, n, source = design.rows().astype(float), counts.ravel(), np.random.default_rng(2)
-    inverse, beta = np.linalg.inv(design.gram(public).astype(float)), np.array([0.35, 0.25, -0.1])
-
-    def once(seed: int) -> tuple[Floats, Floats, Intervals, Intervals]:
-        ones = source.binomial(n, rows @ beta)
-        values = route_values(mechanism.space, design, ones)  # type: ignore[arg-type]
-        fit = LinearFit(Moments(mechanism, mechanism.measure(values, SeededRandomness(seed)), design))
-        return inverse @ rows.T @ ones, beta, fit.intervals(), fit.intervals(residual_sd=fit.widest_sd())
-
-    return _shares(once, replicates)
-
-
-def logistic(counts: NDArray[np.int64], budget: Budget, replicates: int) -> Floats:
-    """Zeros and ones with logistic rates: two main effects, for factors of many levels drawn with spread 0.6."""
-    public, outcome = _public(counts), Outcome("y", 0, 1, 1)
-    design = _design(public)
-    mechanism = regression_mechanism(public, Adjacency(2), outcome, design, budget)
-    clear = regression_mechanism(public, Adjacency(2), outcome, design, Budget.gdp(10**7))
-    rows, n, source = design.rows().astype(float), counts.ravel(), np.random.default_rng(3)
-    beta = BETA if rows.shape[1] == 3 else np.append(-0.7, source.normal(0, 0.6, rows.shape[1] - 1))
-
-    def once(seed: int) -> tuple[Floats, Floats, Intervals, Intervals]:
-        ones = source.binomial(n, 1 / (1 + np.exp(-rows @ beta)))
-        fits = []
-        for one in (clear, mechanism):
-            values = route_values(one.space, design, ones)  # type: ignore[arg-type]
-            fits.append(LogisticFit(Moments(one, one.measure(values, SeededRandomness(seed)), design)))
-        return fits[0].coefficients, beta, fits[1].intervals(), fits[1].intervals(sampling=True)
-
-    return _shares(once, replicates)
+    rows, n = design.rows().astype(np.float64), counts.ravel().astype(np.float64)
+    source = np.random.default_rng(4)
+    total, each = np.zeros(3), np.zeros(len(beta))
+    for _ in range(replicates):
+        drawn = source.binomial(counts.ravel(), rates(rows))
+        values = route_values(mechanism.space, design, drawn)  # type: ignore[arg-type]
+        alone, both = fit(Moments(mechanism, _noisy(mechanism, values, source), design))
+        ends = np.concatenate([both.lower, both.upper])
+        held = _held(both, beta)
+        each += held
+        total += [_held(alone, own(rows, drawn.astype(float), n)).mean(), held.mean(), np.isinf(ends).mean()]
+    return np.append(total, each.min()) / replicates
 
 
-def wide(columns: int, records: int) -> NDArray[np.int64]:
-    """Return records by two factors of many levels, unequal ones."""
+def regression_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield the model, the cells, the budget, and the shares that are held."""
+    for cells, budget in FACTORS:
+        for name, simulate in (("linear", linear), ("logistic", logistic)):
+            held, population, open_, least = simulate(np.array(cells), budget, replicates)
+            sizes = ", ".join(f"{n:,}" for n in np.ravel(cells))
+            shares = f"{held:.3f}", f"{population:.3f}", f"{least:.3f}", f"{open_:.1%}"
+            yield name, sizes, short(budget), *shares
+
+
+def wide_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield the columns of a logistic regression with a rare baseline, the shares that are held, and by β ± 1.96 s."""
+    for columns, (records, budget) in itertools.product(WIDE, WIDE_CASES):
+        held, population, open_, least = logistic(wide(columns, records), budget, max(replicates // 5, 1))
+        by_normal = logistic(wide(columns, records), budget, replicates, normal=True)[1]
+        shares = f"{held:.3f}", f"{population:.3f}", f"{least:.3f}", f"{open_:.1%}", f"{by_normal:.3f}"
+        yield columns, f"{records:,}", short(budget), *shares
+
+
+def wide(columns: int, records: int) -> Counts:
+    """Return records by one factor of many levels, unequal ones."""
     source = np.random.default_rng(columns)
-    rows, cells = (source.dirichlet(np.full(levels, 8.0)) for levels in WIDE[columns])
-    return source.multinomial(records, np.outer(rows, cells).ravel()).reshape(WIDE[columns])
+    return source.multinomial(records, source.dirichlet(np.full(WIDE[columns], 8.0)))
+
+
+# --- medians ----------------------------------------------------------------------------------------------------------
 
 
 def medians(records: int, budget: Budget, sampling: bool, replicates: int) -> tuple[float, float]:
@@ -163,38 +392,72 @@ def medians(records: int, budget: Budget, sampling: bool, replicates: int) -> tu
     return held / replicates, width / replicates
 
 
-def _shares(once: Callable[[int], tuple[Floats, Floats, Intervals, Intervals]], replicates: int) -> Floats:
-    """Return how often intervals hold the records' and the population's values, and how many ends are open."""
-    total = np.zeros(3)
-    for seed in range(replicates):
-        own, population, alone, both = once(seed)
-        ends = np.concatenate([alone.lower, alone.upper, both.lower, both.upper])
-        total += [_held(alone, own), _held(both, population), float(np.isinf(ends).mean())]
-    return total / replicates
+def median_rows(replicates: int) -> Iterator[tuple[object, ...]]:
+    """Yield records, budget, and the shares and mean widths for the records and the population."""
+    for records, budget in MEDIANS:
+        found = [medians(records, budget, sampling, 200) for sampling in (False, True)]
+        yield f"{records:,}", short(budget), *(f"{held:.2f} | {width:.1f}" for held, width in found)
 
 
-def _held(intervals: Intervals, truth: Floats) -> float:
-    return float(np.mean((intervals.lower <= truth) & (truth <= intervals.upper)))
+TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
+    "rates": rate_rows,
+    "means": mean_rows,
+    "sizes": size_rows,
+    "records": record_rows,
+    "regressions": regression_rows,
+    "wide": wide_rows,
+    "medians": median_rows,
+}
 
 
-def _clipped(rates: Floats, spread: float) -> Floats:
-    """The population means of normal scores that are clipped and rounded to ten steps."""
-    from scipy.stats import norm
-
-    steps = np.arange(1, 11)
-    return np.asarray(norm.sf((steps[:, None] - 0.5) / 10, rates, spread).sum(axis=0) / 10)
-
-
-def _public(counts: NDArray[np.int64]) -> Dataspace:
-    levels = [[f"{level:02}" for level in range(size)] for size in counts.shape]
-    table = Table(Schema((Feature("arm", levels[0]), Feature("sex", levels[1]))), counts)
-    return Dataspace.of(table, [Margin("arm", "sex")])
+def short(budget: Budget) -> str:
+    """Return a budget as the tables name it."""
+    value = budget.epsilon if budget.kind == "pure" else budget.mu
+    assert value is not None
+    return f"{'ε' if budget.kind == 'pure' else 'μ'} = {float(value):g}"
 
 
-def _design(public: Dataspace) -> Design:
-    assert public.schema is not None
-    return Design.of(public.schema, ["arm", "sex"])
+def _list(values: Floats) -> str:
+    return ", ".join(f"{value:.3f}" for value in values)
+
+
+def _held(intervals: Intervals, truth: Floats) -> Floats:
+    return ((intervals.lower <= truth + 1e-12) & (truth - 1e-12 <= intervals.upper)).astype(np.float64)
+
+
+def _noisy(mechanism: Mechanism, values: Counts, source: np.random.Generator) -> Measurement:
+    """Return a measurement with noise from a fast generator."""
+    noisy = values + simulated(mechanism, values.shape, source).astype(np.int64)
+    return Measurement(noisy, mechanism.publish(noisy), mechanism.name, "exact", False)
+
+
+def _mechanism(counts: tuple[int, ...], steps: int, budget: Budget) -> Mechanism:
+    space = sum_space(_one_factor(counts), Adjacency(2), Outcome("y", 0, 1, steps), [Margin("g")])
+    return outcome_mechanism(space, budget)
+
+
+def _one_factor(counts: tuple[int, ...]) -> Dataspace:
+    feature = Feature("g", [f"{level:02}" for level in range(len(counts))])
+    return Dataspace.of(Table(Schema((feature,)), np.array(counts)), [Margin("g")])
+
+
+def _schema(counts: Counts) -> Schema:
+    names = ("arm", "sex")[: counts.ndim]
+    return Schema(
+        tuple(
+            Feature(name, [f"{level:02}" for level in range(size)])
+            for name, size in zip(names, counts.shape, strict=True)
+        )
+    )
+
+
+def _public(counts: Counts) -> Dataspace:
+    return Dataspace.of(Table(_schema(counts), counts), [Margin(*_schema(counts).names)])
+
+
+def _design(counts: Counts) -> Design:
+    return Design.of(_schema(counts), _schema(counts).names)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 400)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, sys.argv[2:])

@@ -67,7 +67,7 @@ SUBPACKAGES = {
     """,
     "grouped": """
         About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums Intervals LEVEL LinearFit
-        LogisticFit MEDIAN MomentSpace Moments Spread SquareSum SumSpace check_binary joint_counts linear_regression
+        LogisticFit MEDIAN MomentSpace Moments Spread SquareSums SumSpace check_binary joint_counts linear_regression
         logistic_regression means moment_space most_rank_error outcome_adjacency proportions quantiles
         read_histogram read_moments read_sums regression_mechanism route_values sum_space sums
     """,

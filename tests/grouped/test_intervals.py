@@ -20,7 +20,8 @@ from semidp.grouped import (
     sum_space,
     sums,
 )
-from semidp.grouped.intervals import each_level, half_widths
+from semidp.grouped.intervals import each_level
+from semidp.grouped.noise_law import half_widths
 from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
 from semidp.noise import SeededRandomness
 from semidp.queries import route_values
@@ -120,15 +121,6 @@ def test_the_population_is_held_and_forgetting_the_noise_or_the_sample_is_seen()
     assert not within(hits[2] / 300, 0.9, 900)
 
 
-def test_a_spread_that_was_estimated_widens_the_intervals() -> None:
-    records = {"ward": np.repeat(["a", "b"], 200), "score": np.tile([2.0, 4.0, 6.0, 8.0], 100)}
-    score, seed = Outcome("score", 0, 10, 100), SeededRandomness(2)
-    found = sums(records, score, ["ward"], Budget.gdp(2), spread_budget=Budget.gdp(2), randomness=seed)
-    spread = found.within_sd()
-    measured, known = (found.mean_intervals(sampling_sd=sd) for sd in (spread, float(spread)))
-    assert (measured.upper - measured.lower > known.upper - known.lower).all()
-
-
 def test_linear_coefficients_are_held_for_the_records_and_the_population() -> None:
     schema = Schema((Feature("arm", "cd"), Feature("sex", "fm")))
     table = Table(schema, np.array([[30, 20], [25, 45]]))
@@ -155,17 +147,6 @@ def test_linear_coefficients_are_held_for_the_records_and_the_population() -> No
         assert not within(hits[2] / 200, 0.9, 200)
 
 
-def test_the_widest_residual_spread_is_no_smaller_than_the_true_one() -> None:
-    schema = Schema((Feature("arm", "cd"),))
-    public = Dataspace.of(Table(schema, np.array([200, 300])), [Margin("arm")])
-    design, outcome = Design.of(schema, ["arm"]), Outcome("y", 0, 1, 1)
-    found = regression_mechanism(public, Adjacency(2), outcome, design, Budget.gdp(100))
-    values = route_values(found.space, design, np.array([60, 210]))  # type: ignore[arg-type]
-    fit = LinearFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
-    exact = math.sqrt((200 * 0.3 * 0.7 + 300 * 0.7 * 0.3) / 498)  # zeros and ones attain the bound
-    assert fit.widest_sd() == pytest.approx(exact, rel=1e-3)
-
-
 def test_logistic_intervals_hold_and_may_be_open() -> None:
     schema = Schema((Feature("arm", "cd"),))
     public = Dataspace.of(Table(schema, np.array([100, 100])), [Margin("arm")])
@@ -190,12 +171,10 @@ def test_logistic_intervals_hold_and_may_be_open() -> None:
     assert any(end is None for end in (*ends.to_json()["lower"], *ends.to_json()["upper"]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.pure(1)], ids=str)
 def test_logistic_intervals_of_more_than_twelve_columns_hold(budget: Budget) -> None:
-    """Thirteen columns, normal and Laplace noise: at least the level but for chance, and halves of them do not.
-
-    The Laplace noise in a single sum exceeds 1.96 standard errors in one of sixteen runs: normal widths are too short.
-    """
+    """Thirteen columns, normal and Laplace noise: at least the level but for chance, and halves of them do not."""
     source = np.random.default_rng(13)
     schema = Schema(tuple(Feature(name, [str(level) for level in range(7)]) for name in ("a", "b")))
     counts = source.multinomial(2000, np.full(49, 1 / 49)).reshape(7, 7)
@@ -214,14 +193,11 @@ def test_logistic_intervals_of_more_than_twelve_columns_hold(budget: Budget) -> 
             fits.append(LogisticFit(Moments(one, one.measure(values, SeededRandomness(seed)), design)))
         for row, (truth, sampling) in enumerate(((fits[0].coefficients, False), (beta, True))):
             found = fits[1].intervals(sampling=sampling)
-            away = np.abs(found.values - truth) / (found.upper - found.values)
+            half = np.where(truth > found.values, found.upper - found.values, found.values - found.lower)
+            away = np.abs(found.values - truth) / half
             held[row] += [np.mean(away <= 1), np.mean(away <= 0.5)]
     assert (held[:, 0] / 40 > 0.93).all()
     assert (held[:, 1] / 40 < 0.85).all()
-    if budget.kind == "pure":
-        errors = fits[1].standard_errors(sampling=False)
-        found = fits[1].intervals()
-        assert ((found.upper - found.values) > 1.97 * errors).all()
 
 
 def test_levels_and_choices_are_checked() -> None:

@@ -46,12 +46,21 @@ def matrix(data: dict[str, np.ndarray]) -> np.ndarray:
 def test_without_noise_it_is_ordinary_least_squares():
     data = trial()
     fit = linear_regression(data, DAYS, CLEAR, factors=["arm", "sex"], spread_budget=CLEAR)
-    y = np.clip(data["days"], 2, 12).round(1)
-    expected, residual, *_ = np.linalg.lstsq(matrix(data), y, rcond=None)
+    x, y = matrix(data), np.clip(data["days"], 2, 12).round(1)
+    expected, residual, *_ = np.linalg.lstsq(x, y, rcond=None)
     np.testing.assert_allclose(fit.coefficients, expected, atol=2e-3)
-    assert fit.residual_sd() == pytest.approx(math.sqrt(residual[0] / 397), rel=0.02)
-    classical = np.sqrt(np.diag(np.linalg.inv(matrix(data).T @ matrix(data)))) * fit.residual_sd()
-    np.testing.assert_allclose(fit.standard_errors(fit.residual_sd()), classical, rtol=1e-3)
+    known = math.sqrt(residual[0] / 397)
+    inverse = np.linalg.inv(x.T @ x)
+    np.testing.assert_allclose(fit.standard_errors(known), np.sqrt(np.diag(inverse)) * known, rtol=1e-3)
+    variances = np.zeros(len(y))
+    for arm in "cd":
+        for sex in "fm":
+            cell = (data["arm"] == arm) & (data["sex"] == sex)
+            variances[cell] = y[cell].var(ddof=1)
+    robust = np.sqrt(np.diag(inverse @ (x.T * variances) @ x @ inverse))
+    both = fit.intervals(sampling=True)
+    # Student's quantile with Welch's degrees, some 300 here, and a spread measured to half a percent
+    np.testing.assert_allclose((both.upper - both.lower) / 2, 1.968 * robust, rtol=0.01)
 
 
 def test_scores_interactions_and_codings_give_the_same_fitted_means():
@@ -77,8 +86,11 @@ def test_the_guarantee_covers_both_measurements():
     assert fit.guarantee.adjacency.a == 2
     assert fit.private
     assert not linear_regression(trial(), DAYS, Budget.zcdp(1), factors=["arm"], randomness=SeededRandomness(1)).private
-    with pytest.raises(InputError, match="give a spread_budget"):
-        linear_regression(trial(), DAYS, Budget.zcdp(1), factors=["arm"]).residual_sd()
+    pairs = [Margin("arm", "sex"), Margin("arm", "cured"), Margin("sex", "cured")]  # X'X is public, cells are not
+    asked = {"factors": ["arm", "sex", "cured"], "invariants": pairs}
+    assert len(linear_regression(trial(), DAYS, Budget.zcdp(1), **asked).names) == 4
+    with pytest.raises(Refused, match="the spread is measured by arm × sex × cured, whose counts are not published"):
+        linear_regression(trial(), DAYS, Budget.zcdp(1), **asked, spread_budget=Budget.zcdp(1))
 
 
 def moments(budget: Budget, seed: int, steps: int = 50, model: Design | None = None) -> tuple[Moments, np.ndarray]:

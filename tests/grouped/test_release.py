@@ -245,10 +245,12 @@ def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
     classical = stats.chi2_contingency([counts, [4000 - c for c in counts]], correction=False).pvalue
     assert compared.p_value == pytest.approx(classical, abs=0.02)
     assert compared.p_value > 0.05
-    assert sums(data, outcome, ["ward"], Budget.gdp(5)).compare().p_value < 1e-6  # what the report said before
+    assert sums(data, outcome, ["ward"], Budget.gdp(5)).compare().p_value <= 1e-4  # what the report said before
     page = html(release)
     assert "differ by more than sampling and the noise explain?" in page
-    assert ("was not measured: the largest that the means and the bounds allow" in page) is (statistic == "mean")
+    assert ("was not measured: the largest that the bounds allow at each mean was taken" in page) is (
+        statistic == "mean"
+    )
     data["y"][:4000] = source.random(4000) < 0.6
     release = run(Plan(groups=[request], invariants=[Margin("ward")]), data, SeededRandomness(3))
     assert release.groups[0].comparisons[0].p_value < 1e-4  # what differs is found
@@ -287,6 +289,7 @@ def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(
         "level": 0.9,
         "about": "noise and sampling",
         "simultaneous": True,
+        "exact": False,
         "columns": ["population_lower", "population_upper"],
     }
     assert disagreements(again, document) == ()

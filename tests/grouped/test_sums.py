@@ -10,7 +10,7 @@ from scipy import stats
 from semidp.engines import Outcome, open_source
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.grouped import GroupSums, logistic_regression, means, proportions, sum_space, sums
-from semidp.grouped.outcome_spread import SquareSum, square_mechanism
+from semidp.grouped.outcome_spread import SquareSums, square_mechanism
 from semidp.mechanisms import outcome_mechanism
 from semidp.noise import SeededRandomness
 from semidp.release import GroupRequest, Plan, run
@@ -174,14 +174,14 @@ def test_standard_errors_are_those_of_the_noise_and_the_test_sees_a_wrong_scale(
     assert abs(errors(budget, 0.6) - 1) > 5 * 0.112
 
 
-def test_pooled_spread_within_groups():
+def test_every_group_has_a_spread_of_its_own():
     source = np.random.default_rng(3)
     data = {
         "g": np.repeat(["a", "b"], 3000),
-        "y": np.concatenate([source.normal(3, 1, 3000), source.normal(7, 1, 3000)]),
+        "y": np.concatenate([source.normal(3, 0.5, 3000), source.normal(6, 1.5, 3000)]),
     }
     found = sums(data, Outcome("y", 0, 10, steps=1000), ["g"], Budget.gdp(2), spread_budget=Budget.gdp(2))
-    assert found.within_sd() == pytest.approx(1.0, abs=0.1)
+    assert found.within_sd() == pytest.approx([0.5, 1.5], abs=0.1)  # one pooled over both was 1.12
     noise = found.means().standard_errors
     both = found.means(sampling_sd=1.0).standard_errors
     np.testing.assert_allclose(both**2, noise**2 + 1 / 3000)
@@ -192,7 +192,7 @@ def test_pooled_spread_within_groups():
 def test_a_proportion_is_its_own_square():
     data = {"g": np.repeat(["a", "b"], 2000), "y": np.tile([0, 1, 1, 1], 1000)}
     found = sums(data, Outcome("y", 0, 1, steps=1), ["g"], Budget.gdp(5))
-    assert found.within_sd() == pytest.approx(math.sqrt(0.75 * 0.25), abs=0.02)
+    assert found.within_sd() == pytest.approx([math.sqrt(0.75 * 0.25)] * 2, abs=0.02)
     assert proportions(data, "y", ["g"], CLEAR).values == pytest.approx([0.75, 0.75], abs=1e-3)
 
 
@@ -215,63 +215,60 @@ def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_alw
 
 @cache
 def comparisons(shift: float, spread_budget: Budget, repeats: int) -> tuple[list[float], list[float]]:
-    """p-values of samples from three groups, one of them shifted: with the noise in the spread, and without it."""
-    source = np.random.default_rng(5)
-    public = Dataspace.of(Table(Schema((Feature("g", ("a", "b", "c")),)), np.array([100] * 3)), [Margin("g")])
+    """p-values of samples from three unequal groups, one of them shifted: by their own spreads, and by one of all."""
+    source, counts = np.random.default_rng(5), np.array([20, 400, 80])
+    public = Dataspace.of(Table(Schema((Feature("g", ("a", "b", "c")),)), counts), [Margin("g")])
     space = sum_space(public, Adjacency(2), SCORE, [Margin("g")])
-    mechanism, spread = (
-        outcome_mechanism(space, Budget.gdp(3)),
-        square_mechanism(public, Adjacency(2), SCORE, spread_budget),
-    )
+    mechanism = outcome_mechanism(space, Budget.gdp(5))
+    spread = square_mechanism(public, Adjacency(2), SCORE, spread_budget, [Margin("g")])
     new, old = [], []
     for seed in range(repeats):
-        y = source.integers(0, 101, (3, 100))
+        y = [source.integers(0, 101, 20), source.integers(40, 61, 400), source.integers(40, 61, 80)]
         y[0] = np.clip(y[0] + round(10 * shift), 0, 100)
-        measured = mechanism.measure(y.sum(axis=1), SeededRandomness(seed))
-        squares = SquareSum(SCORE, spread, spread.measure(np.array([(y**2).sum()]), SeededRandomness(seed + 10**6)))
-        found = GroupSums(mechanism, measured, squares)
-        new.append(found.compare(sampling_sd=found.within_sd()).p_value)
-        old.append(found.compare(sampling_sd=float(found.within_sd())).p_value)
+        measured = mechanism.measure(np.array([part.sum() for part in y]), SeededRandomness(seed))
+        squares = np.array([((2 * part - 100) ** 2).sum() for part in y])
+        found = GroupSums(
+            mechanism, measured, SquareSums(SCORE, spread, spread.measure(squares, SeededRandomness(seed + 10**6)))
+        )
+        new.append(found.compare(sampling=True).p_value)
+        inside = found.within_sd()
+        pooled = math.sqrt(float(((counts - 1) * inside**2).sum() / (counts.sum() - 3)))
+        old.append(found.compare(sampling_sd=pooled).p_value)
     return new, old
 
 
-@pytest.mark.parametrize("budget", [Budget.gdp("0.2"), Budget.gdp("0.4"), Budget.pure("0.3")], ids=str)
-def test_a_noisy_spread_keeps_the_size_of_the_comparison(budget):
-    """How many of 1,000 tests at 5% reject equal means is at most binomial, tested at 1e-6."""
-    new, _ = comparisons(0.0, budget, 1000)
+@pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.gdp(5), Budget.pure(5)], ids=str)
+def test_spreads_by_group_keep_the_size_of_the_comparison(budget):
+    """How many of 120 tests at 5% reject equal means is at most binomial, tested at 1e-6."""
+    new, _ = comparisons(0.0, budget, 120)
+    assert len(new) == 120
     for level in (0.05, 0.01):
-        assert sum(p <= level for p in new) <= stats.binom.ppf(1 - FALSE_ALARM, 1000, level)
+        assert sum(p <= level for p in new) <= stats.binom.ppf(1 - FALSE_ALARM, 120, level)
 
 
-def test_a_noisy_spread_taken_for_the_true_one_rejects_twice_as_often_as_stated():
-    """The twin: without the noise in the spread the size is about 0.10, and the test above would see it."""
-    _, old = comparisons(0.0, Budget.gdp("0.2"), 1000)
-    assert sum(p <= 0.05 for p in old) > stats.binom.ppf(1 - FALSE_ALARM, 1000, 0.05)
+def test_one_spread_for_all_groups_rejects_six_times_as_often_as_stated():
+    """The twin: twenty records that vary widely beside 480 that do not, and the test above would see it."""
+    _, old = comparisons(0.0, Budget.gdp(5), 120)
+    assert sum(p <= 0.05 for p in old) > max(0.3 * 120, stats.binom.ppf(1 - FALSE_ALARM, 120, 0.05))
 
 
-def test_without_noise_the_comparison_is_the_f_test():
+def test_without_noise_the_comparison_is_welchs_test():
     data = pupils(3, (4, 5, 3))
     found = sums(data, SCORE, ["school"], CLEAR, spread_budget=CLEAR)
     groups = [data["score"][data["school"] == f"s{k}"] for k in range(3)]
-    classical = stats.f_oneway(*groups).pvalue
-    assert found.compare(sampling_sd=found.within_sd()).p_value == pytest.approx(classical, abs=0.01)
-    assert abs(found.compare(sampling_sd=float(found.within_sd())).p_value - classical) > 0.02
+    n, averages = np.array([len(y) for y in groups]), np.array([y.mean() for y in groups])
+    weights = n / np.array([y.var(ddof=1) for y in groups])
+    gaps = averages - weights @ averages / weights.sum()
+    rest = float(((1 - weights / weights.sum()) ** 2 / (n - 1)).sum())
+    ratio = float(weights @ gaps**2) / 2 / (1 + 2 * 1 / 8 * rest)
+    compared = found.compare(sampling=True)
+    assert compared.reference == "Welch's F"
+    assert compared.p_value == pytest.approx(stats.f.sf(ratio, 2, 8 / (3 * rest)), abs=1e-3)
 
 
-def test_a_good_spread_costs_next_to_no_power():
-    new, old = comparisons(1.5, Budget.gdp(5), 200)
-    assert sum(p <= 0.05 for p in new) >= 0.85 * sum(p <= 0.05 for p in old) > 120
-
-
-def test_a_spread_that_was_not_measured_is_bounded_by_the_means():
-    """Never below the true one, and far from half the width where means are near a bound."""
-    data = pupils()
-    found = sums(data, SCORE, ["school"], CLEAR)
-    inside = [data["score"][data["school"] == name] for name in ("s0", "s1", "s2")]
-    true = math.sqrt(sum(((y - y.mean()) ** 2).sum() for y in inside) / (100 - 3))
-    assert true < found.widest_sd() <= 5.0
-    low = {"g": np.repeat(["a", "b"], 50), "y": np.tile([0.0, 0.2], 50)}
-    assert sums(low, Outcome("y", 0, 10, steps=100), ["g"], CLEAR).widest_sd() < 1.1
+def test_a_good_spread_finds_what_differs():
+    new, _ = comparisons(3.5, Budget.gdp(5), 40)
+    assert sum(p <= 0.05 for p in new) > 30
 
 
 @pytest.mark.parametrize("value", [0.5, 2.0, -1.0, 1e300, np.inf])

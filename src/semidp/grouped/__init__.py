@@ -3,12 +3,13 @@
 `group_sums` and `regression` are the pages to read first; the proofs and the regression designs are in `queries`.
 """
 
+from semidp.grouped.comparison import Comparison
 from semidp.grouped.group_quantiles import MEDIAN, GroupQuantiles, most_rank_error, quantiles
-from semidp.grouped.group_sums import Comparison, Estimates, GroupSums, means, proportions, sums
+from semidp.grouped.group_sums import Estimates, GroupSums, means, proportions, sums
 from semidp.grouped.inputs import check_binary, read_histogram, read_moments, read_sums
 from semidp.grouped.intervals import LEVEL, About, Confidence, Intervals
 from semidp.grouped.logistic import LogisticFit, joint_counts, logistic_regression
-from semidp.grouped.outcome_spread import Spread, SquareSum
+from semidp.grouped.outcome_spread import Spread, SquareSums
 from semidp.grouped.regression import LinearFit, Moments, linear_regression, regression_mechanism
 from semidp.queries import (
     Coding,
@@ -40,7 +41,7 @@ __all__ = [
     "MomentSpace",
     "Moments",
     "Spread",
-    "SquareSum",
+    "SquareSums",
     "SumSpace",
     "check_binary",
     "joint_counts",

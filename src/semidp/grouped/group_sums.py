@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import InputError
 from semidp.exact import Number
-from semidp.grouped.inputs import check_binary, open_groups, read_sums
-from semidp.grouped.intervals import LEVEL, Intervals, each_level, finite, half_widths, level_of
-from semidp.grouped.outcome_spread import FromNoise, NoisyPart, Spread, SquareSum
+from semidp.grouped.comparison import Comparison, NoisyMeans
+from semidp.grouped.inputs import check_binary, open_groups, read_sums, squares_of
+from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, finite, level_of
+from semidp.grouped.noise_law import half_widths, noise_deviation
+from semidp.grouped.outcome_spread import FromNoise, NoisyPart, Spread, SquareSums
+from semidp.grouped.population import MOST_INVERTED, SampledMeans, rate_ends
 from semidp.guarantees import Guarantee
-from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, outcome_mechanism
+from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
 from semidp.queries import RankSpace, SumSpace, sum_space
 from semidp.spaces import Adjacency, Margin
@@ -31,7 +35,6 @@ Floats = NDArray[np.float64]
 By = Sequence[Margin | str] | Margin | str
 """The groups: a feature or a margin, or several."""
 
-_AT_ONCE = 1 << 22  # numbers that a comparison holds at a time
 _MOST_PAIRS = 10_000  # differences of groups
 
 
@@ -84,43 +87,6 @@ class Estimates:
             "values": [finite(value) for value in self.values.tolist()],
             "standard_errors": [finite(value) for value in self.standard_errors.tolist()],
         }
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Whether group means differ: ``Σ (m_g - m̄)²`` weighted by precision, against its chi-squared distribution.
-
-    The reference is exact for normal errors; it is an approximation where Laplace noise dominates.
-
-    Parameters
-    ----------
-    statistic, degrees, pooled
-        The chi-squared statistic, its degrees of freedom, and the common mean.
-    sampling_sd
-        The standard deviation within groups that the errors hold for; None where they are those of the noise alone.
-    widened
-        The p-value that allows for the errors of `sampling_sd`, where that was estimated.
-
-    Examples
-    --------
-    >>> Comparison(statistic=3.0, degrees=2, pooled=0.5).p_value
-    0.22313...
-    """
-
-    statistic: float
-    degrees: int
-    pooled: float
-    sampling_sd: float | None = None
-    widened: float | None = None
-
-    @property
-    def p_value(self) -> float:
-        """The probability of a statistic at least as large where all means are equal; 1 where nothing is compared."""
-        from scipy.special import chdtrc
-
-        if self.widened is not None:
-            return self.widened
-        return float(chdtrc(self.degrees, self.statistic)) if self.degrees else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +153,7 @@ class GroupSums(ByBlocks):
     (2, False)
     """
 
-    squares: SquareSum | None = None
+    squares: SquareSums | None = None
 
     def _measured(self) -> Iterable[NoisyPart | None]:
         return self, self.squares
@@ -217,8 +183,8 @@ class GroupSums(ByBlocks):
         block
             Which block; may be left out where there is one.
         sampling_sd
-            The standard deviation of the outcome within a group, where the standard errors shall hold for the
-            population that the records were drawn from and not for the records themselves.
+            The standard deviation of the outcome within every group, where it is known and the standard errors shall
+            hold for the population that the records were drawn from and not for the records themselves.
         """
         number = self._number(block)
         counts = self.space.counts[number].ravel()
@@ -235,47 +201,69 @@ class GroupSums(ByBlocks):
         rounding = np.full(len(values), float(self.outcome.width) / 2)
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
 
-    def within_sd(self, block: Margin | None = None) -> Spread:
-        """Return the pooled standard deviation within groups, from the measured sum of squares.
+    def within_sd(self, block: Margin | None = None) -> Floats:
+        """Return the standard deviation within each group, from the measured sums of squares; NaN below two records.
 
-        ``(Σ y² - Σ_g S_g²/n_g)/(n - g)``, corrected for what the noise adds to the squared sums. An outcome of one step
-        (a yes or no) needs no sum of squares: it is its own square. The number knows its own errors, for `compare`.
+        ``(Σ (y - mid)² - n (m - mid)²)/(n - 1)``, corrected for what the noise adds to the squared mean, of at most
+        half the width of the bounds and at least that of rounding to the grid. An outcome of one step (a yes or no)
+        needs no sum of squares: its variance is ``p (1 - p) n/(n - 1)``. No spread is pooled over groups.
         """
         number = self._number(block)
-        if self.squares is None and self.outcome.steps > 1:
+        counts = self.space.counts[number].ravel().astype(np.float64)
+        n = np.where(counts > 1, counts, np.nan)
+        lower, upper = self._bounds
+        means = np.clip(self.means(self.blocks[number]).values, lower, upper)
+        if self.outcome.steps == 1:
+            noise = self._variances(number) / n
+            variances, least = ((upper - means) * (means - lower) * n + noise) / (n - 1), 0.0
+        elif self.squares is None:
             raise InputError(
                 "the spread within groups was not measured: give a spread_budget, or the standard deviation if known"
             )
-        return self._spread(number)
-
-    def widest_sd(self, block: Margin | None = None) -> Spread:
-        """Return the largest standard deviation within groups that the means and the bounds allow.
-
-        Values y between 0 and B have ``Σ y² <= B Σ y``. It is `within_sd` where that can be had.
-        """
-        return self._spread(self._number(block))
+        else:
+            gaps = means - (lower + upper) / 2
+            variances = self.squares.estimates(number, n, gaps, self._noise)
+            least = float(self.squares.outcome.width) ** 2 / 12
+        return np.asarray(np.sqrt(np.clip(variances, least, (upper - lower) ** 2 / 4)))
 
     def sum_intervals(
         self,
         block: Margin | None = None,
         *,
         level: Number = LEVEL,
+        sampling: bool = False,
         sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
-        """Return an interval for each sum; the parameters are those of `mean_intervals`."""
+        """Return an interval for each sum; the parameters are those of `mean_intervals`.
+
+        With sampling it is for the number of records times the mean of the population.
+        """
         number = self._number(block)
-        return self._intervals(self.sums(self.blocks[number]), number, False, level, sampling_sd, simultaneous)
+        found = self.sums(self.blocks[number])
+        if sampling or sampling_sd is not None:
+            of_means = self._sampled(number, level_of(level), sampling_sd, simultaneous)
+            n = found.counts
+            ends = (np.where(n > 0, n * end, 0.0) for end in (of_means.lower, of_means.upper))
+            return replace(of_means, values=found.values, lower=next(ends), upper=next(ends))
+        return self._noise_alone(found, number, np.ones(len(found.counts)), level_of(level), simultaneous)
 
     def mean_intervals(
         self,
         block: Margin | None = None,
         *,
         level: Number = LEVEL,
+        sampling: bool = False,
         sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
-        """Return an interval for each mean: of the records, or of their population where `sampling_sd` is given.
+        """Return an interval for each mean: of the records, or of the population that they were drawn from.
+
+        The population's, by group and without any spread of another group: *a yes or no* by inverting the law of a
+        binomial count with the noise (`population.rate_ends`; the published number is the group's own noisy sum), which
+        holds whatever the rate and the number of records, up to 10,000; beyond, and *other means*, by
+        ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than it need be where values are not at the
+        bounds. With a `spread_budget`, from the spread that was measured in each group: Student's t with n - 1.
 
         Parameters
         ----------
@@ -283,9 +271,10 @@ class GroupSums(ByBlocks):
             Which groups; may be left out where there is one set.
         level
             The probability that an interval holds the mean.
+        sampling
+            Whether it is about the population.
         sampling_sd
-            The standard deviation within groups: a number that is known, or a `Spread` (`within_sd`, `widest_sd`),
-            whose own errors then widen the intervals.
+            The standard deviation within every group, where it is known; the interval is then about the population.
         simultaneous
             Whether all intervals of the set hold at once with that probability.
 
@@ -296,35 +285,69 @@ class GroupSums(ByBlocks):
         >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
         >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling_sd=1.0)):
         ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
-        noise [0.079, 0.079]
-        noise and sampling [0.119, 0.119]
+        noise [0.078, 0.078]
+        noise and sampling [0.118, 0.118]
         """
         number = self._number(block)
-        return self._intervals(self.means(self.blocks[number]), number, True, level, sampling_sd, simultaneous)
+        if sampling or sampling_sd is not None:
+            return self._sampled(number, level_of(level), sampling_sd, simultaneous)
+        found = self.means(self.blocks[number])
+        n = np.where(found.counts > 0, found.counts, np.nan)
+        return self._noise_alone(found, number, 1 / n, level_of(level), simultaneous)
 
-    def _intervals(
-        self,
-        found: Estimates,
-        number: int,
-        mean: bool,
-        level: Number,
-        sampling_sd: float | None,
-        simultaneous: bool,
+    def _noise_alone(
+        self, found: Estimates, number: int, scale: Floats, level: Fraction, simultaneous: bool
     ) -> Intervals:
-        wanted, there = level_of(level), found.counts > 0
-        each = each_level(wanted, int(there.sum()), self.mechanism, simultaneous)
-        n = found.counts[there].astype(np.float64)
-        scale = 1 / n if mean else np.ones(len(n))
+        """Return intervals of the noise alone for sums times a scale; a sum over no records has none."""
+        there = found.counts > 0
+        each = each_level(level, int(there.sum()), self.mechanism, simultaneous)
         cell = self._weights(number, np.flatnonzero(there)[:1].tolist(), np.array([float(self.outcome.width)]))
-        half = np.full(len(there), math.nan if mean else 0.0)
-        if sampling_sd is None:
-            half[there] = half_widths(self.mechanism, [cell], each)[0] * scale if len(n) else scale
-        else:
-            squares = [
-                scale_of**2 * count * _variances_of(sampling_sd) for scale_of, count in zip(scale, n, strict=True)
-            ]
-            half[there] = half_widths(self.mechanism, [cell * factor for factor in scale], each, squares)
-        return Intervals.around(found.groups, found.values, half, wanted, sampling_sd is not None, simultaneous)
+        half = float(half_widths(self.mechanism, [cell], each)[0]) if there.any() else 0.0
+        return Intervals.around(found.groups, found.values, np.where(there, half, 0.0) * scale, level, simultaneous)
+
+    def _sampled(self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool) -> Intervals:
+        """Return intervals for the population means, cut to the bounds."""
+        found, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        there = found.counts > 0
+        each = each_level(level, int(there.sum()), self.mechanism, simultaneous, sampling=True)
+        low, high = self.sampled_means(number, each, sampling_sd).ends()
+        exact = np.zeros(len(low), dtype=bool)
+        if self.outcome.steps == 1 and sampling_sd is None:
+            n = found.counts[there]
+            exact = n <= MOST_INVERTED
+            noisy = np.asarray(self.measurement.noisy)[self.space.slices[number]][there]
+            rates = rate_ends(self.mechanism, n[exact].astype(np.float64), noisy[exact].astype(np.float64), each)
+            low[exact], high[exact] = (lower + (upper - lower) * end for end in rates)
+        ends = [np.full(len(there), math.nan) for _ in range(2)]
+        for whole, part in zip(ends, (low, high), strict=True):
+            whole[there] = np.clip(part, lower, upper)
+        return Intervals(
+            found.groups, found.values, ends[0], ends[1], level, About.sampling, simultaneous, bool(exact.all())
+        )
+
+    def sampled_means(self, number: int, level: float, sampling_sd: float | None = None) -> SampledMeans:
+        """Return the means of the groups with records, with what is known of the spread within them."""
+        found = self.means(self.blocks[number])
+        there = found.counts > 0
+        spread = self._spread(number) if sampling_sd is None else _known(sampling_sd, int(there.sum()))
+        noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
+        n = found.counts[there].astype(np.float64)
+        return SampledMeans(n, found.values[there], self._bounds, noise, level, spread)
+
+    def _spread(self, number: int) -> Spread | None:
+        """Return the variances within the groups with records, where they were measured and no bound says as much."""
+        if self.squares is None or self.outcome.steps == 1:
+            return None
+        found, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        there = found.counts > 0
+        gaps = np.clip(found.values, lower, upper) - (lower + upper) / 2
+        n = np.where(there, found.counts, 1.0)
+        spread = self.squares.spread(number, n, gaps, self.mechanism, float(self.outcome.width))
+        return Spread(spread.variances[there], spread.degrees[there])
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return float(self.outcome.lower), float(self.outcome.upper)
 
     def difference_intervals(
         self,
@@ -332,14 +355,18 @@ class GroupSums(ByBlocks):
         *,
         against: Sequence[str] | None = None,
         level: Number = LEVEL,
+        sampling: bool = False,
         sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
         """Return an interval for the difference of the means of two groups with records, the first less the second.
 
+        For the population the distances of both means from the ends of their own intervals are added in squares
+        (MOVER, `population.SampledMeans`); with a measured spread it is Welch's interval.
+
         Parameters
         ----------
-        block, level, sampling_sd, simultaneous
+        block, level, sampling, sampling_sd, simultaneous
             As for `mean_intervals`.
         against
             The levels of the group that every other is compared with; each pair is compared if left out.
@@ -355,29 +382,25 @@ class GroupSums(ByBlocks):
         """
         number = self._number(block)
         found, wanted = self.means(self.blocks[number]), level_of(level)
-        there = np.flatnonzero(found.counts > 0).tolist()
-        if against is None:
-            pairs = list(itertools.combinations(there, 2))
-        else:
-            one = tuple([against] if isinstance(against, str) else against)
-            if one not in found.groups or found.groups.index(one) not in there:
-                raise InputError(f"there is no group {', '.join(one)} with records to compare with: name one there is")
-            pairs = [(other, found.groups.index(one)) for other in there if found.groups[other] != one]
-        if len(pairs) > _MOST_PAIRS:
-            raise InputError(f"there are {len(pairs):,} pairs of groups: say against which group to compare")
-        n, width = found.counts.astype(np.float64), float(self.outcome.width)
-        weights = [self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]])) for pair in pairs]
-        squares = (
-            None
-            if sampling_sd is None
-            else [_variances_of(sampling_sd) * (1 / n[one_of] + 1 / n[other]) for one_of, other in pairs]
-        )
-        half = half_widths(
-            self.mechanism, weights, each_level(wanted, len(pairs), self.mechanism, simultaneous), squares
-        )
-        values = np.array([found.values[one_of] - found.values[other] for one_of, other in pairs])
-        names = ((*found.groups[one_of], *found.groups[other]) for one_of, other in pairs)
-        return Intervals.around(names, values, half, wanted, sampling_sd is not None, simultaneous)
+        pairs = _pairs(found, against)
+        values = np.array([found.values[one] - found.values[other] for one, other in pairs])
+        names = tuple((*found.groups[one], *found.groups[other]) for one, other in pairs)
+        if not (sampling or sampling_sd is not None):
+            n, width = found.counts.astype(np.float64), float(self.outcome.width)
+            weights = [
+                self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]])) for pair in pairs
+            ]
+            each = each_level(wanted, len(pairs), self.mechanism, simultaneous)
+            half = half_widths(self.mechanism, weights, each)
+            return Intervals.around(names, values, half, wanted, simultaneous)
+        each = each_level(wanted, len(pairs), self.mechanism, simultaneous, sampling=True)
+        place = np.cumsum(found.counts > 0) - 1
+        places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
+        weights_of = np.tile([1.0, -1.0], (len(pairs), 1))
+        low, high = self.sampled_means(number, each, sampling_sd).combined(places, weights_of)
+        range_ = self._bounds[1] - self._bounds[0]
+        low, high = np.clip(low, -range_, range_), np.clip(high, -range_, range_)
+        return Intervals(names, values, low, high, wanted, About.sampling, simultaneous, False)
 
     def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
         """The weights of the query's noise, those that are not zero, in a weighted sum of some groups of one set."""
@@ -388,85 +411,40 @@ class GroupSums(ByBlocks):
         whole = self.space.project(whole)
         return np.asarray(whole[whole != 0])
 
-    def _spread(self, number: int) -> Spread:
-        """The spread within the groups of one set, with Σ y² as measured, or as large as the sums allow."""
-        counts = self.space.counts[number].ravel().astype(np.float64)
-        there = counts > 0
-        n, noise, range_ = counts[there], self._noise, float(self.outcome.upper - self.outcome.lower)
-        above = float(self.outcome.width) * self._steps(number)[there]
-        explained = float(((above**2 - self._variances(number)[there]) / n).sum())
-        degrees = int(n.sum()) - len(n)
-        means = np.clip(above / n, 0.0, range_)
-        if self.squares is not None:
-            squares, error = self.squares.value, self.squares.standard_error**2 + noise * float((4 * means**2).sum())
-            least = float(self.squares.outcome.width) / math.sqrt(12)
-        else:
-            squares, error = range_ * float(above.sum()), noise * float(((range_ - 2 * means) ** 2).sum())
-            least = 0.0
-        share = 1 / max(degrees, 1)
-        mechanisms = [self.mechanism, *([self.squares.mechanism] if self.squares else [])]
-        return Spread(
-            (squares - explained) * share,
-            degrees=degrees,
-            noise=math.sqrt(error + 2 * float(((noise / n) ** 2).sum())) * share,
-            largest=range_ / 2,
-            least=least,
-            heavy=any(isinstance(mechanism, LaplaceMechanism) for mechanism in mechanisms),
-        )
+    def compare(
+        self, block: Margin | None = None, *, sampling: bool = False, sampling_sd: float | None = None
+    ) -> Comparison:
+        """Test whether the means of all groups with records are equal.
 
-    def compare(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Comparison:
-        """Test whether the means of all groups with records are equal, as an analysis of variance does.
-
-        With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)`` has a chi-squared distribution with one
-        degree of freedom less than groups. Without `sampling_sd` V holds the noise alone, and the question is about the
-        records; with it it is about the population that they were drawn from. Means without any error, as under a huge
-        budget, need no test: nothing is compared.
-
-        A known standard deviation is a float. One that was estimated (`within_sd`, `widest_sd`) is a `Spread`: the
-        p-value is then the mean of those for all that the true one may be (`Spread.plausible`). Without noise this is
-        the F test; with much of it, it rejects less often than stated.
+        With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)``. *The records* (the default): V holds the
+        noise alone; Q is χ² for fine Gaussian noise, and its law is simulated for Laplace and coarse noise. *The
+        population*: variances within groups are known (`sampling_sd`), were measured by group (Welch's test, with the
+        noise as known), or are the largest that the bounds allow at the common mean; sums of few records are
+        simulated. Means without any error, as under a huge budget, need no test: nothing is compared.
 
         Parameters
         ----------
         block
             Which groups; may be left out where there is one set.
+        sampling
+            Whether the question is about the population that the records were drawn from.
         sampling_sd
-            The standard deviation of the outcome within a group.
+            The standard deviation within every group, where it is known.
         """
-        from scipy.special import chdtrc
-
         number = self._number(block)
         found = self.means(self.blocks[number])
-        sd = None if sampling_sd is None else float(sampling_sd)
         there = found.counts > 0
         n, means = found.counts[there].astype(np.float64), found.values[there]
+        about = About.sampling if sampling or sampling_sd is not None else About.noise
         if len(n) < 2:
-            return Comparison(0.0, 0, float(means.mean()) if len(n) else math.nan, sd)
-        if not (self._noise or sd):
-            return Comparison(0.0, 0, float(n @ means / n.sum()), sd)
-        statistic, pooled = self._statistics(number, n, means, np.array([sd or 0.0]))
-        compared = Comparison(float(statistic[0]), len(n) - 1, float(pooled[0]), sd)
-        if not isinstance(sampling_sd, Spread):
-            return compared
-        sds = sampling_sd.plausible()
-        parts = np.array_split(sds, min(-(-len(sds) * len(n) // _AT_ONCE), len(sds)))
-        statistics = np.concatenate([self._statistics(number, n, means, part)[0] for part in parts])
-        return replace(compared, widened=float(chdtrc(compared.degrees, statistics).mean()))
-
-    def _statistics(self, number: int, n: Floats, means: Floats, sds: Floats) -> tuple[Floats, Floats]:
-        """Return Q and m̄ for each of several standard deviations within groups."""
-        # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
-        precision = 1 / (self._noise / n**2 + np.multiply.outer(sds**2, 1 / n))
-        taken, v = self._noise * self.space.common_part(number), 1 / n
-        share = taken / (1 - taken * (precision @ v**2))
-
-        def inverse(x: Floats) -> Floats:
-            return np.asarray(precision * x + (share * ((precision * x) @ v))[:, None] * precision * v)
-
-        weights = inverse(np.ones(len(n)))
-        pooled = (weights @ means) / weights.sum(axis=1)
-        gaps = means - pooled[:, None]
-        return (gaps * inverse(gaps)).sum(axis=1), pooled
+            return Comparison(0.0, 0, float(means.mean()) if len(n) else math.nan, 1.0, about)
+        measured = NoisyMeans(self.mechanism, number, n, means)
+        if sampling_sd is not None:
+            return measured.compare_known(sampling_sd)
+        if not sampling:
+            return measured.compare_records()
+        spread = self._spread(number)
+        return measured.compare_bounded() if spread is None else measured.compare_measured(spread)
 
     def _steps(self, number: int) -> Floats:
         return self.measurement.projected[self.space.slices[number]]
@@ -513,7 +491,8 @@ def sums(
     adjacency
         How many records may differ; a(t) of all that is published unless given.
     spread_budget
-        What may be spent on a sum of squares, from which `GroupSums.within_sd` follows.
+        What may be spent on sums of squares by group, for narrower intervals and `GroupSums.within_sd`. A yes or no
+        needs none.
     randomness
         Where random words come from; the operating system unless given.
     ledger
@@ -523,7 +502,8 @@ def sums(
     with open_groups(data, (*blocks, *invariants), features, adjacency, ledger, randomness) as groups:
         space = sum_space(groups.dataspace, groups.adjacency, outcome, blocks)
         mechanism, values = outcome_mechanism(space, budget), read_sums(groups.source, space)
-        found = groups.measure(f"sums of {outcome.column}", mechanism, values, outcome, spread_budget)
+        squares = None if outcome.steps == 1 else squares_of(outcome, blocks, spread_budget)
+        found = groups.measure(f"sums of {outcome.column}", mechanism, values, squares)
     return GroupSums(mechanism, *found)
 
 
@@ -576,6 +556,21 @@ def _one(by: By) -> Margin:
     return blocks_of(by)[0]
 
 
-def _variances_of(sampling_sd: float) -> Floats:
-    """The variances within groups that may be the true one: a known one, or all that an estimate leaves open."""
-    return sampling_sd.plausible() ** 2 if isinstance(sampling_sd, Spread) else np.array([sampling_sd**2])
+def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, int]]:
+    """Return the pairs of groups with records: each, or every other one with the group of some levels."""
+    there = np.flatnonzero(found.counts > 0).tolist()
+    if against is None:
+        pairs = list(itertools.combinations(there, 2))
+    else:
+        one = tuple([against] if isinstance(against, str) else against)
+        if one not in found.groups or found.groups.index(one) not in there:
+            raise InputError(f"there is no group {', '.join(one)} with records to compare with: name one there is")
+        pairs = [(other, found.groups.index(one)) for other in there if found.groups[other] != one]
+    if len(pairs) > _MOST_PAIRS:
+        raise InputError(f"there are {len(pairs):,} pairs of groups: say against which group to compare")
+    return pairs
+
+
+def _known(sd: float, groups: int) -> Spread:
+    """Return one standard deviation that is known for all groups."""
+    return Spread(np.full(groups, sd**2), np.full(groups, math.inf))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome, Source, open_source
 from semidp.errors import DataError, InputError
-from semidp.grouped.outcome_spread import SquareSum, square_mechanism
+from semidp.grouped.outcome_spread import SquareSums, square_mechanism, squared_steps
 from semidp.mechanisms import Measurement, Mechanism
 from semidp.noise import Randomness
 from semidp.queries import Design, MomentSpace, QuerySpace, SumSpace, outcome_adjacency, route_values
@@ -43,29 +43,45 @@ class Groups:
         return self.dataspace.schema
 
     def measure(
-        self,
-        label: str,
-        mechanism: Mechanism,
-        values: NDArray[np.int64],
-        outcome: Outcome | None = None,
-        spread_budget: Budget | None = None,
-    ) -> tuple[Measurement, SquareSum | None]:
-        """Measure values, and the sum of squares of an outcome where it has a budget; the ledger is charged before."""
-        if outcome is None or spread_budget is None:
+        self, label: str, mechanism: Mechanism, values: NDArray[np.int64], squares: "Squares | None" = None
+    ) -> tuple[Measurement, SquareSums | None]:
+        """Measure values, and the squares of an outcome by group where they have a budget; the ledger comes first."""
+        if squares is None:
             self._charge(label, mechanism)
             return mechanism.measure(values, self.randomness), None
-        grid = Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
-        spread = square_mechanism(self.dataspace, self.adjacency, grid, spread_budget)
-        (counts,) = read_histogram(self.source, self.schema, (), grid)
-        squares = np.array([int(counts @ np.arange(len(counts), dtype=np.int64) ** 2)])
+        grid, blocks = squares.grid, squares.blocks
+        spread = square_mechanism(self.dataspace, self.adjacency, grid, squares.budget, blocks)
+        counts = [read_histogram(self.source, self.schema, block.names, grid) for block in blocks]
+        totals = np.concatenate([part @ squared_steps(grid.steps) for part in counts])
         self._charge(label, mechanism, spread)
         measured = mechanism.measure(values, self.randomness)
-        return measured, SquareSum(grid, spread, spread.measure(squares, self.randomness))
+        return measured, SquareSums(grid, spread, spread.measure(totals, self.randomness))
 
     def _charge(self, label: str, *mechanisms: Mechanism) -> None:
         if self.ledger is not None:
             first, *others = (mechanism.guarantee for mechanism in mechanisms)
             self.ledger.charge(first.compose(*others), label, [mechanism.record() for mechanism in mechanisms])
+
+
+@dataclass(frozen=True)
+class Squares:
+    """The squares of an outcome that are to be measured: on which grid, by which groups, at what budget."""
+
+    grid: Outcome
+    blocks: tuple[Margin, ...]
+    budget: Budget
+
+
+def squares_of(outcome: Outcome, blocks: Sequence[Margin], budget: Budget | None) -> Squares | None:
+    """Return the squares to be measured, on a grid of at most 100 steps; None without a budget.
+
+    >>> squares_of(Outcome("score", 0, 1, steps=1000), [Margin("ward")], Budget.gdp(1)).grid.steps
+    100
+    """
+    if budget is None:
+        return None
+    grid = Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
+    return Squares(grid, tuple(blocks), budget)
 
 
 @contextmanager

@@ -29,8 +29,11 @@ from semidp.tradeoff import Budget
 Floats = NDArray[np.float64]
 
 _STEPS = 200  # of Newton's method, each with step halving; ten are usual
-_MOST_PROFILED = 12  # coefficients, up to which intervals are those of the likelihood; beyond, normal ones
+_MOST_WORK = 2e8  # cells times cubed columns, up to which intervals are profiled (some 60 columns); beyond, normal ones
 _OPEN = 20.0  # a coefficient beyond which an interval is open: odds of one in 500 million
+_TRIES = 30  # between a value inside an interval and one outside, until an end is found
+_STUCK = 1e8  # the damping of steps from which on nothing improves
+_CLOSE = 1e-4  # an end is found where the distance is this share of the quantile away from it
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +102,9 @@ class LogisticFit(RegressionFit):
         over the other coefficients exceeds the least of all by at most (h/s)², h the half-width and s the standard
         error of the first-order error ``H^-1 (noise + sampling)`` in X'y: the quantile of χ² with one degree for normal
         noise, more for Laplace noise. The noise alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with
-        sampling ``S = N + Z'WZ``, and m(β) is the mean of X'y. An end beyond ±20 is open: the data may as well have no
-        limit there. Designs with more than 12 columns get ``β_j ± h``. How often they hold is simulated in
-        docs/groups.md.
+        sampling ``S = N + Z'WZ``, and m(β) is the mean of X'y. Each end is sought from the penalised fit outwards; one
+        beyond ±20 is open, and only that one: the data may as well have no limit there. Designs with more than some 60
+        columns get ``β_j ± h``. How often they hold is simulated in docs/groups.md.
 
         Parameters
         ----------
@@ -116,61 +119,68 @@ class LogisticFit(RegressionFit):
         spread = np.diag(inverse) if sampling else None
         found, half = self._intervals(inverse, level_of(level), spread, simultaneous)
         errors = self.standard_errors(sampling=sampling)
-        if len(self.names) > _MOST_PROFILED or not errors.any():
+        if len(self._counts) * len(self.names) ** 3 > _MOST_WORK or not half.any():
             return found
-        ends = [self._ends(j, float(half[j] / errors[j]) ** 2, sampling) for j in range(len(self.names))]
+        least, nearest = self.nearest(None, 0.0, self.coefficients, sampling)
+        profile = _Profile(self, sampling, least, nearest)
+        ends = [profile.ends(j, float(half[j] / errors[j]) ** 2, float(errors[j])) for j in range(len(self.names))]
         return replace(found, lower=np.array([low for low, _ in ends]), upper=np.array([high for _, high in ends]))
 
-    def _ends(self, position: int, quantile: float, sampling: bool) -> tuple[float, float]:
-        """Return where the least distance over the other coefficients exceeds the least of all by a quantile."""
-        from scipy.optimize import brentq
+    def nearest(self, position: int | None, value: float, start: Floats, sampling: bool) -> tuple[float, Floats]:
+        """Return the least Q over all coefficients, or over those other than one that is held, and where it is.
 
-        least, start = self._nearest(None, 0.0, self.coefficients, sampling)
-        middle = float(start[position])
-        ends = []
-        size = min(float(self.standard_errors(sampling=sampling)[position]), 1.0)
-        for side in (-1.0, 1.0):
-            beta, inside, step = start, middle, side * size
-            while True:
-                outside = inside + step
-                if abs(outside) > _OPEN:
-                    ends.append(side * math.inf)
-                    break
-                distance, beta = self._nearest(position, outside, beta, sampling)
-                if distance - least > quantile:
-                    near = beta
-
-                    def excess(value: float, near: Floats = near) -> float:
-                        return self._nearest(position, value, near, sampling)[0] - least - quantile
-
-                    low = -quantile if inside == middle else excess(inside)
-                    ends.append(outside if low > 0 else float(brentq(excess, inside, outside, xtol=1e-2 * abs(step))))
-                    break
-                inside, step = outside, 1.6 * step
-        return ends[0], ends[1]
-
-    def _nearest(self, position: int | None, value: float, start: Floats, sampling: bool) -> tuple[float, Floats]:
-        """Return the least Q over all coefficients, or over those other than one that is held, and where it is."""
-        from scipy.optimize import least_squares
-
+        By the method of Levenberg and Marquardt: steps of Gauss and Newton, damped where they do not improve.
+        """
         free = np.array([k for k in range(len(start)) if k != position], dtype=np.intp)
+        beta = np.array(start)
+        if position is not None:
+            beta[position] = value
+        distances, slopes = self._distances(beta, sampling)
+        cost, damping = float(distances @ distances), 1e-4
+        for _ in range(_STEPS):
+            part = slopes[:, free]
+            curvature, descent = part.T @ part, part.T @ distances
+            scale = np.diag(curvature) + 1e-12 * float(np.trace(curvature)) + 1e-300
+            step = np.linalg.solve(curvature + np.diag(damping * scale), descent)
+            tried = np.array(beta)
+            tried[free] = np.clip(beta[free] - step, -2 * _OPEN, 2 * _OPEN)
+            new, new_slopes = self._distances(tried, sampling)
+            gained = cost - float(new @ new)
+            if gained >= 0:
+                beta, distances, slopes, cost = tried, new, new_slopes, cost - gained
+            if damping > _STUCK or (gained >= 0 and gained <= 1e-9 * (1 + cost)):
+                break
+            damping = max(damping / 10, 1e-12) if gained >= 0 else damping * 10
+        return cost, beta
 
-        def whole(part: Floats) -> Floats:
-            beta = np.array(start)
-            beta[free] = np.clip(part, -2 * _OPEN, 2 * _OPEN)
-            if position is not None:
-                beta[position] = value
-            return beta
+    def _distances(self, beta: Floats, sampling: bool) -> tuple[Floats, Floats]:
+        """Return ``r = A (X'y - m(β))`` with ``A S A' = 1``, of which Q is the squared length, and its derivatives.
 
-        def distances(part: Floats) -> Floats:
-            beta = whole(part)
-            spread = self.moments.noise_covariance + (self._information(beta) if sampling else 0.0)
-            return _whitening(spread) @ (self.moments.values - self._fitted(beta, penalised=not sampling))
+        The noise alone has a constant A. With sampling A is the inverse of the Cholesky factor of S(β), whose change
+        adds ``-Φ(A dS A') r``, Φ the lower triangle with half of the diagonal.
+        """
+        p, rows = self._probabilities(beta), self._rows
+        weights = self._counts * p * (1 - p)
+        if not sampling:
+            basis = np.linalg.qr(np.sqrt(weights)[:, None] * rows)[0]
+            leverages = (basis**2).sum(axis=1)
+            bent = (1 - 2 * p)[:, None] * rows
+            change = leverages[:, None] * bent - (basis @ basis.T) ** 2 @ bent  # of the leverages
+            slope = rows.T @ ((weights + leverages * p * (1 - p))[:, None] * rows - (0.5 - p)[:, None] * change)
+            ones = self._counts * p - leverages * (0.5 - p)
+            white = self._noise_whitening
+            return white @ (self.moments.values - rows.T @ ones), -white @ slope
+        information = rows.T @ (weights[:, None] * rows)
+        white = _whitening(self.moments.noise_covariance + information)
+        distances = white @ (self.moments.values - rows.T @ (self._counts * p))
+        turned = rows @ white.T
+        below = np.cumsum(turned * distances, axis=1) - turned * distances / 2
+        bent = (weights * (1 - 2 * p))[:, None] * rows
+        return distances, -white @ information - (turned * below).T @ bent
 
-        if not len(free):
-            return float(np.sum(distances(start[free]) ** 2)), whole(start[free])
-        found = least_squares(distances, start[free], method="lm", xtol=1e-6, ftol=1e-6)
-        return float(2 * found.cost), whole(found.x)
+    @cached_property
+    def _noise_whitening(self) -> Floats:
+        return _whitening(self.moments.noise_covariance)
 
     @cached_property
     def _there(self) -> NDArray[np.bool_]:
@@ -207,6 +217,64 @@ class LogisticFit(RegressionFit):
     def _information(self, beta: Floats) -> Floats:
         p = self._probabilities(beta)
         return np.asarray(self._rows.T @ (self._rows * (self._counts * p * (1 - p))[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Profile:
+    """How far X'y lies from what a fit gives where one coefficient is held.
+
+    Parameters
+    ----------
+    fit, sampling
+        The fit, and whether sampling counts besides the noise.
+    least, nearest
+        The least Q of all, and the coefficients that have it; they may be far out where groups are separated.
+    """
+
+    fit: LogisticFit
+    sampling: bool
+    least: float
+    nearest: Floats
+
+    def ends(self, position: int, quantile: float, error: float) -> tuple[float, float]:
+        """Return the first value on each side of the penalised fit at which Q exceeds the least by a quantile."""
+        start = self.fit.coefficients
+        distance, beta = self.fit.nearest(position, float(start[position]), start, self.sampling)
+        if distance - self.least > quantile:  # the penalty moved the fit out of the interval
+            beta = np.clip(self.nearest, -_OPEN, _OPEN)
+        step = min(error, 1.0)
+        return self._end(position, beta, quantile, -step), self._end(position, beta, quantile, step)
+
+    def _end(self, position: int, beta: Floats, quantile: float, step: float) -> float:
+        inside, low = float(beta[position]), 0.0
+        while True:
+            outside = inside + step
+            if abs(outside) > _OPEN:
+                return math.copysign(math.inf, step)
+            distance, beta = self.fit.nearest(position, outside, beta, self.sampling)
+            high = math.sqrt(max(distance - self.least, 0.0))
+            if high > math.sqrt(quantile):
+                break
+            inside, low, step = outside, high, 1.6 * step
+        return self._between(position, beta, math.sqrt(quantile), (inside, low), (outside, high))
+
+    def _between(
+        self, position: int, beta: Floats, reach: float, inside: tuple[float, float], outside: tuple[float, float]
+    ) -> float:
+        """Return where the root of the distance is `reach`: it is nearly linear, so a line through both sides aims."""
+        (near, low), (far, high) = inside, outside
+        for turn in range(_TRIES):
+            share = (reach - low) / (high - low) if turn % 3 < 2 else 0.5  # now and then by halves, lest one side stay
+            value = near + min(max(share, 0.02), 0.98) * (far - near)
+            distance, beta = self.fit.nearest(position, value, beta, self.sampling)
+            found = math.sqrt(max(distance - self.least, 0.0))
+            if abs(found - reach) <= _CLOSE * reach:
+                return value
+            if found > reach:
+                far, high = value, found
+            else:
+                near, low = value, found
+        return far
 
 
 def _whitening(covariance: Floats) -> Floats:

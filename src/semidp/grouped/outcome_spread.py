@@ -1,11 +1,11 @@
-"""The spread of an outcome within groups, measured privately: what standard errors need beside the noise.
+"""The spread of an outcome within each group, measured privately: what narrower intervals for a population need.
 
-A sum of squares is a sum of a bounded outcome like any other; what is left of it after the groups, or a regression,
-have explained their part is post-processing.
+A sum of squares by group is a sum of a bounded outcome like any other; what is left of it after the mean of its group
+is post-processing.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -14,76 +14,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.engines import Outcome
+from semidp.grouped.noise_law import half_widths, normal_quantile, t_quantile
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
-from semidp.queries import sum_space
-from semidp.spaces import Adjacency, Dataspace
+from semidp.queries import SumSpace, sum_space
+from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tradeoff import Budget
 
-_NOISES, _SAMPLES = 32, 8  # quantiles of what the true spread may be: over the noise, and over the sample
-_WIDENED = 1.2  # the noise in a spread, so that averaging over it keeps the size of a test (see the tests)
+Floats = NDArray[np.float64]
+
+_BOUND = 0.98  # the two-sided level at which the noise in a variance is bounded: 99% on one side
 
 
-class Spread(float):
-    """A standard deviation within groups that was estimated with noise; it knows what else the true one may be.
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """The variance of an outcome within each of several groups.
 
-    >>> spread = Spread(4.0, degrees=200, noise=1.0, largest=5.0)
-    >>> float(spread), bool(spread.plausible().min() < 2 < spread.plausible().max())
-    (2.0, True)
+    Parameters
+    ----------
+    variances
+        The variances: known, or estimates with the noise allowed for.
+    degrees
+        The degrees of freedom of each estimate; infinite for what is known or a bound.
     """
 
-    variance: float
-    degrees: int
-    noise: float
-    largest: float
-    heavy: bool
+    variances: Floats
+    degrees: Floats
 
-    def __new__(
-        cls,
-        variance: float,
-        *,
-        degrees: int,
-        noise: float,
-        largest: float,
-        least: float = 0.0,
-        heavy: bool = False,
-    ) -> "Spread":
-        """Return the estimate from an unbiased estimate of the variance.
+    def at_most(self, bounds: tuple[float, float], level: float) -> "Spread":
+        """Return the spread with the largest that the bounds allow, where an interval of a level needs less with it.
 
-        Parameters
-        ----------
-        variance
-            The estimate of the variance, which noise may make negative.
-        degrees
-            The degrees of freedom of the sample.
-        noise
-            The standard deviation of the noise in `variance`.
-        largest, least
-            Bounds of what is returned; the true standard deviation does not exceed `largest`.
-        heavy
-            Whether the noise has Laplace tails.
+        Values between l and u have a variance of at most (u - l)²/4. That is a bound, not an estimate, so that it goes
+        with the normal quantile where an estimate from few records goes with Student's.
+
+        >>> small = Spread(np.array([0.2, 0.01]), np.array([1.0, 50.0])).at_most((0.0, 1.0), 0.95)
+        >>> small.variances.tolist(), small.degrees.tolist()
+        ([0.25, 0.01], [inf, 50.0])
         """
-        self = super().__new__(cls, math.sqrt(min(max(variance, least**2), largest**2)))
-        self.variance, self.degrees, self.noise = variance, degrees, noise
-        self.largest, self.heavy = largest, heavy
-        return self
-
-    def plausible(self) -> NDArray[np.float64]:
-        """Return standard deviations, all as likely, that may be the true one.
-
-        The variance less quantiles of its noise (widened by a fifth), times ``degrees/χ²`` at quantiles of χ² with as
-        many degrees. Without noise a chi-squared test averaged over these is the F test of an analysis of variance. A
-        variance of 0 or less says that the noise hides the spread, and becomes the largest possible one.
-        """
-        from scipy.special import chdtri, ndtri
-
-        places = (np.arange(_NOISES) + 0.5) / _NOISES
-        tails = (
-            np.sign(places - 0.5) * -np.log1p(-np.abs(2 * places - 1)) / math.sqrt(2) if self.heavy else ndtri(places)
-        )
-        samples = chdtri(max(self.degrees, 1), (np.arange(_SAMPLES) + 0.5) / _SAMPLES)
-        found = np.multiply.outer(self.variance + _WIDENED * self.noise * tails, max(self.degrees, 1) / samples).ravel()
-        return np.sqrt(np.where(found > 0, found, self.largest**2))
+        largest = (bounds[1] - bounds[0]) ** 2 / 4
+        needed = t_quantile(level, self.degrees) ** 2 * self.variances
+        capped = needed >= normal_quantile(level) ** 2 * largest
+        return Spread(np.where(capped, largest, self.variances), np.where(capped, math.inf, self.degrees))
 
 
 class NoisyPart(Protocol):
@@ -117,10 +88,11 @@ class FromNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class SquareSum:
-    """A noisy ``Σ (y_i - lower)²`` over all records.
+class SquareSums:
+    """Noisy ``Σ (y_i - mid)²`` by group, mid the middle of the bounds.
 
-    One record adds between 0 and B² squared steps, so this is the total of an outcome with B² steps: ``Δ2 = a B²``.
+    On a grid of B steps ``(2y - B)²`` lies between 0 and B²: these are the sums of an outcome with B² steps by the same
+    groups. Squares about the middle need a quarter of the noise that squares above the lower bound do.
     """
 
     outcome: Outcome
@@ -128,33 +100,75 @@ class SquareSum:
     measurement: Measurement
 
     @property
-    def value(self) -> float:
-        """The noisy sum, in squared units of the outcome above its lower bound."""
-        return float(self.measurement.projected[0]) * float(self.outcome.width) ** 2
+    def unit(self) -> float:
+        """What one step of the squares is worth, in squared units of the outcome."""
+        return float(self.outcome.width) ** 2 / 4
 
-    @property
-    def standard_error(self) -> float:
-        """The standard error of `value` by the noise."""
-        return float(self.mechanism.standard_errors()[0]) * float(self.outcome.width) ** 2
+    def values(self, number: int) -> Floats:
+        """Return the noisy sums of squares by the groups of one set."""
+        space = self.mechanism.space
+        assert isinstance(space, SumSpace)
+        return np.asarray(self.measurement.projected[space.slices[number]] * self.unit)
 
-    def left_over(self, explained: float, degrees: int) -> float:
-        """Return the standard deviation of what remains when `explained` of the sum of squares is accounted for.
+    def estimates(self, number: int, counts: Floats, gaps: Floats, noise: float) -> Floats:
+        """Return the variances within groups, ``(Σ (y - mid)² - n (m - mid)² + σ²/n)/(n - 1)``; noise may lower them.
 
-        Never above half the width of the bounds, which no distribution exceeds, and never below the grid's own.
+        Parameters
+        ----------
+        number
+            Which set of groups.
+        counts, gaps
+            The exact number of records of each group, and how far its noisy mean is from the middle of the bounds.
+        noise
+            The variance σ² of the noise in a sum; it makes ``n (m - mid)²`` too large by ``σ²/n`` on average.
         """
-        width = float(self.outcome.upper - self.outcome.lower)
-        variance = (self.value - explained) / max(degrees, 1)
-        return math.sqrt(min(max(variance, float(self.outcome.width) ** 2 / 12), width**2 / 4))
+        explained = counts * gaps**2 - noise / counts
+        return np.asarray((self.values(number) - explained) / np.maximum(counts - 1, 1))
+
+    def spread(self, number: int, counts: Floats, gaps: Floats, sums: Mechanism, width: float) -> Spread:
+        """Return the variances within groups with a one-sided 99% bound of their noise, of at most (u - l)²/4.
+
+        The noise in an estimate has three parts: that of the sum of squares, ``2 (m - mid)`` times that of the sum, and
+        its square over n. A group of one record has the largest variance that the bounds allow.
+
+        Parameters
+        ----------
+        number, counts, gaps
+            As for `estimates`.
+        sums, width
+            The mechanism that measured the sums, and the width of one of its steps.
+        """
+        (of_square,) = half_widths(self.mechanism, [np.ones(1)], _BOUND) * self.unit
+        (of_sum,) = half_widths(sums, [np.ones(1)], _BOUND) * width
+        noise = sums.variance * width**2
+        parts = (of_square, 2 * gaps * of_sum, np.maximum(of_sum**2 - noise, 0.0) / counts)
+        bound = np.sqrt(sum(part**2 for part in parts)) / np.maximum(counts - 1, 1)
+        least = float(self.outcome.width) ** 2 / 12  # that of rounding to the grid
+        largest = float(self.outcome.upper - self.outcome.lower) ** 2 / 4
+        found = np.maximum(self.estimates(number, counts, gaps, noise) + bound, least)
+        capped = (found >= largest) | (counts <= 1)
+        return Spread(np.where(capped, largest, found), np.where(capped, math.inf, counts - 1))
 
 
-def square_mechanism(dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, budget: Budget) -> Mechanism:
-    """Return the mechanism that measures the sum of squares of an outcome.
+def square_mechanism(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, budget: Budget, blocks: Sequence[Margin]
+) -> Mechanism:
+    """Return the mechanism that measures the sums of squares of an outcome by groups.
 
-    >>> from semidp.spaces import Margin
     >>> from semidp.tables import Feature, Schema, Table
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
-    >>> square_mechanism(public, Adjacency(2), Outcome("score", 0, 1, steps=10), Budget.gdp(1)).scale
+    >>> score = Outcome("score", 0, 1, steps=10)
+    >>> square_mechanism(public, Adjacency(2), score, Budget.gdp(1), [Margin("ward")]).scale
     200.0
     """
     squares = Outcome(outcome.column, Fraction(0), Fraction(1), outcome.steps**2)
-    return outcome_mechanism(sum_space(dataspace, adjacency, squares), budget)
+    return outcome_mechanism(sum_space(dataspace, adjacency, squares, blocks), budget)
+
+
+def squared_steps(steps: int) -> NDArray[np.int64]:
+    """Return ``(2y - B)²`` for each step y of a grid.
+
+    >>> squared_steps(4).tolist()
+    [16, 4, 0, 4, 16]
+    """
+    return (2 * np.arange(steps + 1, dtype=np.int64) - steps) ** 2

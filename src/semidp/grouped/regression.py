@@ -4,9 +4,8 @@ Designs are in `queries.designs`, what may be measured for them in `queries.rout
 `logistic`.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -16,14 +15,16 @@ from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
 from semidp.engines import Outcome
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.exact import Number
-from semidp.grouped.inputs import open_groups, read_moments
-from semidp.grouped.intervals import LEVEL, Intervals, each_level, half_widths, level_of
-from semidp.grouped.outcome_spread import FromNoise, NoisyPart, SquareSum
+from semidp.grouped.group_sums import GroupSums
+from semidp.grouped.inputs import Groups, open_groups, read_moments, squares_of
+from semidp.grouped.intervals import LEVEL, About, Intervals, each_level, level_of
+from semidp.grouped.noise_law import half_widths
+from semidp.grouped.outcome_spread import FromNoise, NoisyPart, SquareSums
 from semidp.mechanisms import AUTO, Measurement, Mechanism, outcome_mechanism
 from semidp.noise import Randomness
-from semidp.queries import Design, MomentSpace, RouteSpace, SumSpace, moment_map, regression_routes
+from semidp.queries import Design, MomentSpace, RouteSpace, SumSpace, moment_map, regression_routes, sum_space
 from semidp.spaces import Adjacency, Dataspace, Margin
 from semidp.tables import Feature, Schema
 from semidp.tradeoff import Budget
@@ -62,7 +63,7 @@ class Moments:
         assert isinstance(self.space, MomentSpace), "sums by group need a design"
         return self.space.design
 
-    @property
+    @cached_property
     def values(self) -> Floats:
         """The noisy ``Σ z_i (y_i - lower)``, in units of the outcome."""
         steps = moment_map(self.space, self.design) @ self.measurement.projected
@@ -165,14 +166,15 @@ class RegressionFit(FromNoise):
     ) -> tuple[Intervals, Floats]:
         """Return ``β_j ± h``, and h: `inverse` takes the noise in X'y to β, `sampling` holds further variances of β."""
         mechanism = self.moments.mechanism
+        both = sampling is not None
         half = half_widths(
             mechanism,
             list(inverse @ self.moments.noise_weights),
-            each_level(level, len(self.names), mechanism, simultaneous),
-            None if sampling is None else list(sampling[:, None]),
+            each_level(level, len(self.names), mechanism, simultaneous, sampling=both),
+            None if sampling is None else sampling.tolist(),
         )
-        names = ((name,) for name in self.names)
-        return Intervals.around(names, self.coefficients, half, level, sampling is not None, simultaneous), half
+        found = Intervals.around(((name,) for name in self.names), self.coefficients, half, level, simultaneous)
+        return replace(found, about=About.sampling, exact=False) if both else found, half
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +196,7 @@ class LinearFit(RegressionFit):
     (True, 'noise')
     """
 
-    squares: SquareSum | None = None
+    squares: SquareSums | None = None
 
     def _measured(self) -> Iterable[NoisyPart | None]:
         return self.moments, self.squares
@@ -207,34 +209,6 @@ class LinearFit(RegressionFit):
             np.linalg.solve(self.moments.gram, self.moments.values + lower * self.moments.totals), dtype=np.float64
         )
 
-    def residual_sd(self) -> float:
-        """Return the residual standard deviation from the measured sum of squares.
-
-        ``(Σ y² - m'(X'X)^-1 m)/(n - d)`` with m = X'y, corrected for the noise's ``tr (X'X)^-1 N`` with N its
-        covariance; y above its lower bound.
-        """
-        if self.squares is None:
-            raise InputError(
-                "the residual spread was not measured: give a spread_budget, or the standard deviation if it is known"
-            )
-        inverse = np.linalg.inv(self.moments.gram)
-        explained = float(self.moments.values @ inverse @ self.moments.values)
-        explained -= float(np.sum(inverse * self.moments.noise_covariance))
-        n = self.moments.space.dataspace.n or 0
-        return self.squares.left_over(explained, n - len(self.names))
-
-    def widest_sd(self) -> float:
-        """Return the largest residual standard deviation that the fit and the bounds allow.
-
-        Values y between 0 and B have ``Σ y² <= B Σ y``; the rest is as in `residual_sd`.
-        """
-        outcome, inverse = self.moments.space.outcome, np.linalg.inv(self.moments.gram)
-        range_, n = float(outcome.upper - outcome.lower), self.moments.space.dataspace.n or 0
-        fitted = inverse @ self.moments.values
-        explained = float(self.moments.values @ fitted) - float(np.sum(inverse * self.moments.noise_covariance))
-        variance = (range_ * float(self.moments.totals @ fitted) - explained) / max(n - len(self.names), 1)
-        return math.sqrt(min(max(variance, 0.0), range_**2 / 4))
-
     def covariance(self, residual_sd: float | None = None) -> Floats:
         """Return the covariance of the coefficients: ``(X'X)^-1 N (X'X)^-1``, plus ``σ² (X'X)^-1`` where σ is given.
 
@@ -243,8 +217,8 @@ class LinearFit(RegressionFit):
         Parameters
         ----------
         residual_sd
-            σ, the residual standard deviation: known, or from `residual_sd`. Without it the errors are those of the
-            noise alone, about the regression on the records themselves.
+            σ, the residual standard deviation, where it is known. Without it the errors are those of the noise alone,
+            about the regression on the records themselves.
         """
         inverse = np.linalg.inv(self.moments.gram)
         sampling = 0.0 if residual_sd is None else residual_sd**2 * inverse
@@ -255,22 +229,53 @@ class LinearFit(RegressionFit):
         return np.sqrt(np.diag(self.covariance(residual_sd)))
 
     def intervals(
-        self, level: Number = LEVEL, *, residual_sd: float | None = None, simultaneous: bool = False
+        self,
+        level: Number = LEVEL,
+        *,
+        sampling: bool = False,
+        residual_sd: float | None = None,
+        simultaneous: bool = False,
     ) -> Intervals:
         """Return an interval for each coefficient: of the regression on the records, or on their population.
+
+        A coefficient is a weighted sum of the means of the cells, ``β = (X'X)^-1 Σ_g n_g z_g m_g``. Where sums by cell
+        were measured, its interval for the population is that of such a sum (`population.SampledMeans`), with the
+        variances v_g that the bounds allow or that were measured in each cell: ``Σ_g n_g z_g z_g' v_g`` in the middle
+        of ``(X'X)^-1 … (X'X)^-1``, and never one spread for all. Other designs take ``v = (u - l)²/4``, the largest.
 
         Parameters
         ----------
         level
             The probability that an interval holds the coefficient.
+        sampling
+            Whether it is about the population that the records were drawn from.
         residual_sd
-            σ, for the population; without it the intervals hold for the regression on the records themselves.
+            σ, where it is known; the interval is then about the population.
         simultaneous
             Whether all intervals hold at once with that probability.
         """
-        inverse = np.linalg.inv(self.moments.gram)
-        sampling = None if residual_sd is None else residual_sd**2 * np.diag(inverse)
-        return self._intervals(inverse, level_of(level), sampling, simultaneous)[0]
+        inverse, wanted = np.linalg.inv(self.moments.gram), level_of(level)
+        if not sampling and residual_sd is None:
+            return self._intervals(inverse, wanted, None, simultaneous)[0]
+        space = self.moments.space
+        if residual_sd is None and isinstance(space, SumSpace) and len(space.blocks) == 1:
+            return self._by_cell(space, inverse, wanted, simultaneous)
+        outcome = space.outcome
+        widest = float(outcome.upper - outcome.lower) / 2
+        variance = (widest if residual_sd is None else residual_sd) ** 2
+        return self._intervals(inverse, wanted, variance * np.diag(inverse), simultaneous)[0]
+
+    def _by_cell(self, space: SumSpace, inverse: NDArray[Any], level: Fraction, simultaneous: bool) -> Intervals:
+        """Return intervals for the population from the means of the cells, each with a spread of its own."""
+        moments = self.moments
+        cells = GroupSums(moments.mechanism, moments.measurement, self.squares)
+        each = each_level(level, len(self.names), moments.mechanism, simultaneous, sampling=True)
+        there = space.counts[0].ravel() > 0
+        weights = (inverse @ moment_map(space, moments.design))[:, there] * space.counts[0].ravel()[there]
+        places = np.tile(np.arange(int(there.sum())), (len(weights), 1))
+        low, high = cells.sampled_means(0, each).combined(places, weights)
+        names = tuple((name,) for name in self.names)
+        return Intervals(names, self.coefficients, low, high, level, About.sampling, simultaneous, False)
 
 
 def linear_regression(
@@ -302,16 +307,34 @@ def linear_regression(
     invariants
         What is published exactly: it must fix Σz and X'X. The joint counts of the design's features if left out.
     spread_budget
-        What may be spent on a sum of squares, from which `LinearFit.residual_sd` follows.
+        What may be spent on sums of squares by the cells of the design, for narrower intervals for the population. Sums
+        by cell are then measured too, so the joint counts must be published.
     """
     margins = published(factors, design, invariants)
     with open_groups(data, margins, features, adjacency, ledger, randomness) as groups:
         model = chosen(groups.schema, factors, design)
-        mechanism = regression_mechanism(groups.dataspace, groups.adjacency, outcome, model, budget)
+        cells = (Margin(*model.features),)
+        if spread_budget is None:
+            mechanism = regression_mechanism(groups.dataspace, groups.adjacency, outcome, model, budget)
+        else:
+            model.gram(groups.dataspace)  # refuses moments that are not public, and columns that depend on each other
+            mechanism = outcome_mechanism(_by_cells(groups, outcome, cells), budget)
         values = read_moments(groups.source, mechanism.space, model)
-        label = f"regression of {outcome.column}"
-        measurement, squares = groups.measure(label, mechanism, values, outcome, spread_budget)
+        asked = squares_of(outcome, cells, spread_budget)
+        measurement, squares = groups.measure(f"regression of {outcome.column}", mechanism, values, asked)
     return LinearFit(Moments(mechanism, measurement, model), squares)
+
+
+def _by_cells(groups: Groups, outcome: Outcome, cells: Sequence[Margin]) -> SumSpace:
+    """Return the space of the sums by the cells of a design; refuse cells whose counts are not published."""
+    if not groups.dataspace.publishes(cells[0]):
+        raise Refused(
+            f"the spread is measured by {cells[0]}, whose counts are not published: publish them, or give no "
+            "spread_budget",
+            needs="margin",
+            names=cells[0].names,
+        )
+    return sum_space(groups.dataspace, groups.adjacency, outcome, cells)
 
 
 def published(factors: Sequence[str], design: Design | None, invariants: Sequence[Margin] | None) -> Sequence[Margin]:

@@ -354,12 +354,45 @@ class TableQuestion:
             drawn = self._simulated(weights)[0]
             every = math.lcm(*(round(records) for _, records in sums))
             return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
-        inside = [min(max(rate, 0.0), 1.0) for rate in rates]
-        pooled = min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
-        own = sum(rate * (1 - rate) / records for rate, (_, records) in zip(inside, sums, strict=True))
-        null = sum(pooled * (1 - pooled) / records for _, records in sums)
+        own, null = self._sampling_variances([bottom for _, bottom in parts], sums)
         full, equal = math.sqrt(noise**2 + own), math.sqrt(noise**2 + null)
         return normal_interval(value, full, equal, (-1.0, 1.0), self.level, covers)
+
+    def _sampling_variances(self, groups: list[Floats], sums: list[list[float]]) -> tuple[float, float]:
+        """Return the variance of the difference of two rates by sampling, and that of equal rates.
+
+        Groups without a common record are independent. Of nested groups the outer one is the inner and the rest, in
+        shares w and 1 - w: the difference is 1 - w times that of the inner rate and the rest's. Groups that overlap
+        otherwise may be correlated in any way: their standard errors are added.
+        """
+        shared = groups[0] * groups[1]
+        (cases, records), (other_cases, other_records) = sums
+        if not shared.any():
+            return _variance(sums), _variance(sums, _pooled(sums))
+        nested = [bool((shared == group).all()) for group in groups]
+        if any(nested):
+            if nested[1]:  # the first is the inner one from here on
+                cases, records, other_cases, other_records = other_cases, other_records, cases, records
+            rest = [other_cases - cases, other_records - records]
+            if rest[1] <= 0:  # the same records, as far as is known
+                return 0.0, 0.0
+            left = (rest[1] / other_records) ** 2
+            both = [[cases, records], rest]
+            return left * _variance(both), left * _variance(both, _pooled(both))
+        roots = [math.sqrt(_variance([part])) for part in sums]
+        equal = [math.sqrt(_variance([part], _pooled(sums))) for part in sums]
+        return sum(roots) ** 2, sum(equal) ** 2
+
+
+def _pooled(sums: list[list[float]]) -> float:
+    """Return the rate of several groups together, from 0 to 1."""
+    return min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
+
+
+def _variance(sums: list[list[float]], rate: float | None = None) -> float:
+    """Return the sampling variance of a difference of independent rates: each group's own rate, or a common one."""
+    rates = [min(max(cases / records, 0.0), 1.0) if rate is None else rate for cases, records in sums]
+    return sum(each * (1 - each) / records for each, (_, records) in zip(rates, sums, strict=True))
 
 
 def intervals_of(

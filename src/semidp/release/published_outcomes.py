@@ -63,6 +63,7 @@ def stated(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
             "level": number(part.level),
             "about": str(part.about),
             "simultaneous": part.simultaneous,
+            "exact": part.exact,
             "columns": list(COLUMNS[part.about]),
         }
         for part in intervals
@@ -89,6 +90,7 @@ def read_intervals(
             level,
             About(entry["about"]),
             bool(entry["simultaneous"]),
+            bool(entry.get("exact", entry["about"] == About.noise)),
         )
         for position, entry in enumerate(entries)
     )
@@ -190,7 +192,7 @@ class PublishedGroups(_BySets):
             **super().to_json(),
             "files": list(self.request.files),
             "unit": float(self.outcome.width),
-            "comparisons": [{**asdict(comparison), "p_value": comparison.p_value} for comparison in self.comparisons],
+            "comparisons": [asdict(comparison) for comparison in self.comparisons],
             **({"intervals": stated(self.intervals[0])} if self.intervals else {}),
         }
 
@@ -212,15 +214,14 @@ class PublishedGroups(_BySets):
         for file in request.files[len(request.by) :]:
             _, names, texts = _read(files[file], 1 + 2 * len(told))
             numbers = _floats(texts)
-            differences.append(read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level))
+            read = read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level)
+            # No law is inverted for a difference: for a population its level is kept about.
+            differences.append(tuple(replace(part, exact=part.about is About.noise) for part in read))
         found = cls(
             request=request,
             estimates=tuple(estimates),
             columns=tuple(columns),
-            comparisons=tuple(
-                Comparison(c["statistic"], c["degrees"], c["pooled"], c.get("sampling_sd"), c.get("widened"))
-                for c in entry["comparisons"]
-            ),
+            comparisons=tuple(map(_read_comparison, entry["comparisons"])),
             noisy=np.concatenate(noisy),
             intervals=tuple(intervals) if told else (),
             differences=tuple(differences),
@@ -240,7 +241,7 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
         columns=tuple(map(found.columns, request.by)),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        intervals=tuple(_both(every, found, block, request) for block in request.by),
+        intervals=_alike(tuple(_both(every, found, block, request) for block in request.by)),
         differences=tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
         if wanted.differences
         else (),
@@ -251,10 +252,16 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
 def _both(intervals: Any, found: GroupSums, block: Margin, request: "GroupRequest") -> tuple[Intervals, ...]:
     """Return the intervals of the noise alone, and those for the population where asked for."""
     wanted = request.confidence
-    spreads = [None, found.widest_sd(block)] if wanted.sampling else [None]
+    kinds = (False, True) if wanted.sampling else (False,)
     return tuple(
-        intervals(block, level=wanted.level, sampling_sd=spread, simultaneous=wanted.simultaneous) for spread in spreads
+        intervals(block, level=wanted.level, sampling=sampling, simultaneous=wanted.simultaneous) for sampling in kinds
     )
+
+
+def _alike(sets: tuple[tuple[Intervals, ...], ...]) -> tuple[tuple[Intervals, ...], ...]:
+    """Let a request say one thing of all its sets: a level is exact where it is exact in each."""
+    exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
+    return tuple(tuple(replace(part, exact=each) for part, each in zip(parts, exact, strict=True)) for parts in sets)
 
 
 def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
@@ -265,13 +272,26 @@ def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
 
 
 def _comparison(found: GroupSums, number: int) -> Comparison:
-    """Compare the means of one set, with the largest spread that they allow; nothing where there is no record.
+    """Compare the means of one set, with the largest spread that the bounds allow; nothing where there is no record.
 
     Readers ask about the population that the records come from: without sampling any two groups differ.
     """
-    block = found.blocks[number]
-    compared = found.compare(block, sampling_sd=found.widest_sd(block))
+    compared = found.compare(found.blocks[number], sampling=True)
     return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
+
+
+def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
+    """Read a comparison; earlier versions held it against χ², or wrote a p-value widened by a pooled spread."""
+    from scipy.special import chdtrc
+
+    statistic, degrees, pooled = entry["statistic"], entry["degrees"], entry["pooled"]
+    if "about" in entry:
+        return Comparison(statistic, degrees, pooled, entry["p_value"], About(entry["about"]), str(entry["reference"]))
+    about = About.noise if entry.get("sampling_sd") is None else About.sampling
+    p_value = entry.get("widened")
+    if p_value is None:
+        p_value = float(chdtrc(degrees, statistic)) if degrees else 1.0
+    return Comparison(statistic, degrees, pooled, p_value, about)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -380,7 +400,7 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
     if isinstance(fit, LinearFit):
         errors, intervals = fit.standard_errors(), [fit.intervals(level, simultaneous=together)]
         if wanted.sampling:
-            intervals.append(fit.intervals(level, residual_sd=fit.widest_sd(), simultaneous=together))
+            intervals.append(fit.intervals(level, sampling=True, simultaneous=together))
     else:
         errors = fit.standard_errors(sampling=False)
         kinds = (False, True) if wanted.sampling else (False,)

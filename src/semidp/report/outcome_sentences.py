@@ -114,14 +114,15 @@ def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
     """Say what the intervals beside estimates are about."""
     said = []
     for part in intervals:
-        share = f"{float(100 * part.level):g}%"
+        share = f"{'' if part.exact else 'about '}{float(100 * part.level):g}%"
         together = f"all at once, with {share} probability" if part.simultaneous else f"with {share} probability each"
         if part.about is About.noise:
             said.append(f"The intervals from lower to upper hold the values of these records, {together}: noise alone.")
         else:
+            law = ": the law of a noisy count of ones was inverted" if part.exact else ""
             said.append(
                 "The intervals for the population allow for sampling besides: they hold the values of the population "
-                f"that the records were drawn from, {together}, as far as the normal approximation is right."
+                f"that the records were drawn from, {together}{law}."
             )
     return said
 
@@ -170,10 +171,11 @@ def group_paragraphs(group: PublishedGroups) -> list[str]:
     for by, comparison in zip(group.request.by, group.comparisons, strict=True):
         if comparison.degrees:
             paragraphs.append(_difference(" and ".join(by.names), comparison))
-    if group.request.statistic != "proportion" and any(part.sampling_sd is not None for part in group.comparisons):
+    if group.request.statistic != "proportion" and any(part.about is About.sampling for part in group.comparisons):
+        wide = ", and intervals for the population too wide rather than too narrow" if _sampled(group) else ""
         paragraphs.append(
-            f"The spread of {outcome.column} within groups was not measured: the largest that the means and the bounds "
-            "allow was taken, so that p is too large rather than too small."
+            f"The spread of {outcome.column} within groups was not measured: the largest that the bounds allow at each "
+            f"mean was taken, so that p is too large rather than too small{wide}."
         )
     return [*paragraphs, *(interval_paragraphs(group.intervals[0]) if group.intervals else ())]
 
@@ -189,13 +191,16 @@ def grid_warning(group: PublishedGroups) -> list[str]:
     ]
 
 
+def _sampled(group: PublishedGroups) -> bool:
+    """Whether there are intervals for the population."""
+    return any(part.about is About.sampling for part in (group.intervals[0] if group.intervals else ()))
+
+
 def _difference(by: str, comparison: Comparison) -> str:
-    """Say whether the means of one set differ, and by more than what."""
+    """Say whether the means of one set differ, by more than what, and by which reference."""
     degrees = f"{comparison.degrees} degree{'s' if comparison.degrees > 1 else ''} of freedom"
-    numbers = f"χ² = {comparison.statistic:.4g} with {degrees}, p = {comparison.p_value:.3g}"
-    if comparison.sampling_sd is None:
+    against = "" if comparison.reference == "χ²" else f" by {comparison.reference}"
+    numbers = f"Q = {comparison.statistic:.4g} with {degrees}, p = {comparison.p_value:.3g}{against}"
+    if comparison.about is About.noise:
         return f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not allowed for."
-    return (
-        f"Do the means by {by} differ by more than sampling and the noise explain? {numbers} (allowing for the error "
-        "in the spread within groups)."
-    )
+    return f"Do the means by {by} differ by more than sampling and the noise explain? {numbers}."
