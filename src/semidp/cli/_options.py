@@ -194,9 +194,9 @@ class Opening:
     )
     allow_empty: bool = flag("--allow-empty", "Accept files that hold no record.")
 
-    def source(self, plan: Plan, data: Any) -> Source:
-        """Open data as a plan reads them."""
-        return open_source(
+    def source(self, plan: Plan, data: Any, *, quiet: bool) -> Source:
+        """Open data as a plan reads them; say which columns a WHERE reads as numbers, unless asked to be quiet."""
+        source = open_source(
             data,
             table=self.from_table,
             count=plan.count,
@@ -205,6 +205,9 @@ class Opening:
             hive_partitions=self.hive_partitions,
             allow_empty=self.allow_empty,
         )
+        if source.read_as_numbers and not quiet:
+            notice(f"the WHERE compares as numbers: {', '.join(source.read_as_numbers)} (every value is one)")
+        return source
 
 
 FILES = ("from_table", "hive_partitions", "allow_empty")

@@ -101,7 +101,7 @@ def audit(
         _report_foreign(foreign, printing)
         return
     assert what is not None
-    claims, pairs = _claims(Path(what), data, opening, adjacency)
+    claims, pairs = _claims(Path(what), data, opening, adjacency, quiet=printing.quiet)
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     with progress_bar(printing.quiet) as progress:
@@ -237,7 +237,7 @@ def _together(findings: list[_Finding]) -> Verdict:
 
 
 def _claims(
-    what: Path, data: str | None, opening: o.Opening, adjacency: str | None
+    what: Path, data: str | None, opening: o.Opening, adjacency: str | None, *, quiet: bool
 ) -> tuple[tuple[Claim, ...], Adjacency | None]:
     """Return what is claimed, and the adjacency to attack it under if it is another one."""
     recover(what)
@@ -251,7 +251,7 @@ def _claims(
     plan = o.read_plan(what, "the plan")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
-    with opening.source(plan, data) as source:
+    with opening.source(plan, data, quiet=quiet) as source:
         prepared = prepare(plan, source)
         return claims_of_plan(prepared), _pairs(adjacency, prepared)
 

@@ -168,7 +168,7 @@ def release(
         foreseen.refuse_memory(usable)
     randomness = o.randomness_of(seed)
     signer = Signer(sign, _password) if sign is not None else None
-    with progress_bar(printing.quiet) as progress, opening.source(wanted, data) as source:
+    with progress_bar(printing.quiet) as progress, opening.source(wanted, data, quiet=printing.quiet) as source:
         if dry_run:
             if partition is None:
                 prepared = prepare(wanted, source, memory=usable)

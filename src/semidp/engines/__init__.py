@@ -76,7 +76,8 @@ def open_source(
     where
         A condition in the engine's SQL that keeps some of the records. It may depend on the record alone, so it
         cannot hold a query of its own, and only functions that the engine declares to depend on their arguments
-        alone; in a CSV file its columns compare as numbers where they must.
+        alone. A column of a CSV file has no type: the condition compares it as numbers where every value is one (a
+        value with a leading zero is not), and `Source.read_as_numbers` lists these columns.
     id
         The column that names the person. Every person may have one record, and no record may lack one; this is
         checked now.
@@ -160,6 +161,11 @@ class Source:
         self.again: Callable[[], Source] | None = None
         """Opens the same records in another process, without checking ids again; None where no address names them."""
 
+    @property
+    def read_as_numbers(self) -> tuple[str, ...]:
+        """The columns without a type, as those of a CSV file, that the WHERE compares as numbers."""
+        return self._records.read_as_numbers
+
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
         return tuple(self._records.columns)
@@ -179,7 +185,7 @@ class Source:
                 f"column {name!r} has more than {MAX_LEVELS:,} distinct values: give it bins, or declare its levels"
             )
         if not levels:
-            raise DataError(f"column {name!r} holds no value, so it has no levels: declare them")
+            raise self._no_levels(name)
         if {level.lower() for level in levels} <= set(TRUTH):
             return TRUTH
         return tuple(sorted(levels, key=_numbers_first))
@@ -204,8 +210,13 @@ class Source:
         if len(rows) < len(texts[0]) and any(None in column for column in texts):
             raise DataError(f"feature {names[-1]!r} has missing values: declare a null level for it, or remove them")
         if not rows:
-            raise DataError(f"column {names[-1]!r} holds no value, so it has no levels: declare them")
+            raise self._no_levels(names[-1])
         return sorted(rows, key=lambda row: tuple(map(_numbers_first, row)))
+
+    def _no_levels(self, name: str) -> DataError:
+        if self.where is not None and self._records.occurrences(name)[0] == 0:
+            return DataError("the WHERE keeps no record: check its condition, and how the values in it are written")
+        return DataError(f"column {name!r} holds no value, so it has no levels: declare them")
 
     def counts(self, schema: Schema) -> Table:
         """Count the records of each cell of `schema`; other columns are ignored.

@@ -172,6 +172,8 @@ class Records(ABC):
 
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
+    read_as_numbers: tuple[str, ...] = ()
+    """The columns without a type (of CSV files, of folders) that the WHERE compares as numbers."""
 
     @abstractmethod
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:

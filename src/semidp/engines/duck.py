@@ -9,7 +9,6 @@ import copy
 import csv
 import glob
 import gzip
-import itertools
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.engines.comparisons import JOINS, Node, Typing, Values, columns_in, nodes, survey
 from semidp.engines.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
@@ -94,8 +94,15 @@ class DuckRecords(Records):
     about the same records.
     """
 
-    def __init__(self, connection: Any, files: Sequence[str] = (), patience: float | None = None) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        files: Sequence[str] = (),
+        patience: float | None = None,
+        read_as_numbers: Sequence[str] = (),
+    ) -> None:
         self._connection, self._patience, self._view = connection, patience, "records"
+        self.read_as_numbers = tuple(read_as_numbers)
         if patience is None:  # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
             connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
         self._files = {file: _stamp(file) for file in files}
@@ -135,8 +142,8 @@ class DuckRecords(Records):
             if where is None:
                 return cls(connection, files)
             patience = PATIENCE + sum(os.path.getsize(file) for file in files) / _SLOWEST_BYTES
-            _filter(connection, where, patience, _reader(kind, files, folders, options) if kind == "CSV" else None)
-            return cls(connection, files, patience)
+            numbers = _filter(connection, where, patience, _names(connection) if kind == "CSV" else folders)
+            return cls(connection, files, patience, numbers)
 
     @classmethod
     def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
@@ -156,7 +163,7 @@ class DuckRecords(Records):
                 return cls(connection)
             ((rows,),) = quietly(lambda: _run(connection, "SELECT count(*) FROM source"), unreadable)
             patience = PATIENCE + rows / _SLOWEST_ROWS
-            _filter(connection, where, patience, None)
+            _filter(connection, where, patience, ())
             return cls(connection, patience=patience)
 
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
@@ -598,32 +605,25 @@ def literal(file: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", file)
 
 
-def _filter(connection: Any, where: str, patience: float, sniffed: str | None) -> None:
-    """Make the view `records` of what `where` keeps.
-
-    The values of a CSV file are text. A condition that does not fit text, such as age >= 18, is read with the
-    columns that look like numbers as numbers.
-    """
-    hint = "" if sniffed is None else ", and convert text with CAST(column AS DOUBLE)"
+def _filter(connection: Any, where: str, patience: float, untyped: Sequence[str]) -> list[str]:
+    """Make the view `records` of what `where` keeps; return which of the columns without a type it reads as numbers."""
+    hint = ", and convert text with CAST(column AS DOUBLE)" if untyped else ""
     failure = InputError(
         "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': check "
         f"its names and quotes{hint}"
     )
     quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
-    place, selected = "source", "*"
-    fits = _is_condition(connection, place, where, patience)
-    if not fits and sniffed is not None:
-        place, selected = _typed(quietly(lambda: _run(connection, f"DESCRIBE SELECT * FROM {sniffed}"), failure))
-        fits = _is_condition(connection, place, where, patience)
-    if not fits:
+    condition, numbers = quietly(lambda: _typed(connection, where, untyped), failure)
+    if not _is_condition(connection, condition, patience):
         raise failure
-    view = f"CREATE TEMP VIEW records AS SELECT {selected} FROM {place} WHERE (\n{where}\n)"
+    view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{condition}\n)"
     quietly(lambda: _run(connection, view, patience), failure)
+    return numbers
 
 
-def _is_condition(connection: Any, place: str, where: str, patience: float) -> bool:
+def _is_condition(connection: Any, where: str, patience: float) -> bool:
     try:
-        ((_, kind, *_),) = _run(connection, f"DESCRIBE SELECT (\n{where}\n) FROM {place}", patience)
+        ((_, kind, *_),) = _run(connection, f"DESCRIBE SELECT (\n{where}\n) FROM source", patience)
     except InputError:
         raise
     except Exception:
@@ -631,15 +631,49 @@ def _is_condition(connection: Any, place: str, where: str, patience: float) -> b
     return bool(kind == "BOOLEAN")
 
 
-def _typed(columns: Sequence[tuple[Any, ...]]) -> tuple[str, str]:
-    """Return a query that adds numbers and truth values to the text of a CSV file, and what to select for the text."""
-    names = [quoted_name(name) for name, *_ in columns]
-    aside = "_" * max(map(len, names))  # longer than any name, so that it hides none
-    texts = [f"{name} AS {aside}{position}" for position, name in enumerate(names)]
-    kinds = ["BOOLEAN" if kind == "BOOLEAN" else "DOUBLE" if _numeric(kind) else "VARCHAR" for _, kind, *_ in columns]
-    values = [f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(names, kinds, strict=True)]
-    back = [f"{aside}{position} AS {name}" for position, name in enumerate(names)]
-    return f"(SELECT {', '.join([*texts, *values])} FROM source)", ", ".join(back)
+def _typed(connection: Any, where: str, untyped: Sequence[str]) -> tuple[str, list[str]]:
+    """Return a condition that reads columns without a type as numbers where they are, and the names of these columns.
+
+    Every value of the columns that it names is looked at once; no other column is read.
+    """
+    (expression,), _ = _parsed(connection, where)
+    named = {name.lower(): name for name in untyped if name.lower() in columns_in(expression)}
+    if not named:
+        return where, []
+    surveys = ", ".join(survey(quoted_name(name)) for name in named.values())
+    (facts,) = _run(connection, f"SELECT {surveys} FROM source")
+    width = len(facts) // len(named)
+    values = {name: Values(*facts[place * width : (place + 1) * width]) for place, name in enumerate(named)}
+
+    def cast(column: Node, kind: str) -> Node:
+        (example,), _ = _parsed(connection, f"CAST(x AS {kind})")
+        return {**example, "child": column}
+
+    takes = "bool_or(list_contains(parameter_types, 'VARCHAR'))"
+    typing = Typing(
+        values,
+        {*_functions(connection, takes), *JOINS},
+        {*_functions(connection, "bool_or(return_type = 'VARCHAR')"), *JOINS},
+        cast,
+    )
+    typed, numbers = typing.typed(expression)
+    return (where if typed == expression else _written(connection, typed)), [named[name] for name in numbers]
+
+
+def _parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return the parser's account of a bare expression, and of the statement around it."""
+    ((answer,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
+    document = json.loads(answer)
+    (statement,) = document["statements"]
+    return statement["node"].pop("select_list"), document
+
+
+def _written(connection: Any, expression: Node) -> str:
+    """Return the SQL of an expression, from the parser's account of it."""
+    _, document = _parsed(connection, "true")
+    document["statements"][0]["node"]["select_list"] = [expression]
+    ((text,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(document)]).fetchall()
+    return str(text).removeprefix("SELECT ")
 
 
 def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> None:
@@ -649,21 +683,15 @@ def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> 
     early, a second statement or any further clause shows. Inside, only columns of the record, constants, operators and
     scalar functions that DuckDB declares consistent may occur: what is not known to be one of these is refused.
     """
-
-    def parsed(text: str) -> tuple[list[Any], str]:
-        ((answer,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
-        (statement,) = json.loads(answer)["statements"]
-        return statement["node"].pop("select_list"), json.dumps(statement)
-
     short_enough(where)
-    expressions, around = parsed(where)
-    nodes = list(_nodes(expressions))
-    named = {node["column_names"][0].lower() for node in nodes if node["class"] == "COLUMN_REF"}
-    if len(expressions) != 1 or around != parsed("true")[1] or not {node["class"] for node in nodes} <= _EXPRESSIONS:
+    expressions, around = _parsed(connection, where)
+    parts = list(nodes(expressions))
+    _, bare = _parsed(connection, "true")
+    if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= _EXPRESSIONS:
         raise ValueError("not one condition")
-    if not named <= {name.lower() for name in columns}:
+    if not set(columns_in(expressions)) <= {name.lower() for name in columns}:
         raise ValueError("not columns of the record, but perhaps the date")
-    calls = [node for node in nodes if node["class"] == "FUNCTION"]
+    calls = [node for node in parts if node["class"] == "FUNCTION"]
     if any(node["schema"] or node["catalog"] for node in calls):
         raise ValueError("a function of a schema of its own")
     refuse_calls({node["function_name"].lower() for node in calls} - _consistent(connection))
@@ -672,18 +700,14 @@ def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> 
 def _consistent(connection: Any) -> set[str]:
     """Return the functions whose every form DuckDB declares to depend on its arguments alone."""
     scalar = "bool_and(function_type = 'scalar' AND stability IS NOT DISTINCT FROM 'CONSISTENT')"
+    return _functions(connection, scalar) - _MISDECLARED
+
+
+def _functions(connection: Any, having: str) -> set[str]:
+    """Return the functions that can stand in a condition and whose forms together have a property."""
     in_a_condition = "function_type NOT IN ('table', 'table_macro', 'pragma')"  # these stand elsewhere
-    sql = f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1 HAVING {scalar}"
-    return {name for (name,) in _run(connection, sql)} - _MISDECLARED
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield every expression in the parser's account of a text."""
-    if isinstance(tree, dict):
-        yield from [tree] if isinstance(tree.get("class"), str) else []
-        yield from itertools.chain.from_iterable(_nodes(part) for part in tree.values())
-    elif isinstance(tree, list):
-        yield from itertools.chain.from_iterable(_nodes(part) for part in tree)
+    sql = f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1 HAVING {having}"
+    return {name for (name,) in _run(connection, sql)}
 
 
 def _numeric(kind: str) -> bool:
