@@ -561,7 +561,7 @@ class Release:
             if "partition" in document:
                 parts = tuple(map(Part.from_json, from_json(files[PARTS])))
                 release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, csv.Error):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
             release = replace(release, form=Form.csv)  # written before there was another
@@ -612,6 +612,8 @@ class Release:
             raise ValueError("a release has features")
         adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
         plan = Plan.from_json(document["plan"])
+        if any(request.budget is None for request in plan.requests):
+            raise ValueError("what was released had a budget")
         try:
             semi = semi_of(dataspace, plan)
         except AdjacencyUnknown:

@@ -28,6 +28,7 @@ from semidp.geometry import Chain
 from semidp.notebook import shortened
 
 TRUTH = ("false", "true")
+_LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
 """The levels of truth values; beside exactly these, their words match in capitals or not."""
 
 
@@ -528,7 +529,10 @@ def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
             edges.append(-math.inf)
         else:
             edges.append(exact(edge, f"a bin edge of {name!r}"))
-    if not edges or any(low >= high for low, high in itertools.pairwise(edges)):
+    if any(abs(edge) > _LARGEST_EDGE for edge in edges if edge != -math.inf):
+        raise SchemaError(f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)")
+    # Values are compared with edges as floating-point numbers, so that edges must differ as such.
+    if not edges or any(float(low) >= float(high) for low, high in itertools.pairwise(edges)):
         raise SchemaError(f"the bins of {name!r} must be increasing numbers such as 0, 18, 65")
     return tuple(edges)
 
