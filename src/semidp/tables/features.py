@@ -529,7 +529,7 @@ def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
             edges.append(-math.inf)
         else:
             edges.append(exact(edge, f"a bin edge of {name!r}"))
-    if any(abs(edge) > _LARGEST_EDGE for edge in edges if edge != -math.inf):
+    if any(isinstance(edge, Fraction) and abs(edge) > _LARGEST_EDGE for edge in edges):
         raise SchemaError(f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)")
     # Values are compared with edges as floating-point numbers, so that edges must differ as such.
     if not edges or any(float(low) >= float(high) for low, high in itertools.pairwise(edges)):
