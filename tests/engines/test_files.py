@@ -258,10 +258,10 @@ def test_a_file_that_changes_between_two_questions_is_refused(tmp_path: Path, re
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("ragged.csv", f"sex,age\nf,1\nm,2,{SECRET}\n".encode(), "tabulated: a record could not be read|as CSV"),
-        ("open.csv", f'sex,age\nf,1\n"m,{SECRET}\n'.encode(), "tabulated: a record could not be read|as CSV"),
-        ("latin.csv", f"sex,age\nf,1\nm\xe9,{SECRET}\n".encode("latin-1"), "could not be read"),
-        ("empty.csv", b"", "could not be read as CSV: check"),
+        ("ragged.csv", f"sex,age\nf,1\nm,2,{SECRET}\n".encode(), "ragged.csv has records with more or fewer values"),
+        ("open.csv", f'sex,age\nf,1\n"m,{SECRET}\n'.encode(), "open.csv has a quote that is not closed"),
+        ("latin.csv", f"sex,age\nf,1\nm\xe9,{SECRET}\n".encode("latin-1"), "latin.csv holds text that is not UTF-8"),
+        ("empty.csv", b"", "empty.csv is empty: it needs a header"),
         ("half.parquet", b"PAR1" + str(SECRET).encode(), "could not be read as Parquet: check"),
     ],
 )
@@ -276,7 +276,7 @@ def test_broken_files_are_refused_in_a_sentence(
 
 def test_files_that_are_not_there_or_not_data(tmp_path: Path, refused: Refused) -> None:
     _csv(tmp_path, "sex\nf\n", "a.csv")
-    _csv(tmp_path, "sex\nf\n", "a.xlsx")
+    _csv(tmp_path, "sex\nf\n", "a.data")
     (tmp_path / "empty").mkdir()
     pyarrow.parquet.write_table(pa.table({"sex": ["f"]}), tmp_path / "a.parquet")
     for data, message in (
@@ -285,7 +285,7 @@ def test_files_that_are_not_there_or_not_data(tmp_path: Path, refused: Refused) 
         (tmp_path / "a.csv" / "below.csv", "there is no file"),
         (tmp_path / "empty", r"the folder .* holds no Parquet file: name its files, as in '.*\*\.csv'"),
         (f"{tmp_path}/e*", "matches the folder .*: name files, or one folder of Parquet files"),
-        (tmp_path / "a.xlsx", r"does not say what it holds: end it in \.csv"),
+        (tmp_path / "a.data", r"does not say what it holds: end it in \.csv"),
         (str(tmp_path / "a.[cp]*"), "matches both CSV and Parquet files"),
         ([1, 2], "a list cannot be read: give a path, a database address, a data frame"),
         (None, "a NoneType cannot be read"),

@@ -15,14 +15,13 @@ from attrs import evolve, frozen
 from semidp.accounting.ledger import Ledger
 from semidp.cli._command import argument, flag, option, plain_defaults
 from semidp.cli._output import Format, echo, notice
-from semidp.engines import Outcome, Source, open_source
-from semidp.errors import InputError, SchemaError
+from semidp.engines import GRID, Outcome, Source, open_source
+from semidp.errors import InputError, SchemaError, did_you_mean
 from semidp.exact import exact, positive
 from semidp.files import from_json
 from semidp.grouped import LEVEL, Confidence
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.release import (
-    GRID,
     GroupRequest,
     Model,
     Plan,
@@ -479,8 +478,13 @@ def _parts(names: Sequence[str], shares: Sequence[str] | None) -> dict[str, Frac
     """Return the part of the budget for the tables and for each statistic, in proportion."""
     parts = dict.fromkeys(names, Fraction(1))
     for name, text in _assignments("--share", shares).items():
-        if name not in parts or len(parts) < 2:
-            raise InputError(f"--share names {name!r}, which shares no budget; what does is {', '.join(names)}")
+        if len(parts) < 2:
+            raise InputError(
+                f"--share divides a budget, and {names[0]} has all of it here: leave --share out, or ask for more"
+            )
+        if name not in parts:
+            meant = did_you_mean(name, names)
+            raise InputError(f"--share names {name!r}, which takes no part{meant}: {', '.join(names)} do")
         parts[name] = positive(text, "--share")
     return parts
 

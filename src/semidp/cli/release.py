@@ -53,6 +53,7 @@ from semidp.report import (
     strength,
     summary,
     together_text,
+    weakness,
 )
 
 _CHARGED = "the ledger was charged all the same"
@@ -349,7 +350,8 @@ def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
 def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Printing) -> None:
     """Say what a release, in one piece or part by part, would do: from public values."""
     plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
-    printing.warn((*scope.warnings, *scope.disclosures))
+    warnings = (*scope.warnings, *weakness(found.guarantee))
+    printing.warn((*warnings, *scope.disclosures))
     if printing.json:
         partition = {"partition": {"depth": found.partition, "parts": found.nodes}} if isinstance(found, Whole) else {}
         print_json(
@@ -365,7 +367,7 @@ def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Pr
                 "budget": plan.budget and plan.budget.numbers(),
                 **(_part_tables(found, takes) if isinstance(found, Whole) else _measured(found, takes)),
                 "disclosures": scope.disclosures,
-                "warnings": scope.warnings,
+                "warnings": warnings,
             }
         )
         return
@@ -461,7 +463,7 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
 
 
 def _print(done: Release, printing: o.Printing, where: str, **more: Any) -> None:
-    printing.warn((*done.scope.warnings, *done.scope.disclosures))
+    printing.warn((*done.scope.warnings, *weakness(done.guarantee), *done.scope.disclosures))
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})
     else:

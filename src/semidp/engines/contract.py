@@ -39,6 +39,9 @@ FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
 Result = TypeVar("Result")
 
 
+GRID = 1000
+"""The steps between an outcome's bounds, unless declared."""
+
 _LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
 
 
@@ -52,13 +55,15 @@ class Outcome:
 
     A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper - lower) * steps
     + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers of known sensitivity. The bounds
-    are declared, never read from the data.
+    are declared, never read from the data; the grid has 1000 steps unless declared.
 
     Examples
     --------
     >>> score = Outcome("score", 0, 100, steps=1000)
     >>> score.width
     Fraction(1, 10)
+    >>> Outcome("score", 0, 100).steps
+    1000
     >>> Outcome("score", 100, 0, steps=10)
     Traceback (most recent call last):
     semidp.errors.InputError: the bounds of 'score' must be increasing: got 100 and 0
@@ -67,7 +72,7 @@ class Outcome:
     column: str
     lower: Fraction = field(converter=_bound)
     upper: Fraction = field(converter=_bound)
-    steps: int
+    steps: int = GRID
 
     def __attrs_post_init__(self) -> None:
         if max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND:

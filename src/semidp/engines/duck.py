@@ -4,21 +4,24 @@ Nothing is written: the database is in memory and may not spill to disk. Once it
 other, load no extension and change no setting. What the groups mean is decided in the package, not here.
 """
 
+import codecs
 import contextlib
 import copy
 import csv
 import glob
 import gzip
+import itertools
 import json
 import math
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +50,10 @@ from semidp.engines.contract import (
     short_enough,
     whole_totals,
 )
-from semidp.errors import DataError, InputError
+from semidp.errors import DataError, InputError, SemidpError
 
 Codes = NDArray[np.unsignedinteger[Any]]
+Result = TypeVar("Result")
 
 SETTINGS = {
     "temp_directory": "",  # spilling would leave confidential records on disk
@@ -65,6 +69,15 @@ _CSV = (
 )
 _DELIMITERS = ",;\t|"
 _SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
+_FOREIGN = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"), "a workbook"),
+    **dict.fromkeys((".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rdata"), "a file of a statistics program"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".xml"), "a file of nested records"),
+    **dict.fromkeys((".zip", ".7z", ".bz2", ".xz", ".zst", ".tar"), "an archive"),
+    **dict.fromkeys((".feather", ".arrow", ".orc", ".avro"), "a columnar file other than Parquet"),
+}
+_ARCHIVES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"7z\xbc\xaf\x27\x1c", b"PAR1")  # xlsx and zip, xls, 7z, Parquet
+_MOST_LINES = 5_000_000  # that are looked at for a record that is longer or shorter than the header
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 _TEXTS = ("VARCHAR", "ENUM")
@@ -118,31 +131,30 @@ class DuckRecords(Records):
         connection = connect()
         with _closed_on_error(connection):
             confine(connection, files)
-            unreadable = DataError(
-                f"{pattern} could not be read as {kind}: check that the file is whole, that its records have the same "
-                "columns, and that its text is UTF-8"
-            )
+            read = partial(_reading, files, f"{pattern} could not be read as {kind}: check that the file is whole")
             if kind == "CSV":
-                delimiter = quietly(lambda: _delimiter(files[0]), unreadable)
-                names = _common_header(files, delimiter, pattern, unreadable)
+                delimiter = read(lambda: _delimiter(files[0]))
+                names = _common_header([read(partial(_header, file, delimiter)) for file in files], pattern)
                 options: tuple[str, ...] = (f"delim = {quoted_text(delimiter)}", _CSV)
             else:
-                names, options = quietly(lambda: _parquet_header(connection, files), unreadable), ()
+                names, options = read(lambda: _parquet_header(connection, files)), ()
             _bounded(names, pattern)
             folders = _partitions(files, names) if hive_partitions else []
             text = (*options, "all_varchar = true") if kind == "CSV" else options
             view = f"CREATE VIEW source AS SELECT * FROM {_reader(kind, files, folders, text)}"
-            quietly(lambda: connection.execute(view), unreadable)
+            read(lambda: connection.execute(view))
             _same_names(connection, [*names, *folders], pattern)
             for part in [] if allow_empty else [[file] for file in files] if kind == "CSV" else [files]:
                 first = f"SELECT 1 FROM {_reader(kind, part, [], text)} LIMIT 1"
-                if not quietly(partial(_run, connection, first), unreadable):
+                if not read(partial(_run, connection, first)):
                     holder = part[0] if len(part) == 1 else pattern
-                    raise DataError(f"{holder} holds no record: check that it is whole, or allow empty files")
+                    raise DataError(
+                        f"{holder} holds no record: check that it is whole, or allow empty files", needs="empty"
+                    )
             if where is None:
                 return cls(connection, files)
             patience = PATIENCE + sum(os.path.getsize(file) for file in files) / _SLOWEST_BYTES
-            numbers = _filter(connection, where, patience, _names(connection) if kind == "CSV" else folders)
+            numbers = _filter(connection, where, patience, _names(connection) if kind == "CSV" else folders, files)
             return cls(connection, files, patience, numbers)
 
     @classmethod
@@ -296,7 +308,7 @@ class DuckRecords(Records):
         return list(self._asked(sql, _fetched))
 
     def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
-        found = quietly(lambda: _run(self._connection, sql, self._patience, fetch), DataError(_FAILED))
+        found = _reading([*self._files], _FAILED, lambda: _run(self._connection, sql, self._patience, fetch))
         if any(_stamp(file) != stamp for file, stamp in self._files.items()):
             raise DataError("a file changed while it was read: read it again when nothing writes to it")
         return found
@@ -479,11 +491,31 @@ def _folder(folder: Path) -> list[str]:
     return sorted(str(path) for path in seen)
 
 
+def _reading(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
+    """Return what `action` reads; where it fails, say which file has what trouble, without a word of what it holds."""
+    # Raised outside of the handler, so that the engine's own error, which quotes data, is no context of it.
+    try:
+        return action()
+    except (SemidpError, MemoryError):
+        raise
+    except Exception:
+        pass
+    troubles = (trouble for file in files if (trouble := trouble_of(file)) is not None)
+    raise DataError(next(troubles, otherwise))
+
+
 def _kind(file: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() != ".gz"]
-    if not suffixes or suffixes[-1] not in _SUFFIXES:
+    suffix = _suffix(file)
+    if suffix in _FOREIGN:
+        raise InputError(f"{file} is {_FOREIGN[suffix]}, which semidp does not read: save it as CSV (UTF-8) or Parquet")
+    if suffix not in _SUFFIXES:
         raise InputError(f"the name {file} does not say what it holds: end it in .csv, .tsv, .csv.gz or .parquet")
-    return _SUFFIXES[suffixes[-1]]
+    return _SUFFIXES[suffix]
+
+
+def _suffix(file: str) -> str:
+    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() != ".gz"]
+    return suffixes[-1] if suffixes else ""
 
 
 def _stamp(file: str) -> tuple[int, ...]:
@@ -492,6 +524,51 @@ def _stamp(file: str) -> tuple[int, ...]:
         stat = os.stat(file)
         return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
     return ()
+
+
+def trouble_of(file: str) -> str | None:
+    """Say what keeps a CSV file from being read, if that can be seen: its encoding, or its records.
+
+    At most so many characters are looked at. A data file holds what may be in no message, so that neither a value nor
+    the number of a line is said.
+    """
+    if _SUFFIXES.get(_suffix(file)) != "CSV":
+        return None
+    name = os.path.basename(file)
+    try:
+        with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as binary:
+            start = binary.read(4096)
+        if not start.strip():
+            return f"{name} is empty: it needs a header that names its columns, and records"
+        if start.startswith(_ARCHIVES):
+            return f"{name} is a workbook or an archive and no text, whatever its name says: save it as CSV (UTF-8)"
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or start.count(0) > len(start) // 4:
+            return f"{name} is text in UTF-16: save it as UTF-8"
+        return _ragged(file, name)
+    except UnicodeDecodeError:
+        return f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as UTF-8"
+    except (OSError, EOFError, zlib.error):
+        return f"{name} could not be read to its end: check that it is whole"
+    except (ValueError, csv.Error, StopIteration):
+        return None
+
+
+def _ragged(file: str, name: str) -> str | None:
+    """Say so where a record has another number of values than the header has names."""
+    delimiter = _delimiter(file)
+    with _opened(file) as text:
+        lines = itertools.takewhile(bool, iter(lambda: text.readline(_LONGEST_LINE), ""))
+        rows = csv.reader(itertools.islice(lines, _MOST_LINES), delimiter=delimiter, strict=True)
+        names = next(rows)
+        try:
+            if any(row and len(row) != len(names) for row in rows):
+                return (
+                    f"{name} has records with more or fewer values than its header has names: put text that holds the "
+                    "delimiter in quotes, and keep one record a line"
+                )
+        except csv.Error:
+            return f"{name} has a quote that is not closed, or text after one: write a quote inside a value twice"
+    return None
 
 
 def _opened(file: str) -> TextIO:
@@ -513,12 +590,13 @@ def _delimiter(file: str) -> str:
 def _header(file: str, delimiter: str) -> list[str]:
     with _opened(file) as text:
         names = next(csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter))
+    if any("\x00" in name for name in names):
+        raise ValueError("no text in UTF-8, though its bytes could be")
     return [name.strip() for name in names]  # as DuckDB does
 
 
-def _common_header(files: Sequence[str], delimiter: str, pattern: str, unreadable: DataError) -> list[str]:
-    """Return the names in the header of CSV files, which must be the same in each."""
-    headers = [quietly(partial(_header, file, delimiter), unreadable) for file in files]
+def _common_header(headers: Sequence[list[str]], pattern: str) -> list[str]:
+    """Return the names in the headers of CSV files, which must be the same in each."""
     if any(header != headers[0] for header in headers):
         raise DataError(f"the files of {pattern} have different headers: name files with the same columns in one order")
     return headers[0]
@@ -605,7 +683,9 @@ def literal(file: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", file)
 
 
-def _filter(connection: Any, where: str, patience: float, untyped: Sequence[str]) -> list[str]:
+def _filter(
+    connection: Any, where: str, patience: float, untyped: Sequence[str], files: Sequence[str] = ()
+) -> list[str]:
     """Make the view `records` of what `where` keeps; return which of the columns without a type it reads as numbers."""
     hint = ", and convert text with CAST(column AS DOUBLE)" if untyped else ""
     failure = InputError(
@@ -613,7 +693,7 @@ def _filter(connection: Any, where: str, patience: float, untyped: Sequence[str]
         f"its names and quotes{hint}"
     )
     quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
-    condition, numbers = quietly(lambda: _typed(connection, where, untyped), failure)
+    condition, numbers = _reading(files, _FAILED, lambda: _typed(connection, where, untyped))
     if not _is_condition(connection, condition, patience):
         raise failure
     view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{condition}\n)"

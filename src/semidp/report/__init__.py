@@ -16,6 +16,7 @@ from semidp.report.sentences import (
     strength,
     summary,
     together_text,
+    weakness,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "strength",
     "summary",
     "together_text",
+    "weakness",
 ]

@@ -22,7 +22,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.errors import DataError, SchemaError
+from semidp.errors import DataError, SchemaError, did_you_mean
 from semidp.exact import Number, exact, plain
 from semidp.geometry import Chain
 from semidp.notebook import shortened
@@ -51,6 +51,19 @@ def _levels(values: Iterable[object]) -> tuple[str, ...]:
 
 def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
     return None if edges is None else tuple(edges)
+
+
+HOW_NUMBERS = (
+    "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and a missing one as nothing"
+)
+"""What to do about values such as 1,200 or 12% or n/a; to leave their records out would change exact counts."""
+
+
+def missing_value(name: str) -> DataError:
+    """Return the refusal of a missing value of a feature that has no level for it."""
+    return DataError(
+        f"feature {name!r} has missing values: declare a null level for it", needs="null level", names=(name,)
+    )
 
 
 @frozen(slots=False)
@@ -295,9 +308,7 @@ class Feature:
     def missing_level(self) -> str:
         """Return the level of missing values; refuse them where none is declared."""
         if self.null_level is None:
-            raise DataError(
-                f"feature {self.name!r} has missing values: declare a null level for it, or remove those records"
-            )
+            raise missing_value(self.name)
         return self.null_level
 
     def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -313,7 +324,7 @@ class Feature:
         with contextlib.suppress(TypeError, ValueError):  # not raised from here: what is suppressed quotes a value
             numbers = values.astype(float)
         if numbers is None:
-            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers")
+            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}")
         edges = np.array([float(edge) for edge in self.bins])
         return np.searchsorted(edges, numbers, side="right") - 1
 
@@ -360,7 +371,8 @@ class Feature:
         known = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
         unknown = set(entry) - {*known}
         if unknown:
-            raise SchemaError(f"a feature has the keys {', '.join(known)}, not {', '.join(sorted(unknown))}")
+            meant = did_you_mean(min(unknown), known)
+            raise SchemaError(f"a feature has no key {min(unknown)!r}{meant}: its keys are {', '.join(known)}")
         if not set(entry).isdisjoint(_NEST_KEYS):
             nest = Nest.from_json(entry)
             if "tree" in entry:
