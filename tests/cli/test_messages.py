@@ -153,6 +153,24 @@ def test_a_mistyped_column_names_the_nearest(here: Semidp, tmp_path: Path) -> No
     assert "no column 'regoin' (did you mean 'region'?)" in said_of(here, "release", people(tmp_path), *words)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--where", "sex = f"), "'f' is no column, and text stands in single quotes"),
+        (("--where", 'sex = "f"'), "'f' is no column, and text stands in single quotes"),
+        (("--where", "regoin = 'n'"), "'regoin' is no column (did you mean 'region'?)"),
+        (("--where", "age => 5"), "the WHERE holds =>, which is no comparison: write >="),
+        (("--where", "age =< 5"), "the WHERE holds =<, which is no comparison: write <="),
+        (("--levels", "sex=F,M"), "(--levels sex=a,b names all of them, in the letters and capitals of the data)"),
+        (("--bins", "age=20,30", "--table", "sex,age"), "(--bins age=-inf,0,18 starts below all numbers)"),
+        (("--all-pairs", "sex"), "a table for each pair of features needs two or more, not sex alone"),
+        (("--delta", "2"), "--delta must lie strictly between 0 and 1"),
+    ],
+)
+def test_further_slips_say_what_to_do(here: Semidp, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    assert said in said_of(here, "release", people(tmp_path), *TABLE, *words, "--mu", "1", "--out", "out")
+
+
 @pytest.mark.parametrize("budget", [("--mu", "1000000"), ("--epsilon", "50"), ("--rho", "100")])
 def test_a_budget_that_protects_nobody_is_warned_of(here: Semidp, tmp_path: Path, budget: tuple[str, str]) -> None:
     words = ("release", people(tmp_path), *TABLE, *budget)

@@ -531,7 +531,8 @@ def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
     if len(found) > 1:
         raise InputError("--delta and --report-delta disagree: beside --rho and --mu they are the same, so give one")
     if any(not 0 < number < 1 for number in found):
-        raise InputError("--report-delta must lie strictly between 0 and 1")
+        option = "--delta" if report_delta is None else "--report-delta"
+        raise InputError(f"{option} must lie strictly between 0 and 1")
     return next(iter(found), None)
 
 

@@ -191,6 +191,8 @@ HINTS = {
     "quantile level": "--quantile-level 0.95",
     "request": "--table a,b, --group a --mean b, or --regress b --on a",
     "from": "--from TABLE",
+    "declared levels": "--levels {first}=a,b names all of them, in the letters and capitals of the data",
+    "first bin": "--bins {first}=-inf,0,18 starts below all numbers",
     "null level": "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18",
     "empty": "--allow-empty",
     "present": "--where '{first} IS NOT NULL'; the exact counts are then those of these records",

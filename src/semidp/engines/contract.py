@@ -36,6 +36,8 @@ NOT_A_NUMBER = -2
 # What may be wrong with what a record adds, worst last.
 FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
 
+_TURNED = {"=>": ">=", "=<": "<="}  # which DuckDB takes for operators of somebody's own
+
 Result = TypeVar("Result")
 
 
@@ -303,6 +305,9 @@ def refuse_calls(names: Collection[str]) -> None:
     Traceback (most recent call last):
     semidp.errors.InputError: the WHERE must depend on the record alone, and random() is not declared to: leave it out
     """
+    turned = sorted(name for name in names if name in _TURNED)
+    if turned:
+        raise InputError(f"the WHERE holds {turned[0]}, which is no comparison: write {_TURNED[turned[0]]}")
     if names:
         called = ", ".join(f"{name}()" for name in sorted(names))
         verb = "is" if len(names) == 1 else "are"

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from semidp.engines.contract import (
     short_enough,
     whole_totals,
 )
-from semidp.errors import DataError, InputError, SemidpError
+from semidp.errors import DataError, InputError, SemidpError, did_you_mean
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Result = TypeVar("Result")
@@ -756,7 +756,7 @@ def _written(connection: Any, expression: Node) -> str:
     return str(text).removeprefix("SELECT ")
 
 
-def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> None:
+def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -> None:
     """Refuse a text that is not one expression on its own, or that may depend on more than the record.
 
     The parser's own account of the text is compared with that of a bare expression, so that closing the bracket
@@ -769,8 +769,12 @@ def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> 
     _, bare = _parsed(connection, "true")
     if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= _EXPRESSIONS:
         raise ValueError("not one condition")
-    if not set(columns_in(expressions)) <= {name.lower() for name in columns}:
-        raise ValueError("not columns of the record, but perhaps the date")
+    strange = sorted(set(columns_in(expressions)) - {name.lower() for name in columns})
+    if strange:  # of the record it is none; perhaps it is the date, or a text that lacks its quotes
+        raise InputError(
+            "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': "
+            f"{strange[0]!r} is no column{did_you_mean(strange[0], columns)}, and text stands in single quotes"
+        )
     calls = [node for node in parts if node["class"] == "FUNCTION"]
     if any(node["schema"] or node["catalog"] for node in calls):
         raise ValueError("a function of a schema of its own")

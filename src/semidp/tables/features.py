@@ -314,8 +314,13 @@ class Feature:
     def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return positions among the levels; refuse values that have none, whose position is negative."""
         if (codes < 0).any():
-            legal = "below its first bin" if self.bins is not None else "not among its declared levels"
-            raise DataError(f"feature {self.name!r} has values {legal}: extend the schema, or correct the data")
+            binned = self.bins is not None
+            legal = "below its first bin" if binned else "not among its declared levels"
+            raise DataError(
+                f"feature {self.name!r} has values {legal}: extend the schema, or correct the data",
+                needs="first bin" if binned else "declared levels",
+                names=(self.name,),
+            )
         return codes
 
     def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
