@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import operator
 import os
 import re
 import sqlite3
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semidp.engines import Outcome, duck, open_source
@@ -392,6 +393,36 @@ def test_a_comparison_that_one_record_could_turn_is_refused(
         caught.value, rf"^the WHERE compares '{named}', whose values are not all numbers .*CAST\({named} AS DOUBLE\)"
     )
     assert "5" not in str(caught.value)
+
+
+whole = st.integers(-(10**18), 10**18) | st.integers(-12, 12)
+real = st.floats(allow_nan=False, allow_infinity=False) | st.decimals(-20, 20, places=1).map(float)
+OPERATORS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "<>": operator.ne,
+}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.tuples(whole, whole), min_size=1, max_size=8)
+    | st.lists(st.tuples(real, real), min_size=1, max_size=8),
+    sign=st.sampled_from(sorted(OPERATORS)),
+)
+def test_any_two_columns_of_numbers_compare_as_they_do_in_python(
+    tmp_path: Path, rows: list[tuple[float, float]], sign: str
+) -> None:
+    lines = [f"r{place},{low!r},{high!r}" for place, (low, high) in enumerate(rows)]
+    file = _csv(tmp_path, "\n".join(["row,lo,hi", *lines]) + "\n")
+    kept = [OPERATORS[sign](low, high) for low, high in rows]
+    with open_source(file, where=f"lo {sign} hi") as source:
+        schema = Schema([Feature("row", [f"r{place}" for place in range(len(rows))])])
+        assert source.counts(schema).counts.astype(bool).tolist() == kept
+        assert source.read_as_numbers == ("lo", "hi")
 
 
 def test_only_the_columns_that_a_where_names_are_surveyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
