@@ -532,7 +532,7 @@ def trouble_of(file: str) -> str | None:
     At most so many characters are looked at. A data file holds what may be in no message, so that neither a value nor
     the number of a line is said.
     """
-    if _SUFFIXES.get(_suffix(file)) != "CSV":
+    if _SUFFIXES.get(_suffix(file)) != "CSV" or not os.path.exists(file):
         return None
     name = os.path.basename(file)
     try:
