@@ -1,6 +1,9 @@
 """The documentation site: an entry for every public name, every key of a plan, every page, and no other host."""
 
+import json
 import re
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,8 @@ def test_every_public_name_has_an_entry(package: str) -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
-    assert set(re.findall(r"[\w/]+\.md", SITE)) == pages
+    listed = re.findall(r"[\w/]+\.md", SITE)
+    assert sorted(listed) == sorted(pages)  # each once
 
 
 def test_no_page_needs_another_host() -> None:
@@ -34,6 +38,38 @@ def test_no_page_needs_another_host() -> None:
     assert "font: false" in SITE
     for page in DOCS.rglob("*.md"):
         assert not re.search(r"!\[[^]]*\]\(http|<(img|script|link)\b[^>]*http", page.read_text(encoding="utf-8")), page
+
+
+def test_every_row_of_a_table_is_in_one() -> None:
+    """A row after a blank line starts no table: a table starts with a header and a line of dashes."""
+    tables = 0
+    for page in (*DOCS.rglob("*.md"), ROOT / "README.md"):
+        lines = ["", *page.read_text(encoding="utf-8").splitlines(), "", ""]
+        for place, line in enumerate(lines):
+            if line.startswith("|") and not lines[place - 1].startswith("|"):
+                assert re.fullmatch(r"\|[-: |]+\|", lines[place + 1]), f"{page.name}, line {place}"
+                tables += 1
+    assert tables > 20
+
+
+def test_the_citation_is_of_this_version() -> None:
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert cited
+    assert semidp.__version__.partition(".dev")[0] == cited[1]
+
+
+def test_the_docs_extra_has_the_packages_that_its_notebook_uses() -> None:
+    """`make docs` runs the notebook in an environment of its own: no other extra is there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needs = (*project["dependencies"], *project["optional-dependencies"]["docs"])
+    brought = {re.split(r"[\[<>=]", need)[0] for need in needs}
+    cells = json.loads((DOCS / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    imported = set(re.findall(r"^(?:import|from) (\w+)", code, flags=re.MULTILINE))
+    assert imported - set(sys.stdlib_module_names) - {"semidp"} <= brought
+    for used, package in (("to_pandas", "pandas"), ("duckdb.sql", "pyarrow")):  # a relation is read through Arrow
+        assert used in code
+        assert package in brought
 
 
 def _example() -> Plan:

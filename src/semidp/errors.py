@@ -16,6 +16,20 @@ A message is one sentence that says what was given, what is legal and what to do
 confidential count or a data value. The command line prints it, adds the options that mend it, and exits with code 2.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question that names what is spelt most alike; nothing where nothing is.
+
+    >>> did_you_mean("invariant", ["invariants", "id"]), did_you_mean("x", ["invariants"])
+    (" (did you mean 'invariants'?)", '')
+    """
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), names, n=1)
+    return f" (did you mean {names[close[0]]!r}?)" if close else ""
+
 
 class SemidpError(Exception):
     """Base of every error raised on purpose by semidp.

@@ -10,6 +10,7 @@ import errno
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -377,6 +378,8 @@ def check_place(
     """
     if path.name in ("", ".."):
         raise Occupied(f"{path} is not a name for a new folder")
+    if "\x00" in str(path):
+        raise Occupied("the name of the new folder holds a character that no file name has")
     with _plainly(path):
         if needed := _held(path, inputs):
             raise Occupied(f"{path} holds {needed}, which this run needs")
@@ -435,6 +438,10 @@ def locked(file: Path, timeout: float = -1) -> Iterator[None]:
 
     if not file.parent.is_dir():  # some versions of the package would make the folder
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    try:  # the package takes a folder where nothing can be made, such as /proc, for a lock that is held
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
+    except FileNotFoundError:
+        raise OSError(errno.EACCES, "no file can be made in that folder") from None
     lock = FileLock(file)
     try:
         lock.acquire(timeout=timeout, poll_interval=0.01)
@@ -499,6 +506,8 @@ def from_json(content: bytes | str) -> Any:
     """Return the value of a JSON text; a `ValueError` where it is none, also where it is nested too deeply.
 
     A key that stands twice is refused: readers differ in which of the two they take.
+    JSON has no NaN and no infinity, and numbers beyond floating point are refused: whoever reads a value may then
+    compare it and calculate with it. Exact numbers are written as text.
 
     >>> from_json("[" * 100000)
     Traceback (most recent call last):
@@ -506,9 +515,14 @@ def from_json(content: bytes | str) -> Any:
     >>> from_json('{"epsilon": 9, "epsilon": 1}')
     Traceback (most recent call last):
     ValueError: a key stands twice
+    >>> from_json('{"loss": NaN}')
+    Traceback (most recent call last):
+    ValueError: NaN is no number of JSON
     """
     try:
-        return json.loads(content, object_pairs_hook=_once)
+        return json.loads(
+            content, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite, parse_int=_bounded
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -518,6 +532,22 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a key stands twice")
     return found
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _bounded(text: str) -> int:
+    _finite(text)
+    return int(text)
 
 
 def from_toml(text: str) -> dict[str, Any]:

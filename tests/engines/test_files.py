@@ -2,7 +2,9 @@
 
 import contextlib
 import gzip
+import operator
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semidp.engines import Outcome, open_source
+from semidp.engines import Outcome, duck, open_source
 from semidp.engines import ibis as ibis_engine
 from semidp.engines.duck import DuckRecords
 from semidp.errors import DataError, InputError, MissingExtra, SchemaError
@@ -257,10 +259,10 @@ def test_a_file_that_changes_between_two_questions_is_refused(tmp_path: Path, re
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("ragged.csv", f"sex,age\nf,1\nm,2,{SECRET}\n".encode(), "tabulated: a record could not be read|as CSV"),
-        ("open.csv", f'sex,age\nf,1\n"m,{SECRET}\n'.encode(), "tabulated: a record could not be read|as CSV"),
-        ("latin.csv", f"sex,age\nf,1\nm\xe9,{SECRET}\n".encode("latin-1"), "could not be read"),
-        ("empty.csv", b"", "could not be read as CSV: check"),
+        ("ragged.csv", f"sex,age\nf,1\nm,2,{SECRET}\n".encode(), "ragged.csv has records with more or fewer values"),
+        ("open.csv", f'sex,age\nf,1\n"m,{SECRET}\n'.encode(), "open.csv has a quote that is not closed"),
+        ("latin.csv", f"sex,age\nf,1\nm\xe9,{SECRET}\n".encode("latin-1"), "latin.csv holds text that is not UTF-8"),
+        ("empty.csv", b"", "empty.csv is empty: it needs a header"),
         ("half.parquet", b"PAR1" + str(SECRET).encode(), "could not be read as Parquet: check"),
     ],
 )
@@ -275,7 +277,7 @@ def test_broken_files_are_refused_in_a_sentence(
 
 def test_files_that_are_not_there_or_not_data(tmp_path: Path, refused: Refused) -> None:
     _csv(tmp_path, "sex\nf\n", "a.csv")
-    _csv(tmp_path, "sex\nf\n", "a.xlsx")
+    _csv(tmp_path, "sex\nf\n", "a.data")
     (tmp_path / "empty").mkdir()
     pyarrow.parquet.write_table(pa.table({"sex": ["f"]}), tmp_path / "a.parquet")
     for data, message in (
@@ -284,7 +286,7 @@ def test_files_that_are_not_there_or_not_data(tmp_path: Path, refused: Refused) 
         (tmp_path / "a.csv" / "below.csv", "there is no file"),
         (tmp_path / "empty", r"the folder .* holds no Parquet file: name its files, as in '.*\*\.csv'"),
         (f"{tmp_path}/e*", "matches the folder .*: name files, or one folder of Parquet files"),
-        (tmp_path / "a.xlsx", r"does not say what it holds: end it in \.csv"),
+        (tmp_path / "a.data", r"does not say what it holds: end it in \.csv"),
         (str(tmp_path / "a.[cp]*"), "matches both CSV and Parquet files"),
         ([1, 2], "a list cannot be read: give a path, a database address, a data frame"),
         (None, "a NoneType cannot be read"),
@@ -313,6 +315,151 @@ def test_numbers_in_a_csv_file_compare_as_numbers_in_a_where(tmp_path: Path, ref
         with pytest.raises(InputError) as caught:
             open_source(file, where=where)
         refused(caught.value, r"the WHERE must be one condition.*convert text with CAST")
+
+
+WIDE = (
+    "row,lo,hi,code,short,mixed,dose,money,big,word,paid\n"
+    'a,10,9,01,1,5,1.50,"1,200",12345678901234567890,x,True\n'
+    "b,9,10,10,10,n/a,2,7,12345678901234567891,y,false\n"
+    "c,5,60,02,01,7,-.5,8,1,z,TRUE\n"
+    "d,,3,11,100,,,,2,,\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "kept", "numbers"),
+    [
+        ("lo < hi", "bc", ["lo", "hi"]),
+        ("LO < '9'", "c", ["lo"]),
+        ("lo LIKE '1%' OR length(lo) = 2", "a", []),
+        ("substr(lo, 1, 1) = '9'", "b", []),
+        ("lo = '05'", "", []),
+        ("lo = length(word) + 8", "b", ["lo"]),
+        ("hi = substr(hi, 1, 1)", "ad", []),
+        ("abs(lo) > 5 AND sqrt(hi) > 3", "b", ["lo", "hi"]),
+        ("dose = 1.5", "a", ["dose"]),
+        ("dose = '1.5'", "a", ["dose"]),
+        ("CAST(dose AS VARCHAR) = '1.50'", "a", []),
+        ("dose::DOUBLE < 0", "c", []),
+        ("big = 12345678901234567890", "a", ["big"]),
+        ("code < '03'", "ac", []),
+        ("code BETWEEN '02' AND '10'", "bc", []),
+        ("short = '01'", "c", []),
+        ("mixed = '5' OR mixed = 'n/a'", "ab", []),
+        ("coalesce(mixed, '') <> '5'", "bcd", []),
+        ("CAST(short AS DOUBLE) < 2", "ac", []),
+        ("TRY_CAST(mixed AS DOUBLE) > 5", "c", []),
+        ("word < 'y'", "a", []),
+        ("word = paid", "", []),
+        ("paid", "ac", []),
+        ("paid = 'true' AND lo > 9", "a", ["lo"]),
+        ("paid = 'True'", "ac", []),
+    ],
+)
+def test_columns_of_a_csv_file_are_numbers_where_every_value_is(
+    tmp_path: Path, where: str, kept: str, numbers: list[str]
+) -> None:
+    with open_source(_csv(tmp_path, WIDE), where=where) as source:
+        assert list(source.read_as_numbers) == numbers
+        rows = source.counts(Schema([Feature("row", "abcd")])).counts
+        assert "".join(name for name, count in zip("abcd", rows, strict=True) if count) == kept
+        if "a" in kept:
+            assert "1.50" in source.levels("dose")  # text as it is written
+
+
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        ("mixed > 5", "mixed"),
+        ("mixed = 5", "mixed"),
+        ("lo < mixed", "mixed"),
+        ("code < 3", "code"),
+        ("code = 1", "code"),
+        ("lo < code", "code"),
+        ("short < '5'", "short"),
+        ("short < code", "short"),
+        ("money >= 7", "money"),
+        ("greatest(lo, mixed) = '10'", "mixed"),
+        ("hi > 1 AND word = 5", "word"),
+    ],
+)
+def test_a_comparison_that_one_record_could_turn_is_refused(
+    tmp_path: Path, refused: Refused, where: str, named: str
+) -> None:
+    """Were it text because of one record, that person would decide which others are kept."""
+    with pytest.raises(DataError) as caught:
+        open_source(_csv(tmp_path, WIDE), where=where)
+    refused(
+        caught.value, rf"^the WHERE compares '{named}', whose values are not all numbers .*CAST\({named} AS DOUBLE\)"
+    )
+    assert "5" not in str(caught.value)
+
+
+whole = st.integers(-(10**18), 10**18) | st.integers(-12, 12)
+real = st.floats(allow_nan=False, allow_infinity=False) | st.decimals(-20, 20, places=1).map(float)
+OPERATORS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "<>": operator.ne,
+}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.tuples(whole, whole), min_size=1, max_size=8)
+    | st.lists(st.tuples(real, real), min_size=1, max_size=8),
+    sign=st.sampled_from(sorted(OPERATORS)),
+)
+def test_any_two_columns_of_numbers_compare_as_they_do_in_python(
+    tmp_path: Path, rows: list[tuple[float, float]], sign: str
+) -> None:
+    lines = [f"r{place},{low!r},{high!r}" for place, (low, high) in enumerate(rows)]
+    file = _csv(tmp_path, "\n".join(["row,lo,hi", *lines]) + "\n")
+    kept = [OPERATORS[sign](low, high) for low, high in rows]
+    with open_source(file, where=f"lo {sign} hi") as source:
+        schema = Schema([Feature("row", [f"r{place}" for place in range(len(rows))])])
+        assert source.counts(schema).counts.astype(bool).tolist() == kept
+        assert source.read_as_numbers == ("lo", "hi")
+
+
+def test_only_the_columns_that_a_where_names_are_surveyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    plain = duck._run
+
+    def spied(connection: Any, sql: str, *others: Any) -> Any:
+        asked.append(sql)
+        return plain(connection, sql, *others)
+
+    monkeypatch.setattr(duck, "_run", spied)
+    with open_source(_csv(tmp_path, WIDE), where="lo < hi"):
+        surveys = [sql for sql in asked if "regexp_full_match" in sql]
+    assert len(surveys) == 1
+    assert set(re.findall(r'"(\w+)"', surveys[0])) == {"lo", "hi"}
+
+
+def test_a_folder_that_names_a_number_compares_as_one(tmp_path: Path) -> None:
+    for year in (999, 2020):
+        (tmp_path / f"year={year}").mkdir()
+        (tmp_path / f"year={year}" / "a.csv").write_text(f"sex\n{'f' if year == 999 else 'm'}\n")
+        pa.parquet.write_table(
+            pa.table({"sex": ["f" if year == 999 else "m"]}), tmp_path / f"year={year}" / "a.parquet"
+        )
+    for kind in ("csv", "parquet"):
+        with open_source(f"{tmp_path}/*/*.{kind}", hive_partitions=True, where="year < 2000") as source:
+            assert source.levels("sex") == ("f",)
+            assert source.read_as_numbers == ("year",)
+
+
+def test_a_where_that_keeps_nothing_says_so(tmp_path: Path, refused: Refused) -> None:
+    file = _csv(tmp_path, "sex,age\nf,9\nm,10\n")
+    with open_source(file, where="sex = 'F'") as source:
+        for ask in (lambda: source.levels("sex"), lambda: source.paths(["sex", "age"])):
+            with pytest.raises(DataError) as caught:
+                ask()
+            refused(caught.value, "^the WHERE keeps no record: check its condition")
 
 
 def test_a_where_may_depend_on_the_record_alone(tmp_path: Path, refused: Refused) -> None:

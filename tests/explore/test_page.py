@@ -459,3 +459,45 @@ def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         for invariants, adjacency in settings:
             plan = Plan(wanted, invariants, features, adjacency=adjacency)
             assert desk.forecast(plan) == forecast(prepare(plan, table))
+
+
+# --- forms that no browser sends ------------------------------------------------------------------------------------
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("where", "more", "changed", "said"),
+    [
+        ("release", [("folder", "a\x00b"), ("typed", "mu = 1")], {}, "a character that no name and no number has"),
+        ("results", [(f"x{number}", "") for number in range(21_000)], {}, "more than 20,000 fields"),
+        ("results", [], {"step": LONG}, "more than 4,000 characters"),
+        ("results", [], {"step": "0" * 4999 + "1"}, "more than 4,000 characters"),
+        ("results", [("number", LONG)], {"adjacency": "number"}, "more than 4,000 characters"),
+        ("results", [], {"report_delta": LONG}, "more than 4,000 characters"),
+        ("release", [("typed", LONG), ("folder", "out")], {}, "more than 4,000 characters"),
+        ("keep", [("variant", "\x00")], {}, "a character that no name and no number has"),
+    ],
+)
+def test_a_hostile_form_is_refused_in_a_sentence(
+    client: TestClient, where: str, more: list[tuple[str, str]], changed: dict[str, str], said: str
+) -> None:
+    answer = post(client, where, fields(PEOPLE_PLAN, *SEX_EXACT, *more, **changed))
+    assert 400 <= answer.status_code < 500
+    assert said in answer.text
+    assert "internal error" not in answer.text
+
+
+@pytest.mark.parametrize("base", [f'{{"adjacency": {LONG}}}', '{"report_delta": NaN}', f'{{"count": "{LONG}"}}', "[]"])
+def test_a_hostile_plan_in_the_form_is_a_sentence(client: TestClient, base: str) -> None:
+    body = urlencode([("base", base), *BASE, *SEX_EXACT])
+    for where in ("results", "form", "keep", "costs", "release", "save/plan.toml"):
+        answer = post(client, where, body)
+        assert answer.status_code < 500, where
+        assert "internal error" not in answer.text
+
+
+@pytest.mark.parametrize("number", ["0", "1", "-1", LONG, "١", "1.0"])
+def test_a_release_that_was_not_made_is_not_found(client: TestClient, number: str) -> None:
+    answer = client.get(f"/{TOKEN}/releases/{number}/report.html")
+    assert (answer.status_code, answer.text) == (404, "There is no such file.")

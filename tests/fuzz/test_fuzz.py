@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from semidp.cli import run
 
@@ -79,8 +81,8 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with data, a ledger, and releases of every kind."""
     folder = tmp_path_factory.mktemp("fuzz")
-    people = [f"{s},{r},{a},{a % 2}" for s, r, a in zip("fmmfmf" * 6, "nsnssn" * 6, range(36), strict=True)]
-    (folder / "people.csv").write_text("\n".join(["sex,region,age,paid", *people]) + "\n")
+    people = [f"{s},{r},{a},{a % 2},{r}{a % 3}" for s, r, a in zip("fmmfmf" * 6, "nsnssn" * 6, range(36), strict=True)]
+    (folder / "people.csv").write_text("\n".join(["sex,region,age,paid,town", *people]) + "\n")
     (folder / "plan.toml").write_text(PLAN)
     before = Path.cwd()
     os.chdir(folder)
@@ -98,6 +100,14 @@ RELEASES = {
     "table": (*TABLE, "--rho", "0.5", "--ledger", "book.json"),
     "groups": ("--group", "sex", "--mean", "age", "--bounds", "age=0,100", "--epsilon", "1"),
     "regression": ("--logistic", "paid", "--on", "sex", "--mu", "1"),
+    "linear": ("--regress", "age", "--on", "sex,region", "--bounds", "age=0,100", "--mu", "1", "--sampling"),
+    "product": (*TABLE, "--table", "region,paid", "--levels", "paid=0,1", "--mu", "1"),
+    "exchange": (*TABLE, "--adjacency", "exchange", "--epsilon", "1"),
+    "median": ("--group", "sex", "--median", "age", "--bounds", "age=0,100", "--grid", "age=100", "--epsilon", "1"),
+    "parts": (
+        *("--nest", "region,town", "--table", "town,sex", "--invariant", "region", "--levels", "sex=f,m"),
+        *("--levels-from-data", "--mu", "1", "--partition", "region"),
+    ),
 }
 PLAN = """
 invariants = [["sex"], ["region"]]
@@ -146,6 +156,10 @@ def options(*pairs: tuple[str, st.SearchStrategy[str]]) -> st.SearchStrategy[lis
 
 BUDGET = [(option, numbers) for option in ("--epsilon", "--rho", "--mu", "--delta", "--report-delta")]
 assigned = st.builds("{}={}".format, names, st.lists(numbers | names, max_size=3).map(",".join))
+# What is right but for one number, so that it passes the checks of words before it.
+LARGE = ["1e300", "1e308", "1e309", "1e400", "9" * 400, "1e-400", "-1e400", "1/0", "nan", "inf"]
+edges = st.builds("age=0,10,{}".format, st.sampled_from(LARGE) | numbers)
+bins = assigned | edges
 
 
 @given(words=options(*BUDGET, ("--a", numbers), ("--invariant", names), ("--levels", assigned)))
@@ -158,7 +172,7 @@ def test_guarantee(place: Path, words: list[str]) -> None:
 
 
 READING = [
-    *(("--table", names), ("--invariant", names), ("--levels", assigned), ("--bins", assigned), ("--a", numbers)),
+    *(("--table", names), ("--invariant", names), ("--levels", assigned), ("--bins", bins), ("--a", numbers)),
     *(("--null-level", assigned), ("--count", names), ("--id", names), ("--adjacency", numbers), ("--where", names)),
     *(("--group", names), ("--mean", names), ("--sum", names), ("--proportion", names), ("--bounds", assigned)),
     *(("--grid", assigned), ("--regress", names), ("--logistic", names), ("--on", names), ("--seed", numbers)),
@@ -171,6 +185,8 @@ READING = [
 @example(words=["--bounds", "age=-" + "9" * 400 + ",1e300", "--mean", "age", "--group", "sex", "--mu", "1"], more=())
 @example(words=["--grid", "age=" + "9" * 5000], more=RELEASES["groups"])
 @example(words=["--a", "9" * 400], more=(*TABLE, "--rho", "1"))
+@example(words=["--bins", "age=0,10,1e400", "--table", "sex,age", "--mu", "1"], more=TABLE)
+@example(words=["--bins", "age=0,10,10.00000000000000000001", "--table", "sex,age", "--mu", "1"], more=TABLE)
 @fuzz(60)
 def test_release_without_drawing(place: Path, words: list[str], more: tuple[str, ...]) -> None:
     check(["release", "people.csv", *more, *words, "--dry-run"])
@@ -214,6 +230,49 @@ class Damage:
         if kind == 2:
             return text[:start] + bytes(range(256)) + text[start:]
         return text
+
+
+HOSTILE = [float("nan"), float("inf"), None, -1, 0, "1/0", "", [], {}, "unknown", 10**400, "1e400", True, 2**63]
+TAMPERED = [
+    ("product", ("products", 0, "saved_by_joint_sensitivity"), float("nan")),
+    ("product", ("products", 0, "law"), "unknown"),
+    ("product", ("products", 0, "residuals", 1, "sigma2"), "1/0"),
+    ("product", ("products", 0, "precision"), "-1"),
+    ("product", ("plan", "mu"), None),
+    ("parts", ("partitioned", 0, "law"), 0.5),
+    ("parts", ("plan", "table", 0, "mu"), None),
+    ("table", ("tables", 0, "noise", "scale"), 10**400),
+    ("table", ("guarantee", "rho"), None),
+    ("linear", ("regressions", 0, "query", "combination", 0, 0), "1e400"),
+]
+
+
+def replaced(place: Path, name: str, path: tuple[Any, ...], value: Any) -> int:
+    """Put one value into the release.json of a copy of a release, and show it."""
+    folder = place / "damaged"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(place / name, folder)
+    document = json.loads((folder / "release.json").read_text())
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    assert path[-1] in inner or path[-1] in range(len(inner))
+    inner[path[-1]] = value
+    (folder / "release.json").write_text(json.dumps(document))
+    return check(["show", "damaged"])
+
+
+@pytest.mark.parametrize(("name", "path", "value"), TAMPERED)
+def test_a_release_json_with_one_value_replaced(place: Path, name: str, path: tuple[Any, ...], value: Any) -> None:
+    assert replaced(place, name, path, value) in (1, 2)  # 1 where the rest can be read, and it says what disagrees
+
+
+@given(data=st.data(), name=st.sampled_from(sorted(RELEASES)))
+@fuzz(120)
+def test_any_value_of_a_release_json_replaced_by_a_hostile_one(place: Path, data: st.DataObject, name: str) -> None:
+    document = json.loads((place / name / "release.json").read_text())
+    where = [path for path in places(document) if path[0] not in ("files", "versions")]
+    replaced(place, name, data.draw(st.sampled_from(where)), data.draw(st.sampled_from(HOSTILE)))
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(RELEASES)))
@@ -301,3 +360,40 @@ def test_words_in_any_order(place: Path, words: list[str]) -> None:
     for command in ("ledger", "show", "guarantee"):
         # Nothing may be opened where it stays: a new ledger would make the next input another one.
         check([command, *(word for word in words if word not in ("--rho",) or command == "guarantee")])
+
+
+TOKEN, PORT = "token", 8765
+FIELDS = ["base", "kind", "step", "number", "adjacency", "delta", "report_delta", "typed", "folder", "add", "add-total"]
+FIELDS += ["variant", "scenario", "scenario-name", "nest", "levels-sex", "bins-age", "table-0", "total-0", "table-999"]
+ADDRESSES = ["results", "form", "keep", "costs", "release", "save/plan.toml", "save/plan.ipynb"]
+
+
+@pytest.fixture(scope="module")
+def page(place: Path) -> Iterator[TestClient]:
+    """The page of semidp explore, which refuses every release: no budget is ever typed right."""
+    from semidp import Plan
+    from semidp.cli._options import Opening
+    from semidp.cli.explore import _with_data
+    from semidp.explore.page import application
+
+    desk = _with_data("people.csv", Plan(), Opening(), None)
+    own = f"http://127.0.0.1:{PORT}"
+    with TestClient(application(desk, TOKEN, PORT), base_url=own, headers={"origin": own}) as client:
+        yield client
+
+
+hostile_fields = st.lists(st.tuples(st.sampled_from(FIELDS), numbers | names | json_values.map(str)), max_size=4)
+
+
+@given(where=st.sampled_from(ADDRESSES), changed=hostile_fields, many=st.sampled_from([0, 0, 0, 0, 21_000]))
+@example(where="release", changed=[("folder", "a\x00b"), ("typed", "mu = 1")], many=0)
+@example(where="results", changed=[], many=21_000)
+@example(where="results", changed=[("step", "0" * 4999 + "1")], many=0)
+@example(where="form", changed=[("base", '{"adjacency": ' + "9" * 5000 + "}")], many=0)
+@fuzz(120)
+def test_a_hostile_form_of_the_page(page: TestClient, where: str, changed: list[tuple[str, str]], many: int) -> None:
+    sound = {"base": "{}", "kind": "mu", "step": "20", "adjacency": "worst-case", "report_delta": "1e-9"}
+    fields = [*{**sound, "table-0": "sex"}.items(), *changed, *[("x", "")] * many]
+    body = urlencode([(name, value.encode(errors="replace")) for name, value in fields])
+    answer = page.post(f"/{TOKEN}/{where}", content=body, headers={"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status_code < 500, answer.text

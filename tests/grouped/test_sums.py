@@ -123,7 +123,7 @@ def test_no_record_at_all():
 @pytest.mark.parametrize("value", [np.nan, None])
 def test_missing_outcomes_are_refused_without_quoting_them(value):
     data = {"ward": np.array(["a", "b"]), "y": np.array([0.5, value], dtype=float)}
-    with pytest.raises(DataError, match="outcome 'y' has missing values: leave those records out"):
+    with pytest.raises(DataError, match="outcome 'y' has missing values: fill them in"):
         sums(data, Outcome("y", 0, 1, steps=4), ["ward"], Budget.gdp(1))
 
 

@@ -15,14 +15,13 @@ from attrs import evolve, frozen
 from semidp.accounting.ledger import Ledger
 from semidp.cli._command import argument, flag, option, plain_defaults
 from semidp.cli._output import Format, echo, notice
-from semidp.engines import Outcome, Source, open_source
-from semidp.errors import InputError, SchemaError
+from semidp.engines import GRID, Outcome, Source, open_source
+from semidp.errors import InputError, SchemaError, did_you_mean
 from semidp.exact import exact, positive
 from semidp.files import from_json
 from semidp.grouped import LEVEL, Confidence
 from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.release import (
-    GRID,
     GroupRequest,
     Model,
     Plan,
@@ -194,9 +193,9 @@ class Opening:
     )
     allow_empty: bool = flag("--allow-empty", "Accept files that hold no record.")
 
-    def source(self, plan: Plan, data: Any) -> Source:
-        """Open data as a plan reads them."""
-        return open_source(
+    def source(self, plan: Plan, data: Any, *, quiet: bool) -> Source:
+        """Open data as a plan reads them; say which columns a WHERE reads as numbers, unless asked to be quiet."""
+        source = open_source(
             data,
             table=self.from_table,
             count=plan.count,
@@ -205,6 +204,9 @@ class Opening:
             hive_partitions=self.hive_partitions,
             allow_empty=self.allow_empty,
         )
+        if source.read_as_numbers and not quiet:
+            notice(f"the WHERE compares as numbers: {', '.join(source.read_as_numbers)} (every value is one)")
+        return source
 
 
 FILES = ("from_table", "hive_partitions", "allow_empty")
@@ -476,8 +478,13 @@ def _parts(names: Sequence[str], shares: Sequence[str] | None) -> dict[str, Frac
     """Return the part of the budget for the tables and for each statistic, in proportion."""
     parts = dict.fromkeys(names, Fraction(1))
     for name, text in _assignments("--share", shares).items():
-        if name not in parts or len(parts) < 2:
-            raise InputError(f"--share names {name!r}, which shares no budget; what does is {', '.join(names)}")
+        if len(parts) < 2:
+            raise InputError(
+                f"--share divides a budget, and {names[0]} has all of it here: leave --share out, or ask for more"
+            )
+        if name not in parts:
+            meant = did_you_mean(name, names)
+            raise InputError(f"--share names {name!r}, which takes no part{meant}: {', '.join(names)} do")
         parts[name] = positive(text, "--share")
     return parts
 
@@ -524,7 +531,8 @@ def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
     if len(found) > 1:
         raise InputError("--delta and --report-delta disagree: beside --rho and --mu they are the same, so give one")
     if any(not 0 < number < 1 for number in found):
-        raise InputError("--report-delta must lie strictly between 0 and 1")
+        option = "--delta" if report_delta is None else "--report-delta"
+        raise InputError(f"{option} must lie strictly between 0 and 1")
     return next(iter(found), None)
 
 

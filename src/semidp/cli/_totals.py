@@ -54,13 +54,15 @@ def schema_of(space: Dataspace | None, declared: Plan) -> Schema | None:
     return Schema(declared.features, declared.structural_zeros) if declared.features else None
 
 
-def scope_of(plan: Plan, data: str | None, opening: Opening, totals: Sequence[Path]) -> tuple[Scope, bool]:
+def scope_of(
+    plan: Plan, data: str | None, opening: Opening, totals: Sequence[Path], *, quiet: bool
+) -> tuple[Scope, bool]:
     """Return the scope of a plan, and whether all its totals are known.
 
     It is read from the data; without them it follows from public totals and declared levels.
     """
     if data is not None:
-        with opening.source(plan, data) as source:
+        with opening.source(plan, data, quiet=quiet) as source:
             return survey(plan, source)[0], True
     space = totals_of(totals, plan) if totals else None
     schema = schema_of(space, plan)

@@ -52,7 +52,7 @@ def analyze(
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
     plan = o.plan_of(o.described(declaring, opening, comparing), table, invariant or ())
     declaring.check_used(plan)
-    scope, known = scope_of(plan, data, opening, totals or ())
+    scope, known = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
     budgets, target = REFERENCE, spending.target
     if spending.given:
         budget, target = spending.budget()

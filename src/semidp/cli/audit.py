@@ -111,7 +111,7 @@ def audit(
         _report_foreign(foreign, printing)
         return
     assert what is not None
-    subject = _subject(Path(what), data, opening, adjacency)
+    subject = _subject(Path(what), data, opening, adjacency, quiet=printing.quiet)
     claims = subject.claims
     given = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
     pictures = _pictures(claims, out) if out is not None else {}
@@ -268,7 +268,7 @@ class _Subject:
         return given_pairs(datasets, self.claims, self.plan, self.scope, self.adjacency)
 
 
-def _subject(what: Path, data: str | None, opening: o.Opening, adjacency: str | None) -> _Subject:
+def _subject(what: Path, data: str | None, opening: o.Opening, adjacency: str | None, *, quiet: bool) -> _Subject:
     recover(what)
     if what.is_dir():
         if data is not None or opening.from_table is not None:
@@ -280,7 +280,7 @@ def _subject(what: Path, data: str | None, opening: o.Opening, adjacency: str | 
     plan = o.read_plan(what, "the plan")
     if data is None:
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
-    with opening.source(plan, data) as source:
+    with opening.source(plan, data, quiet=quiet) as source:
         prepared = prepare(plan, source)
         return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, _pairs(adjacency, prepared))
 

@@ -37,7 +37,7 @@ def compare(
         plan = o.read_plan(path, "compare")
         if spending.given and not all(request.budget for request in plan.requests):
             plan = plan.with_budget(spending.budget()[0])
-        scope, known = scope_of(plan, data, opening, totals or ())
+        scope, known = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
         printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
         seen = forecast(calibrate(plan, scope))
         found.append(

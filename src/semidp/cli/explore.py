@@ -70,16 +70,18 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         book = o.ledger_of(ledger, quiet=True)
         with (
             charge_said(book),
-            opening.source(plan, data) as source,
+            opening.source(plan, data, quiet=True) as source,
             new_folder(folder, force=False, ours=release_files, inputs=inputs) as new,
         ):
             done = run(plan, source, ledger=book, folder=new)
             done.write_files(new)
         return done
 
-    with opening.source(first, data) as source:
+    with opening.source(first, data, quiet=False) as source:
         columns = source.columns()
-    return Desk(columns, lambda plan: scope_of(plan, data, opening, ())[0], first, source=data, carry_out=carry_out)
+    return Desk(
+        columns, lambda plan: scope_of(plan, data, opening, (), quiet=True)[0], first, source=data, carry_out=carry_out
+    )
 
 
 def _without_data(first: Plan, totals: Sequence[Path]) -> "Desk":
@@ -91,4 +93,4 @@ def _without_data(first: Plan, totals: Sequence[Path]) -> "Desk":
         raise InputError("give DATA, or what is public without it: --schema FILE or --levels, and --totals FILE")
     if space is not None and not first.invariants:
         first = evolve(first, invariants=space.margins)
-    return Desk(schema.names, lambda plan: scope_of(plan, None, o.Opening(), totals)[0], first)
+    return Desk(schema.names, lambda plan: scope_of(plan, None, o.Opening(), totals, quiet=True)[0], first)

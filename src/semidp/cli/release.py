@@ -63,6 +63,7 @@ from semidp.report import (
     strength,
     summary,
     together_text,
+    weakness,
 )
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
@@ -191,7 +192,7 @@ def release(
         printing.warn(sentences)
         told.extend(sentences)
 
-    with progress_bar(printing.quiet) as progress, opening.source(wanted, data) as source:
+    with progress_bar(printing.quiet) as progress, opening.source(wanted, data, quiet=printing.quiet) as source:
         if dry_run:
             if partition is None:
                 prepared = prepare(wanted, source, memory=usable)
@@ -394,7 +395,8 @@ def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
 def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Printing) -> None:
     """Say what a release, in one piece or part by part, would do: from public values."""
     plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
-    printing.warn((*scope.warnings, *scope.disclosures))
+    warnings = (*scope.warnings, *weakness(found.guarantee))
+    printing.warn((*warnings, *scope.disclosures))
     if printing.json:
         partition = {"partition": {"depth": found.partition, "parts": found.nodes}} if isinstance(found, Whole) else {}
         print_json(
@@ -410,7 +412,7 @@ def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Pr
                 "budget": plan.budget and plan.budget.numbers(),
                 **(_part_tables(found, takes) if isinstance(found, Whole) else _measured(found, takes)),
                 "disclosures": scope.disclosures,
-                "warnings": scope.warnings,
+                "warnings": warnings,
             }
         )
         return
@@ -507,7 +509,8 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
 
 def _print(done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any) -> None:
     """Print what a release holds, and its warnings but for those that were told already."""
-    printing.warn([said for said in (*done.scope.warnings, *done.scope.disclosures) if said not in told])
+    every = (*done.scope.warnings, *weakness(done.guarantee), *done.scope.disclosures)
+    printing.warn([said for said in every if said not in told])
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})
     else:

@@ -92,7 +92,7 @@ def odds_ratio(
         report_delta=target,
     )
     declaring.check_used(plan)
-    with opening.source(plan, data) as source:
+    with opening.source(plan, data, quiet=printing.quiet) as source:
         scope, reader = survey(plan, source)
         table = reader.table((rows, columns, *within))
     result = odds_ratio_test(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from semidp.engines.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
+    GRID,
     LARGEST_COUNT,
     MISSING_OUTCOME,
     NO_FOLDERS,
@@ -35,10 +36,20 @@ from semidp.engines.contract import (
 from semidp.engines.memory import TableRecords, materialised
 from semidp.engines.tabulate import Codes, Tabulation
 from semidp.errors import DataError, InputError
-from semidp.tables import TRUTH, Feature, Schema, Table, refuse_cells, value_text
+from semidp.tables import (
+    HOW_NUMBERS,
+    TRUTH,
+    Feature,
+    Schema,
+    Table,
+    missing_value,
+    refuse_cells,
+    value_text,
+)
 
-__all__ = ["Outcome", "Source", "local_paths", "one_thread", "open_source"]
+__all__ = ["GRID", "KEEPS_NOTHING", "Outcome", "Source", "local_paths", "one_thread", "open_source"]
 
+KEEPS_NOTHING = "the WHERE keeps no record: check its condition, and how the values in it are written"
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 _MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
 _ROWS_AT_ONCE = 2**18
@@ -76,7 +87,8 @@ def open_source(
     where
         A condition in the engine's SQL that keeps some of the records. It may depend on the record alone, so it
         cannot hold a query of its own, and only functions that the engine declares to depend on their arguments
-        alone; in a CSV file its columns compare as numbers where they must.
+        alone. A column of a CSV file has no type: the condition compares it as numbers where every value is one (a
+        value with a leading zero is not), and `Source.read_as_numbers` lists these columns.
     id
         The column that names the person. Every person may have one record, and no record may lack one; this is
         checked now.
@@ -98,6 +110,7 @@ def open_source(
     if count is not None and id is not None:
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
     source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id)
+    source.allow_empty = allow_empty
     if isinstance(data, (str, os.PathLike)):
         source.again = partial(
             open_source,
@@ -157,8 +170,14 @@ class Source:
     ) -> None:
         self._records = records
         self.count, self.where, self.id = count, where, id
+        self.allow_empty = False
         self.again: Callable[[], Source] | None = None
         """Opens the same records in another process, without checking ids again; None where no address names them."""
+
+    @property
+    def read_as_numbers(self) -> tuple[str, ...]:
+        """The columns without a type, as those of a CSV file, that the WHERE compares as numbers."""
+        return self._records.read_as_numbers
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
@@ -179,7 +198,7 @@ class Source:
                 f"column {name!r} has more than {MAX_LEVELS:,} distinct values: give it bins, or declare its levels"
             )
         if not levels:
-            raise DataError(f"column {name!r} holds no value, so it has no levels: declare them")
+            raise self._no_levels(name)
         if {level.lower() for level in levels} <= set(TRUTH):
             return TRUTH
         return tuple(sorted(levels, key=_numbers_first))
@@ -202,10 +221,15 @@ class Source:
             texts.append([known[code] for code in column.codes.tolist()])
         rows = {row for row in zip(*texts, strict=True) if None not in row}
         if len(rows) < len(texts[0]) and any(None in column for column in texts):
-            raise DataError(f"feature {names[-1]!r} has missing values: declare a null level for it, or remove them")
+            raise missing_value(names[-1])
         if not rows:
-            raise DataError(f"column {names[-1]!r} holds no value, so it has no levels: declare them")
+            raise self._no_levels(names[-1])
         return sorted(rows, key=lambda row: tuple(map(_numbers_first, row)))
+
+    def _no_levels(self, name: str) -> DataError:
+        if self.where is not None and self._records.occurrences(name)[0] == 0:
+            return DataError(KEEPS_NOTHING)
+        return DataError(f"column {name!r} holds no value, so it has no levels: declare them")
 
     def counts(self, schema: Schema) -> Table:
         """Count the records of each cell of `schema`; other columns are ignored.
@@ -439,7 +463,7 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
         texts = [value_text(value) for value in column.values]
         return feature.codes(np.array(texts, dtype=object))[column.codes] if texts else column.codes
     if NOT_A_NUMBER in column.values:
-        raise DataError(f"feature {feature.name!r} has bins but its values are not all numbers")
+        raise DataError(f"feature {feature.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}")
     bins = feature.declared(np.array([0 if value is None else value for value in column.values], dtype=np.intp))
     if None in column.values:
         bins[column.values.index(None)] = feature.levels.index(feature.missing_level())
@@ -478,11 +502,17 @@ def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
 def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
     if fault == BAD_COUNT:
         raise DataError(
-            f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT} and no missing values"
+            f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT} and no missing "
+            "values: write them as 1200, without separators and units"
         )
-    if fault and outcome is not None:
-        wrong = {MISSING_OUTCOME: "missing values", BAD_OUTCOME: "values that are not numbers"}[fault]
-        raise DataError(f"the outcome {outcome.column!r} has {wrong}: leave those records out, with a WHERE say")
+    if fault == BAD_OUTCOME and outcome is not None:
+        raise DataError(f"the outcome {outcome.column!r} has values that are not numbers: {HOW_NUMBERS}")
+    if fault == MISSING_OUTCOME and outcome is not None:
+        raise DataError(
+            f"the outcome {outcome.column!r} has missing values: fill them in, or count only the records that have one",
+            needs="present",
+            names=(outcome.column,),
+        )
 
 
 def _numbers_first(text: str) -> tuple[bool, float, str]:

@@ -36,8 +36,13 @@ NOT_A_NUMBER = -2
 # What may be wrong with what a record adds, worst last.
 FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
 
+_TURNED = {"=>": ">=", "=<": "<="}  # which DuckDB takes for operators of somebody's own
+
 Result = TypeVar("Result")
 
+
+GRID = 1000
+"""The steps between an outcome's bounds, unless declared."""
 
 _LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
 
@@ -52,13 +57,15 @@ class Outcome:
 
     A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper - lower) * steps
     + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers of known sensitivity. The bounds
-    are declared, never read from the data.
+    are declared, never read from the data; the grid has 1000 steps unless declared.
 
     Examples
     --------
     >>> score = Outcome("score", 0, 100, steps=1000)
     >>> score.width
     Fraction(1, 10)
+    >>> Outcome("score", 0, 100).steps
+    1000
     >>> Outcome("score", 100, 0, steps=10)
     Traceback (most recent call last):
     semidp.errors.InputError: the bounds of 'score' must be increasing: got 100 and 0
@@ -67,7 +74,7 @@ class Outcome:
     column: str
     lower: Fraction = field(converter=_bound)
     upper: Fraction = field(converter=_bound)
-    steps: int
+    steps: int = GRID
 
     def __attrs_post_init__(self) -> None:
         if max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND:
@@ -172,6 +179,8 @@ class Records(ABC):
 
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
+    read_as_numbers: tuple[str, ...] = ()
+    """The columns without a type (of CSV files, of folders) that the WHERE compares as numbers."""
 
     @abstractmethod
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
@@ -296,6 +305,9 @@ def refuse_calls(names: Collection[str]) -> None:
     Traceback (most recent call last):
     semidp.errors.InputError: the WHERE must depend on the record alone, and random() is not declared to: leave it out
     """
+    turned = sorted(name for name in names if name in _TURNED)
+    if turned:
+        raise InputError(f"the WHERE holds {turned[0]}, which is no comparison: write {_TURNED[turned[0]]}")
     if names:
         called = ", ".join(f"{name}()" for name in sorted(names))
         verb = "is" if len(names) == 1 else "are"

@@ -4,6 +4,7 @@ Nothing is written: the database is in memory and may not spill to disk. Once it
 other, load no extension and change no setting. What the groups mean is decided in the package, not here.
 """
 
+import codecs
 import contextlib
 import copy
 import csv
@@ -14,16 +15,18 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.engines.comparisons import JOINS, Node, Typing, Values, columns_in, nodes, survey
 from semidp.engines.contract import (
     BAD_COUNT,
     BAD_OUTCOME,
@@ -47,9 +50,10 @@ from semidp.engines.contract import (
     short_enough,
     whole_totals,
 )
-from semidp.errors import DataError, InputError
+from semidp.errors import DataError, InputError, SemidpError, did_you_mean
 
 Codes = NDArray[np.unsignedinteger[Any]]
+Result = TypeVar("Result")
 
 SETTINGS = {
     "temp_directory": "",  # spilling would leave confidential records on disk
@@ -65,6 +69,15 @@ _CSV = (
 )
 _DELIMITERS = ",;\t|"
 _SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
+_FOREIGN = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"), "a workbook"),
+    **dict.fromkeys((".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rdata"), "a file of a statistics program"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".xml"), "a file of nested records"),
+    **dict.fromkeys((".zip", ".7z", ".bz2", ".xz", ".zst", ".tar"), "an archive"),
+    **dict.fromkeys((".feather", ".arrow", ".orc", ".avro"), "a columnar file other than Parquet"),
+}
+_ARCHIVES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"7z\xbc\xaf\x27\x1c", b"PAR1")  # xlsx and zip, xls, 7z, Parquet
+_MOST_LINES = 5_000_000  # that are looked at for a record that is longer or shorter than the header
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 _TEXTS = ("VARCHAR", "ENUM")
@@ -94,8 +107,15 @@ class DuckRecords(Records):
     about the same records.
     """
 
-    def __init__(self, connection: Any, files: Sequence[str] = (), patience: float | None = None) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        files: Sequence[str] = (),
+        patience: float | None = None,
+        read_as_numbers: Sequence[str] = (),
+    ) -> None:
         self._connection, self._patience, self._view = connection, patience, "records"
+        self.read_as_numbers = tuple(read_as_numbers)
         if patience is None:  # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
             connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
         self._files = {file: _stamp(file) for file in files}
@@ -111,32 +131,31 @@ class DuckRecords(Records):
         connection = connect()
         with _closed_on_error(connection):
             confine(connection, files)
-            unreadable = DataError(
-                f"{pattern} could not be read as {kind}: check that the file is whole, that its records have the same "
-                "columns, and that its text is UTF-8"
-            )
+            read = partial(_reading, files, f"{pattern} could not be read as {kind}: check that the file is whole")
             if kind == "CSV":
-                delimiter = quietly(lambda: _delimiter(files[0]), unreadable)
-                names = _common_header(files, delimiter, pattern, unreadable)
+                delimiter = read(lambda: _delimiter(files[0]))
+                names = _common_header([read(partial(_header, file, delimiter)) for file in files], pattern)
                 options: tuple[str, ...] = (f"delim = {quoted_text(delimiter)}", _CSV)
             else:
-                names, options = quietly(lambda: _parquet_header(connection, files), unreadable), ()
+                names, options = read(lambda: _parquet_header(connection, files)), ()
             _bounded(names, pattern)
             folders = _partitions(files, names) if hive_partitions else []
             text = (*options, "all_varchar = true") if kind == "CSV" else options
             view = f"CREATE VIEW source AS SELECT * FROM {_reader(kind, files, folders, text)}"
-            quietly(lambda: connection.execute(view), unreadable)
+            read(lambda: connection.execute(view))
             _same_names(connection, [*names, *folders], pattern)
             for part in [] if allow_empty else [[file] for file in files] if kind == "CSV" else [files]:
                 first = f"SELECT 1 FROM {_reader(kind, part, [], text)} LIMIT 1"
-                if not quietly(partial(_run, connection, first), unreadable):
+                if not read(partial(_run, connection, first)):
                     holder = part[0] if len(part) == 1 else pattern
-                    raise DataError(f"{holder} holds no record: check that it is whole, or allow empty files")
+                    raise DataError(
+                        f"{holder} holds no record: check that it is whole, or allow empty files", needs="empty"
+                    )
             if where is None:
                 return cls(connection, files)
             patience = PATIENCE + sum(os.path.getsize(file) for file in files) / _SLOWEST_BYTES
-            _filter(connection, where, patience, _reader(kind, files, folders, options) if kind == "CSV" else None)
-            return cls(connection, files, patience)
+            numbers = _filter(connection, where, patience, _names(connection) if kind == "CSV" else folders, files)
+            return cls(connection, files, patience, numbers)
 
     @classmethod
     def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
@@ -156,7 +175,7 @@ class DuckRecords(Records):
                 return cls(connection)
             ((rows,),) = quietly(lambda: _run(connection, "SELECT count(*) FROM source"), unreadable)
             patience = PATIENCE + rows / _SLOWEST_ROWS
-            _filter(connection, where, patience, None)
+            _filter(connection, where, patience, ())
             return cls(connection, patience=patience)
 
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
@@ -289,7 +308,7 @@ class DuckRecords(Records):
         return list(self._asked(sql, _fetched))
 
     def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
-        found = quietly(lambda: _run(self._connection, sql, self._patience, fetch), DataError(_FAILED))
+        found = _reading([*self._files], _FAILED, lambda: _run(self._connection, sql, self._patience, fetch))
         if any(_stamp(file) != stamp for file, stamp in self._files.items()):
             raise DataError("a file changed while it was read: read it again when nothing writes to it")
         return found
@@ -472,11 +491,31 @@ def _folder(folder: Path) -> list[str]:
     return sorted(str(path) for path in seen)
 
 
+def _reading(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
+    """Return what `action` reads; where it fails, say which file has what trouble, without a word of what it holds."""
+    # Raised outside of the handler, so that the engine's own error, which quotes data, is no context of it.
+    try:
+        return action()
+    except (SemidpError, MemoryError):
+        raise
+    except Exception:
+        pass
+    troubles = (trouble for file in files if (trouble := trouble_of(file)) is not None)
+    raise DataError(next(troubles, otherwise))
+
+
 def _kind(file: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() != ".gz"]
-    if not suffixes or suffixes[-1] not in _SUFFIXES:
+    suffix = _suffix(file)
+    if suffix in _FOREIGN:
+        raise InputError(f"{file} is {_FOREIGN[suffix]}, which semidp does not read: save it as CSV (UTF-8) or Parquet")
+    if suffix not in _SUFFIXES:
         raise InputError(f"the name {file} does not say what it holds: end it in .csv, .tsv, .csv.gz or .parquet")
-    return _SUFFIXES[suffixes[-1]]
+    return _SUFFIXES[suffix]
+
+
+def _suffix(file: str) -> str:
+    suffixes = [suffix.lower() for suffix in Path(file).suffixes if suffix.lower() != ".gz"]
+    return suffixes[-1] if suffixes else ""
 
 
 def _stamp(file: str) -> tuple[int, ...]:
@@ -485,6 +524,51 @@ def _stamp(file: str) -> tuple[int, ...]:
         stat = os.stat(file)
         return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
     return ()
+
+
+def trouble_of(file: str) -> str | None:
+    """Say what keeps a CSV file from being read, if that can be seen: its encoding, or its records.
+
+    At most so many characters are looked at. A data file holds what may be in no message, so that neither a value nor
+    the number of a line is said.
+    """
+    if _SUFFIXES.get(_suffix(file)) != "CSV" or not os.path.exists(file):
+        return None
+    name = os.path.basename(file)
+    try:
+        with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as binary:
+            start = binary.read(4096)
+        if not start.strip():
+            return f"{name} is empty: it needs a header that names its columns, and records"
+        if start.startswith(_ARCHIVES):
+            return f"{name} is a workbook or an archive and no text, whatever its name says: save it as CSV (UTF-8)"
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or start.count(0) > len(start) // 4:
+            return f"{name} is text in UTF-16: save it as UTF-8"
+        return _ragged(file, name)
+    except UnicodeDecodeError:
+        return f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as UTF-8"
+    except (OSError, EOFError, zlib.error):
+        return f"{name} could not be read to its end: check that it is whole"
+    except (ValueError, csv.Error, StopIteration):
+        return None
+
+
+def _ragged(file: str, name: str) -> str | None:
+    """Say so where a record has another number of values than the header has names."""
+    delimiter = _delimiter(file)
+    with _opened(file) as text:
+        lines = itertools.takewhile(bool, iter(lambda: text.readline(_LONGEST_LINE), ""))
+        rows = csv.reader(itertools.islice(lines, _MOST_LINES), delimiter=delimiter, strict=True)
+        names = next(rows)
+        try:
+            if any(row and len(row) != len(names) for row in rows):
+                return (
+                    f"{name} has records with more or fewer values than its header has names: put text that holds the "
+                    "delimiter in quotes, and keep one record a line"
+                )
+        except csv.Error:
+            return f"{name} has a quote that is not closed, or text after one: write a quote inside a value twice"
+    return None
 
 
 def _opened(file: str) -> TextIO:
@@ -506,12 +590,13 @@ def _delimiter(file: str) -> str:
 def _header(file: str, delimiter: str) -> list[str]:
     with _opened(file) as text:
         names = next(csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter))
+    if any("\x00" in name for name in names):
+        raise ValueError("no text in UTF-8, though its bytes could be")
     return [name.strip() for name in names]  # as DuckDB does
 
 
-def _common_header(files: Sequence[str], delimiter: str, pattern: str, unreadable: DataError) -> list[str]:
-    """Return the names in the header of CSV files, which must be the same in each."""
-    headers = [quietly(partial(_header, file, delimiter), unreadable) for file in files]
+def _common_header(headers: Sequence[list[str]], pattern: str) -> list[str]:
+    """Return the names in the headers of CSV files, which must be the same in each."""
     if any(header != headers[0] for header in headers):
         raise DataError(f"the files of {pattern} have different headers: name files with the same columns in one order")
     return headers[0]
@@ -598,32 +683,27 @@ def literal(file: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", file)
 
 
-def _filter(connection: Any, where: str, patience: float, sniffed: str | None) -> None:
-    """Make the view `records` of what `where` keeps.
-
-    The values of a CSV file are text. A condition that does not fit text, such as age >= 18, is read with the
-    columns that look like numbers as numbers.
-    """
-    hint = "" if sniffed is None else ", and convert text with CAST(column AS DOUBLE)"
+def _filter(
+    connection: Any, where: str, patience: float, untyped: Sequence[str], files: Sequence[str] = ()
+) -> list[str]:
+    """Make the view `records` of what `where` keeps; return which of the columns without a type it reads as numbers."""
+    hint = ", and convert text with CAST(column AS DOUBLE)" if untyped else ""
     failure = InputError(
         "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': check "
         f"its names and quotes{hint}"
     )
     quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
-    place, selected = "source", "*"
-    fits = _is_condition(connection, place, where, patience)
-    if not fits and sniffed is not None:
-        place, selected = _typed(quietly(lambda: _run(connection, f"DESCRIBE SELECT * FROM {sniffed}"), failure))
-        fits = _is_condition(connection, place, where, patience)
-    if not fits:
+    condition, numbers = _reading(files, _FAILED, lambda: _typed(connection, where, untyped))
+    if not _is_condition(connection, condition, patience):
         raise failure
-    view = f"CREATE TEMP VIEW records AS SELECT {selected} FROM {place} WHERE (\n{where}\n)"
+    view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{condition}\n)"
     quietly(lambda: _run(connection, view, patience), failure)
+    return numbers
 
 
-def _is_condition(connection: Any, place: str, where: str, patience: float) -> bool:
+def _is_condition(connection: Any, where: str, patience: float) -> bool:
     try:
-        ((_, kind, *_),) = _run(connection, f"DESCRIBE SELECT (\n{where}\n) FROM {place}", patience)
+        ((_, kind, *_),) = _run(connection, f"DESCRIBE SELECT (\n{where}\n) FROM source", patience)
     except InputError:
         raise
     except Exception:
@@ -631,39 +711,71 @@ def _is_condition(connection: Any, place: str, where: str, patience: float) -> b
     return bool(kind == "BOOLEAN")
 
 
-def _typed(columns: Sequence[tuple[Any, ...]]) -> tuple[str, str]:
-    """Return a query that adds numbers and truth values to the text of a CSV file, and what to select for the text."""
-    names = [quoted_name(name) for name, *_ in columns]
-    aside = "_" * max(map(len, names))  # longer than any name, so that it hides none
-    texts = [f"{name} AS {aside}{position}" for position, name in enumerate(names)]
-    kinds = ["BOOLEAN" if kind == "BOOLEAN" else "DOUBLE" if _numeric(kind) else "VARCHAR" for _, kind, *_ in columns]
-    values = [f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(names, kinds, strict=True)]
-    back = [f"{aside}{position} AS {name}" for position, name in enumerate(names)]
-    return f"(SELECT {', '.join([*texts, *values])} FROM source)", ", ".join(back)
+def _typed(connection: Any, where: str, untyped: Sequence[str]) -> tuple[str, list[str]]:
+    """Return a condition that reads columns without a type as numbers where they are, and the names of these columns.
+
+    Every value of the columns that it names is looked at once; no other column is read.
+    """
+    (expression,), _ = _parsed(connection, where)
+    named = {name.lower(): name for name in untyped if name.lower() in columns_in(expression)}
+    if not named:
+        return where, []
+    surveys = ", ".join(survey(quoted_name(name)) for name in named.values())
+    (facts,) = _run(connection, f"SELECT {surveys} FROM source")
+    width = len(facts) // len(named)
+    values = {name: Values(*facts[place * width : (place + 1) * width]) for place, name in enumerate(named)}
+
+    def cast(column: Node, kind: str) -> Node:
+        (example,), _ = _parsed(connection, f"CAST(x AS {kind})")
+        return {**example, "child": column}
+
+    takes = "bool_or(list_contains(parameter_types, 'VARCHAR'))"
+    typing = Typing(
+        values,
+        {*_functions(connection, takes), *JOINS},
+        {*_functions(connection, "bool_or(return_type = 'VARCHAR')"), *JOINS},
+        cast,
+    )
+    typed, numbers = typing.typed(expression)
+    return (where if typed == expression else _written(connection, typed)), [named[name] for name in numbers]
 
 
-def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> None:
+def _parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return the parser's account of a bare expression, and of the statement around it."""
+    ((answer,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
+    document = json.loads(answer)
+    (statement,) = document["statements"]
+    return statement["node"].pop("select_list"), document
+
+
+def _written(connection: Any, expression: Node) -> str:
+    """Return the SQL of an expression, from the parser's account of it."""
+    _, document = _parsed(connection, "true")
+    document["statements"][0]["node"]["select_list"] = [expression]
+    ((text,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(document)]).fetchall()
+    return str(text).removeprefix("SELECT ")
+
+
+def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -> None:
     """Refuse a text that is not one expression on its own, or that may depend on more than the record.
 
     The parser's own account of the text is compared with that of a bare expression, so that closing the bracket
     early, a second statement or any further clause shows. Inside, only columns of the record, constants, operators and
     scalar functions that DuckDB declares consistent may occur: what is not known to be one of these is refused.
     """
-
-    def parsed(text: str) -> tuple[list[Any], str]:
-        ((answer,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
-        (statement,) = json.loads(answer)["statements"]
-        return statement["node"].pop("select_list"), json.dumps(statement)
-
     short_enough(where)
-    expressions, around = parsed(where)
-    nodes = list(_nodes(expressions))
-    named = {node["column_names"][0].lower() for node in nodes if node["class"] == "COLUMN_REF"}
-    if len(expressions) != 1 or around != parsed("true")[1] or not {node["class"] for node in nodes} <= _EXPRESSIONS:
+    expressions, around = _parsed(connection, where)
+    parts = list(nodes(expressions))
+    _, bare = _parsed(connection, "true")
+    if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= _EXPRESSIONS:
         raise ValueError("not one condition")
-    if not named <= {name.lower() for name in columns}:
-        raise ValueError("not columns of the record, but perhaps the date")
-    calls = [node for node in nodes if node["class"] == "FUNCTION"]
+    strange = sorted(set(columns_in(expressions)) - {name.lower() for name in columns})
+    if strange:  # of the record it is none; perhaps it is the date, or a text that lacks its quotes
+        raise InputError(
+            "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': "
+            f"{strange[0]!r} is no column{did_you_mean(strange[0], columns)}, and text stands in single quotes"
+        )
+    calls = [node for node in parts if node["class"] == "FUNCTION"]
     if any(node["schema"] or node["catalog"] for node in calls):
         raise ValueError("a function of a schema of its own")
     refuse_calls({node["function_name"].lower() for node in calls} - _consistent(connection))
@@ -672,18 +784,14 @@ def of_the_record_alone(connection: Any, where: str, columns: Iterable[str]) -> 
 def _consistent(connection: Any) -> set[str]:
     """Return the functions whose every form DuckDB declares to depend on its arguments alone."""
     scalar = "bool_and(function_type = 'scalar' AND stability IS NOT DISTINCT FROM 'CONSISTENT')"
+    return _functions(connection, scalar) - _MISDECLARED
+
+
+def _functions(connection: Any, having: str) -> set[str]:
+    """Return the functions that can stand in a condition and whose forms together have a property."""
     in_a_condition = "function_type NOT IN ('table', 'table_macro', 'pragma')"  # these stand elsewhere
-    sql = f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1 HAVING {scalar}"
-    return {name for (name,) in _run(connection, sql)} - _MISDECLARED
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield every expression in the parser's account of a text."""
-    if isinstance(tree, dict):
-        yield from [tree] if isinstance(tree.get("class"), str) else []
-        yield from itertools.chain.from_iterable(_nodes(part) for part in tree.values())
-    elif isinstance(tree, list):
-        yield from itertools.chain.from_iterable(_nodes(part) for part in tree)
+    sql = f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1 HAVING {having}"
+    return {name for (name,) in _run(connection, sql)}
 
 
 def _numeric(kind: str) -> bool:

@@ -87,7 +87,7 @@ class Controls:
                 sets[found[1]].setdefault(int(found[2]), []).append(value)
         single = dict(fields)
         kind, step = single.get("kind", "mu"), single.get("step", "")
-        if kind not in KINDS or not step.isdecimal() or int(step[:4]) >= len(LADDER):
+        if kind not in KINDS or not step.isdecimal() or len(step) > 4 or int(step) >= len(LADDER):
             raise InputError("the form does not say which budget: reload the page")
         number = single.get("number", "").strip()
         asked = single.get("adjacency", "worst-case")

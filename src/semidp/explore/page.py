@@ -43,6 +43,9 @@ from semidp.tradeoff import tradeoff_from_json
 
 MOST_SCENARIOS = 3
 _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels
+_MOST_FIELDS = 20_000
+_LONGEST_LINE = 4_000  # characters: a path; Python reads no longer number either
+_ONE_LINERS = ("kind", "step", "number", "adjacency", "delta", "report_delta", "typed", "folder", "add", "variant")
 _STATIC = {"htmx.min.js": "text/javascript", "style.css": "text/css", "htmx-LICENSE.txt": "text/plain"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -309,7 +312,8 @@ def application(desk: Desk, token: str, port: int) -> Starlette:
 
     async def published(request: Request) -> Response:
         number, name = request.path_params["number"], request.path_params["name"]
-        folder = page.releases[number - 1] if 1 <= number <= len(page.releases) else None
+        numbered = {str(place): folder for place, folder in enumerate(page.releases, start=1)}
+        folder = numbered.get(number)
         if folder is None or name not in release_files(folder):
             raise _missing()
         headers = {**_HEADERS, "Content-Security-Policy": _report_policy()}
@@ -324,7 +328,7 @@ def application(desk: Desk, token: str, port: int) -> Starlette:
         Route(f"/{token}/costs", posted(page.costs), methods=["POST"]),
         Route(f"/{token}/release", posted(page.release), methods=["POST"]),
         Route(f"/{token}/save/{{name}}", save, methods=["POST"]),
-        Route(f"/{token}/releases/{{number:int}}/{{name}}", published),
+        Route(f"/{token}/releases/{{number}}/{{name}}", published),
     ]
     return Starlette(
         routes=routes,
@@ -446,7 +450,16 @@ async def _fields(request: Request) -> Fields:
         body += part
         if len(body) > _LONGEST_FORM:
             raise InputError("the form is too long")
-    return parse_qsl(bytes(body).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20_000)
+    text = bytes(body).decode("utf-8", "replace")
+    if text.count("&") + text.count(";") >= _MOST_FIELDS:
+        raise InputError(f"the form has more than {_MOST_FIELDS:,} fields: keep the levels in a schema file")
+    fields = parse_qsl(text, keep_blank_values=True)
+    for name, value in fields:
+        if "\x00" in name or "\x00" in value:
+            raise InputError("the form holds a character that no name and no number has: type it again")
+        if name in _ONE_LINERS and len(value) > _LONGEST_LINE:
+            raise InputError(f"a field of the form has more than {_LONGEST_LINE:,} characters: type it again")
+    return fields
 
 
 def _report_policy() -> str:

@@ -134,6 +134,10 @@ class ResidualMechanism(Mechanism):
     law: str
     saved: float = field(default=0.0)
 
+    def __post_init__(self) -> None:
+        if self.law not in _LAWS:
+            raise InputError(f"the noise of residuals is {' or '.join(_LAWS)}, not {str(self.law)[:40]!r}")
+
     @classmethod
     def calibrate(
         cls,
@@ -201,8 +205,6 @@ class ResidualMechanism(Mechanism):
         squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in noise["residuals"]}
         if not set(space.measured) <= set(squares):
             raise Refused("something was published exactly because others fixed it, and here they do not fix it")
-        if noise["draw"] not in _LAWS:
-            raise KeyError(noise["draw"])
         measured = {view: squares[view] for view in space.measured}
         return cls(space, measured, _cost(space, measured), noise["draw"])
 

@@ -28,6 +28,7 @@ from semidp.spaces import Adjacency, AdjacencyKind, Dataspace, Margin, semi_adja
 from semidp.spaces.exchange import Blocks
 from semidp.spaces.structure import Structure
 
+_LARGEST_FACTOR = 10**300  # still a floating-point number
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
 
 
@@ -443,6 +444,8 @@ def moment_space(
     whole = tuple(tuple(exact(value) for value in row) for row in combination)
     if any(len(row) != len(design.columns) for row in whole):
         raise InputError("a combination of columns needs a number for each column of the design")
+    if any(abs(value) > _LARGEST_FACTOR for row in whole for value in row):
+        raise InputError("the numbers of a combination of columns lie between -1e300 and 1e300")
     if whole:
         found, shared = _combined(design, whole)
         if (found % shared).any():

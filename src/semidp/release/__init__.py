@@ -6,7 +6,6 @@
 from semidp.release.by_partition import run_partitioned
 from semidp.release.cells import Form, form_named
 from semidp.release.outcome_requests import (
-    GRID,
     GroupRequest,
     Model,
     QuantileRequest,
@@ -26,7 +25,6 @@ from semidp.release.requests import Request, TableRequest, mechanism_again
 from semidp.release.scope import Scope
 
 __all__ = [
-    "GRID",
     "REPORT",
     "FitKind",
     "Form",

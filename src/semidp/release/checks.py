@@ -6,7 +6,7 @@ A plan file is typed: `levels_from_data = "no"` is not true, a name is text, a l
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from semidp.errors import InputError
+from semidp.errors import InputError, did_you_mean
 
 
 def text(value: Any, what: str) -> str:
@@ -48,9 +48,10 @@ def only_keys(value: Any, known: Iterable[str], what: str) -> None:
     """Refuse keys that nobody reads: a misspelt one would otherwise be ignored in silence."""
     if not isinstance(value, Mapping):
         raise InputError(f"{what} has keys and values, not {shown(value)}")
-    unknown = {str(key) for key in value} - set(known)
+    unknown = sorted({str(key) for key in value} - set(known))
     if unknown:
-        raise InputError(f"{what} takes no {', '.join(sorted(unknown))}: its keys are {', '.join(sorted(known))}")
+        meant = did_you_mean(unknown[0], known)
+        raise InputError(f"{what} has no key {shown(unknown[0])}{meant}: its keys are {', '.join(sorted(known))}")
 
 
 def shown(value: object) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
-from semidp.engines import Outcome
+from semidp.engines import GRID, Outcome
 from semidp.errors import InputError
 from semidp.exact import Number, exact, plain
 from semidp.grouped import (
@@ -67,9 +67,6 @@ from semidp.release.requests import (
 from semidp.release.scope import Reader, Scope
 from semidp.spaces import Margin
 from semidp.tradeoff import Budget
-
-GRID = 1000
-"""The steps between an outcome's bounds, unless declared."""
 
 
 class Statistic(StrEnum):

@@ -186,6 +186,8 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
         raise InputError("an order needs the features of which all tables are wanted: give all_of")
     if not names:
         return []
+    if size == 2 and len(names) < 2:
+        raise InputError(f"a table for each pair of features needs two or more, not {names[0]} alone")
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
         raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
     return [TableRequest(chosen, name=called_after(chosen)) for chosen in itertools.combinations(names, size)]

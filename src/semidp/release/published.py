@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.engines.columns import Labels
+from semidp.exact import positive
 from semidp.fit import fit_table
 from semidp.guarantees import Guarantee
 from semidp.mechanisms import (
@@ -440,15 +441,15 @@ def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
 
 def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> ResidualMechanism:
     """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
-    squares = {space.schema.view(part["features"]): Fraction(part["sigma2"]) for part in entry["residuals"]}
+    squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in entry["residuals"]}
     if set(squares) != set(space.measured):
         raise ValueError("the residuals are not those of the plan")
-    precision, law, saved = Fraction(entry["precision"]), entry["law"], entry["saved_by_joint_sensitivity"]
-    if precision <= 0 or any(square <= 0 for square in squares.values()) or law not in LAWS:
-        raise ValueError("the noise of residuals has a law, and positive numbers")
-    if not is_size(saved) or saved > 1:
-        raise ValueError("a share lies between 0 and 1")
-    return ResidualMechanism(space, squares, precision, law, saved)
+    precision, law, saved = entry["precision"], entry["law"], entry["saved_by_joint_sensitivity"]
+    if law not in LAWS:
+        raise ValueError("the noise of residuals has a law")
+    if not is_size(saved) or saved >= 1:
+        raise ValueError("what the joint sensitivity saved is a part of the variance")
+    return ResidualMechanism(space, squares, positive(precision, "the precision"), law, saved)
 
 
 def residual_columns(mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]) -> Columns:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
-from semidp.errors import AdjacencyUnknown, InputError, Refused
+from semidp.errors import AdjacencyUnknown, InputError, Refused, did_you_mean
 from semidp.exact import number
 from semidp.files import digest, discard_unfinished, document_at, from_json, new_folder, read_plain, recover
 from semidp.geometry import Totals
@@ -31,6 +31,7 @@ from semidp.notebook import facts, shortened_text
 from semidp.plots import tradeoff_plot
 from semidp.progress import Progress, silent
 from semidp.release.cells import METADATA, Form, Sheet, StoredFiles, csvw, form_named
+from semidp.release.checks import texts
 from semidp.release.measured import Cells, independence_of, interval_of, intervals_of
 from semidp.release.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.release.plan import Plan, Reading, margins_from
@@ -497,13 +498,14 @@ class Release:
         """
         return str(_report().html(self, title))
 
-    def table(self, name: str) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
+    def table(self, name: str | Iterable[str]) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
         """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
 
         Parameters
         ----------
         name
-            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-``.
+            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-`` or
+            in a list, in any order.
 
         Examples
         --------
@@ -515,8 +517,15 @@ class Release:
         found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.all_tables}
         found |= {part.name: part for result in (*self.groups, *self.quantiles) for part in result.sheets()}
         found |= {part.name: part for part in (*self.regressions, *self.all_tables)}
+        if not isinstance(name, str):
+            features = texts(name, "the features of a table")
+            name = next(
+                ("-".join(table.schema.names) for table in self.all_tables if {*table.schema.names} == {*features}),
+                "-".join(features),
+            )
         if name not in found:
-            raise InputError(f"there is nothing called {name!r} here; there are {', '.join(found)}")
+            meant = did_you_mean(name, found)
+            raise InputError(f"there is nothing called {name!r} here{meant}; there are {', '.join(found)}")
         return found[name]  # type: ignore[no-any-return]
 
     def plot(self, axes: Any = None) -> Any:
@@ -616,6 +625,8 @@ class Release:
             raise ValueError("a release has features")
         adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
         plan = Plan.from_json(document["plan"])
+        if any(request.budget is None for request in plan.requests):
+            raise ValueError("what was released had a budget")
         try:
             semi = semi_of(dataspace, plan)
         except AdjacencyUnknown:

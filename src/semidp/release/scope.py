@@ -13,8 +13,8 @@ import numpy as np
 from attrs import evolve
 from numpy.typing import NDArray
 
-from semidp.engines import Outcome, Source
-from semidp.errors import AdjacencyUnknown, SchemaError
+from semidp.engines import KEEPS_NOTHING, Outcome, Source
+from semidp.errors import AdjacencyUnknown, DataError, SchemaError
 from semidp.grouped import check_binary, read_histogram
 from semidp.queries import outcome_exchange
 from semidp.queries.branches import Cut
@@ -173,6 +173,8 @@ def survey(
     n = reader.table(schema.names[:1]).n if not margins else None
     totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
     dataspace = Dataspace.known(schema, dict(totals), n)
+    if dataspace.n == 0 and source.where is not None and not source.allow_empty:
+        raise DataError(KEEPS_NOTHING)
     return replace(announced(plan, dataspace), disclosures=disclosures), reader
 
 

@@ -17,6 +17,7 @@ from semidp.report.sentences import (
     strength,
     summary,
     together_text,
+    weakness,
 )
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "strength",
     "summary",
     "together_text",
+    "weakness",
 ]

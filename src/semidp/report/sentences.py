@@ -47,6 +47,7 @@ _CLAIMS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
     "ideal": "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole numbers first",
 }
+_LEAST_MISSED = 0.0005  # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 
 
 def exact_part(dataspace: Dataspace) -> list[str]:
@@ -103,6 +104,21 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
         return ["The release says nothing beyond the exact totals."]
     pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
     return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+
+
+def weakness(guarantee: Guarantee) -> tuple[str, ...]:
+    """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
+
+    >>> from semidp.spaces import Adjacency
+    >>> from semidp.tradeoff import gaussian
+    >>> known = Dataspace.described("states")
+    >>> [len(weakness(Guarantee(known, Adjacency(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
+    [0, 0, 1]
+    """
+    missed = float(guarantee.tradeoff(0.95))  # by an attacker who accepts 5% false alarms, as in `detection`
+    if missed > _LEAST_MISSED:
+        return ()
+    return ("This budget is so large that hardly anybody is protected: an attacker who wants to find out does.",)
 
 
 def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:

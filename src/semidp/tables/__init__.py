@@ -5,10 +5,11 @@ integer counts on a schema. Files and databases live in `engines`; which margins
 """
 
 from semidp.tables.counts import MAX_CELLS, Table, no_column, refuse_cells
-from semidp.tables.features import TRUTH, Feature, Nest, value_text
+from semidp.tables.features import HOW_NUMBERS, TRUTH, Feature, Nest, missing_value, value_text
 from semidp.tables.schema import Schema, StructuralZero
 
 __all__ = [
+    "HOW_NUMBERS",
     "MAX_CELLS",
     "TRUTH",
     "Feature",
@@ -16,6 +17,7 @@ __all__ = [
     "Schema",
     "StructuralZero",
     "Table",
+    "missing_value",
     "no_column",
     "refuse_cells",
     "value_text",

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.errors import DataError, InputError, SchemaError
+from semidp.errors import DataError, InputError, SchemaError, did_you_mean
 from semidp.geometry import MAX_AXES
 from semidp.tables.features import Feature, missing_values, value_text
 from semidp.tables.schema import Schema
@@ -170,9 +170,10 @@ def no_column(name: str, columns: Iterable[str]) -> SchemaError:
     >>> no_column("town", ["sex", "region, old"])
     SchemaError("there is no column 'town'; the columns are sex, 'region, old'")
     """
-    first = [repr(column) if "," in column else column for column in columns]
+    names = list(columns)
+    first = [repr(column) if "," in column else column for column in names]
     there = ", ".join(first[:_LISTED]) + (f" and {len(first) - _LISTED:,} more" if len(first) > _LISTED else "")
-    return SchemaError(f"there is no column {name!r}; the columns are {there}")
+    return SchemaError(f"there is no column {name!r}{did_you_mean(name, names)}; the columns are {there}")
 
 
 def _total(table: Table) -> Table:

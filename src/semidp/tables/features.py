@@ -22,12 +22,13 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.errors import DataError, SchemaError
+from semidp.errors import DataError, SchemaError, did_you_mean
 from semidp.exact import Number, exact, plain
 from semidp.geometry import Chain
 from semidp.notebook import shortened
 
 TRUTH = ("false", "true")
+_LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
 """The levels of truth values; beside exactly these, their words match in capitals or not."""
 
 
@@ -50,6 +51,19 @@ def _levels(values: Iterable[object]) -> tuple[str, ...]:
 
 def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
     return None if edges is None else tuple(edges)
+
+
+HOW_NUMBERS = (
+    "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and a missing one as nothing"
+)
+"""What to do about values such as 1,200 or 12% or n/a; to leave their records out would change exact counts."""
+
+
+def missing_value(name: str) -> DataError:
+    """Return the refusal of a missing value of a feature that has no level for it."""
+    return DataError(
+        f"feature {name!r} has missing values: declare a null level for it", needs="null level", names=(name,)
+    )
 
 
 @frozen(slots=False)
@@ -294,16 +308,19 @@ class Feature:
     def missing_level(self) -> str:
         """Return the level of missing values; refuse them where none is declared."""
         if self.null_level is None:
-            raise DataError(
-                f"feature {self.name!r} has missing values: declare a null level for it, or remove those records"
-            )
+            raise missing_value(self.name)
         return self.null_level
 
     def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return positions among the levels; refuse values that have none, whose position is negative."""
         if (codes < 0).any():
-            legal = "below its first bin" if self.bins is not None else "not among its declared levels"
-            raise DataError(f"feature {self.name!r} has values {legal}: extend the schema, or correct the data")
+            binned = self.bins is not None
+            legal = "below its first bin" if binned else "not among its declared levels"
+            raise DataError(
+                f"feature {self.name!r} has values {legal}: extend the schema, or correct the data",
+                needs="first bin" if binned else "declared levels",
+                names=(self.name,),
+            )
         return codes
 
     def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
@@ -312,7 +329,7 @@ class Feature:
         with contextlib.suppress(TypeError, ValueError):  # not raised from here: what is suppressed quotes a value
             numbers = values.astype(float)
         if numbers is None:
-            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers")
+            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}")
         edges = np.array([float(edge) for edge in self.bins])
         return np.searchsorted(edges, numbers, side="right") - 1
 
@@ -359,7 +376,8 @@ class Feature:
         known = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
         unknown = set(entry) - {*known}
         if unknown:
-            raise SchemaError(f"a feature has the keys {', '.join(known)}, not {', '.join(sorted(unknown))}")
+            meant = did_you_mean(min(unknown), known)
+            raise SchemaError(f"a feature has no key {min(unknown)!r}{meant}: its keys are {', '.join(known)}")
         if not set(entry).isdisjoint(_NEST_KEYS):
             nest = Nest.from_json(entry)
             if "tree" in entry:
@@ -528,7 +546,10 @@ def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
             edges.append(-math.inf)
         else:
             edges.append(exact(edge, f"a bin edge of {name!r}"))
-    if not edges or any(low >= high for low, high in itertools.pairwise(edges)):
+    if any(isinstance(edge, Fraction) and abs(edge) > _LARGEST_EDGE for edge in edges):
+        raise SchemaError(f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)")
+    # Values are compared with edges as floating-point numbers, so that edges must differ as such.
+    if not edges or any(float(low) >= float(high) for low, high in itertools.pairwise(edges)):
         raise SchemaError(f"the bins of {name!r} must be increasing numbers such as 0, 18, 65")
     return tuple(edges)
 

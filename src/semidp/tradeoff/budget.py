@@ -44,7 +44,7 @@ class Budget:
     mu = 0.5 (Gaussian DP)
     """
 
-    kind: Kind
+    kind: Kind = ""  # type: ignore[assignment]  # no kind: Budget(mu=1) is refused in a sentence, below
     rho: Fraction | None = None
     mu: Fraction | None = None
     epsilon: Fraction | None = None
