@@ -14,31 +14,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.engines import Outcome
-from semidp.grouped import (
-    LEVEL,
-    Design,
-    GroupQuantiles,
-    GroupSums,
-    Intervals,
-    LinearFit,
-    LogisticFit,
-    Moments,
-    SquareSums,
-    regression_mechanism,
-    route_values,
-    sum_space,
-)
-from semidp.grouped.comparison import DRAWS, SEED, NoisyMeans
-from semidp.grouped.noise_law import noise_deviation, simulated, upper_tail
-from semidp.grouped.outcome_spread import square_mechanism
-from semidp.grouped.population import SampledMeans, rate_ends
-from semidp.mechanisms import Measurement, Mechanism, exponential_mechanism, outcome_mechanism
-from semidp.noise import SeededRandomness
-from semidp.queries import rank_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import outcome_mechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.intervals import LEVEL, Intervals
+from semidp.statistics.outcomes.noise_law import noise_deviation, simulated, upper_tail
+from semidp.statistics.outcomes.population import SampledMeans, rate_ends
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
+from semidp.statistics.quantiles.estimates import GroupQuantiles
+from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.quantiles.space import rank_space
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.routes import route_values
+from semidp.statistics.sums.comparison import DRAWS, SEED, NoisyMeans
+from semidp.statistics.sums.estimates import GroupSums
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

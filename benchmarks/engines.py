@@ -12,8 +12,10 @@ from typing import Any
 
 import duckdb
 
-from semidp.engines import Outcome, open_source
-from semidp.tables import Feature, Schema
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.sources.contract import Outcome
+from semidp.sources.opening import open_source
 
 TARGET = 1.5
 REPEATS = 15

@@ -15,10 +15,10 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from semidp import Feature, Plan, Schema, Table, prepare
-from semidp.explore import Desk
+from semidp.core.tradeoff.budget import Budget
 from semidp.explore.controls import LADDER
+from semidp.explore.desk import Desk
 from semidp.explore.page import application
-from semidp.tradeoff import Budget
 
 TARGET = 0.2
 SHAPE = {"area": 250, "age": 20, "status": 20}

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from semidp.fit import fit_table
-from semidp.fit.problem import pose
-from semidp.fit.programs import prove
-from semidp.fit.real import project
-from semidp.geometry import Grid, Totals
-from semidp.spaces import Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.core.margins import Grid, Totals
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.fitting.problem import pose
+from semidp.fitting.programs import prove
+from semidp.fitting.real import project
+from semidp.fitting.tables import fit_table
 
 ALLOWED = {
     "300x300, rows and columns": ((300, 300), [(0,), (1,)], 1.0),

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import hypergeom
 
-from semidp.inference import CanonicalNoise, Normal, Tulap, TwoByTwo, UmpuTest, canonical_noise
-from semidp.noise import SeededRandomness
-from semidp.tradeoff import approximate, zcdp
+from semidp.core.tradeoff.curves import approximate, zcdp
+from semidp.noise.canonical import CanonicalNoise, Normal, Tulap
+from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.noise.randomness import SeededRandomness
+from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.statistics.odds_ratio.umpu import UmpuTest
 
 MARGINS = TwoByTwo(500_000, 400_000, 1_000_000)
 U = 200_010.3

@@ -9,9 +9,10 @@ from typing import Any
 
 from semidp import Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.bridges import opendp as bridge
-from semidp.engines import Outcome
-from semidp.grouped import outcome_adjacency, sum_space
-from semidp.mechanisms import LaplaceMechanism
+from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import sum_space
 
 SCALE = 10
 

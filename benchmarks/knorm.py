@@ -1,7 +1,7 @@
 """Uniform points of K = hull(S_a): the published sampler against this one, and the rates that tables of real sizes get.
 
 The published method (Cho and Awan, Algorithm 3) draws from a cube around K and solves a linear program for each
-proposal. Run as a program, this file prints the second moments behind `semidp.knorm.table`.
+proposal. Run as a program, this file prints the second moments behind `semidp.mechanisms.knorm.table`.
 """
 
 import time
@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.optimize import linprog
 
-from semidp.geometry import Grid, Totals
-from semidp.knorm import Ball, PairBall, TableBall
+from semidp.core.margins import Grid, Totals
+from semidp.mechanisms.knorm.base import Ball
+from semidp.mechanisms.knorm.closed import PairBall
+from semidp.mechanisms.knorm.table import TableBall
 from semidp.queries.moves import moves
 
 RATES = (

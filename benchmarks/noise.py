@@ -13,7 +13,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
-from semidp.noise import DiscreteGaussian, DiscreteLaplace, LatticeGaussian, SystemRandomness
+from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace
+from semidp.noise.lattice import LatticeGaussian
+from semidp.noise.randomness import SystemRandomness
 
 COUNTS = 1_000_000
 SIDE = 1000

@@ -148,8 +148,8 @@ def parts(root: str, how: str) -> dict[str, float]:
     import shutil
 
     from semidp import Budget, Feature, Plan, ProductRequest, TableRequest, open_source, run_partitioned
-    from semidp.engines import one_thread
-    from semidp.tables.features import Nest
+    from semidp.core.tables.features import Nest
+    from semidp.sources.opening import one_thread
 
     tables = [TableRequest(["block", "voting", "ethnicity", "race"]), TableRequest(["county", "voting", "race"])]
     truth = ("false", "true")
@@ -185,7 +185,7 @@ def _warm(table: Any) -> Any:
     """Import on an executor what a part needs."""
     import pyarrow
 
-    import semidp.release.part_tasks  # noqa: F401
+    import semidp.publishing.parts.tasks  # noqa: F401
 
     return pyarrow.table({"n": [table.num_rows]})
 

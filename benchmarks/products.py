@@ -21,10 +21,11 @@ import numpy as np
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest
 from semidp import run as release
-from semidp.engines import open_source
-from semidp.noise import SeededRandomness
-from semidp.release import all_of, calibrate
-from semidp.tables import Schema
+from semidp.core.tables.schema import Schema
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import calibrate
+from semidp.sources.opening import open_source
+from semidp.statistics.tables.request import all_of
 
 FEATURES, LEVELS, EXACT, RECORDS = 100, 10, 10, 1_000_000
 PLAN_SECONDS, READ_SECONDS, RELEASE_SECONDS, GIGABYTES = 10, 10, 120, 4

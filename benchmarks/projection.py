@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from semidp.queries import TableSpace, sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.queries.tables import TableSpace, sensitivity_space
 
 SHAPE = (10, 100, 100, 100)
 TIMES_A_SUM = 10

@@ -20,14 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from semidp.engines import Outcome
-from semidp.mechanisms import exponential_mechanism
-from semidp.noise import SeededRandomness
-from semidp.queries import rank_space
-from semidp.queries.ranks import rank_scores
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.contract import Outcome
+from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.quantiles.space import rank_scores, rank_space
 
 STEPS, SETS, REPEATS = 1000, 40, 25
 KINDS = {

@@ -23,9 +23,11 @@ from semidp.accounting import (
     zcdp_epsilon_paper,
     zcdp_group,
 )
+from semidp.core.tradeoff.base import Order
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.gaussian import mu_within, rho_within
-from semidp.tradeoff import Budget, Order, approximate, gaussian, zcdp
 
 mpmath.mp.dps = 50
 CLOSE = mpmath.mpf("1e-6")

@@ -13,9 +13,12 @@ from scipy.stats import multivariate_normal
 
 from semidp.accounting import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
 from semidp.accounting.events import Mixture
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.composition import compose
+from semidp.core.tradeoff.curves import gaussian, laplace, zcdp
 from semidp.errors import InputError, Refused
-from semidp.spaces import Adjacency, Dataspace
-from semidp.tradeoff import Tradeoff, compose, gaussian, laplace, zcdp
 
 REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 RUN = dp_sgd(noise_multiplier=1.0, sample_rate=0.05, steps=40)

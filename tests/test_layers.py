@@ -12,7 +12,7 @@ import pytest
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run
-from semidp.tradeoff import Budget
+from semidp.core.tradeoff.budget import Budget
 
 PACKAGE = Path(__file__).parent.parent / "src" / "semidp"
 PAGE = (Path(__file__).parent.parent / "docs" / "how_it_works.md").read_text(encoding="utf-8")

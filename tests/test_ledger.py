@@ -20,24 +20,27 @@ from hypothesis import strategies as st
 from semidp.accounting import fits
 from semidp.accounting import ledger as ledger_module
 from semidp.accounting.ledger import Ledger
-from semidp.engines import Outcome
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.listing import datasets
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.composition import compose
+from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.files import locked
-from semidp.guarantees import Guarantee
-from semidp.mechanisms import (
-    DiscreteGaussianMechanism,
-    KNormMechanism,
-    L2Mechanism,
-    LaplaceMechanism,
-    LatticeGaussianMechanism,
-    RoundedGaussianMechanism,
-    recorded,
-)
-from semidp.queries import Design, moment_space, sensitivity_space, sum_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.spaces.listing import datasets
-from semidp.tables import Feature, Schema, StructuralZero, Table
-from semidp.tradeoff import Budget, Order, Tradeoff, approximate, compose, gaussian, laplace, zcdp
+from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.output.files import locked
+from semidp.queries.tables import sensitivity_space
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.registry import recorded
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.space import moment_space
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])
@@ -180,9 +183,9 @@ import sys
 from pathlib import Path
 from semidp.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded
-from semidp.guarantees import Guarantee
-from semidp.spaces import Adjacency, Dataspace
-from semidp.tradeoff import zcdp
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces import Adjacency, Dataspace
+from semidp.core.tradeoff import zcdp
 
 book = Ledger(sys.argv[1])
 guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("0.01"))

@@ -17,14 +17,18 @@ import pytest
 from semidp import Budget, Feature, Schema, Table
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.listing import datasets
+from semidp.core.tradeoff.curves import approximate, zcdp
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.guarantees import Guarantee
-from semidp.mechanisms import DiscreteGaussianMechanism, KNormMechanism, LaplaceMechanism, Mechanism, recorded
-from semidp.queries import sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.spaces.exchange import Blocks
-from semidp.spaces.listing import datasets
-from semidp.tradeoff import approximate, zcdp
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.gaussian import DiscreteGaussianMechanism
+from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
+from semidp.queries.tables import sensitivity_space
+from semidp.statistics.registry import recorded
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])
 PEOPLE = [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)]

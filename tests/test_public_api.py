@@ -113,5 +113,5 @@ def test_no_name_is_public_twice() -> None:
 
 def test_it_is_imported_where_nothing_forks() -> None:
     others = "import os, logging, random, secrets, threading, numpy; del os.register_at_fork"
-    code = f"{others}; import semidp, semidp.ball_arithmetic; print(semidp.Budget.gdp(1).kind)"
+    code = f"{others}; import semidp, semidp.core.ball_arithmetic; print(semidp.Budget.gdp(1).kind)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "gdp\n"

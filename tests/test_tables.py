@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.core.tables.counts import MAX_CELLS, Table
+from semidp.core.tables.features import Feature, level_text
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.tables import MAX_CELLS, Feature, Schema, StructuralZero, Table
-from semidp.tables.features import level_text
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
 

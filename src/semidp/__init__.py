@@ -1,15 +1,27 @@
 """Differential privacy with invariants: publish some statistics exactly and the rest with noise.
 
 `run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says what flows where.
-More is in the subpackages `accounting`, `audit`, `bridges`, `grouped`, `inference`, `mechanisms` and `noise`;
-`reproduction` has the studies.
+More is in the subpackages `accounting`, `audit`, `bridges`, `mechanisms`, `noise`, `questions` and
+`statistics`; `studies` has the paper's figures.
 """
 
 import semidp._startup  # noqa: F401 - before everything else that is imported
-from semidp import accounting, audit, bridges, grouped, inference, mechanisms, noise  # noqa: F401  (public subpackages)
+from semidp import accounting, audit, bridges, mechanisms, noise, questions, statistics  # noqa: F401  (public subpackages)
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
-from semidp.engines import Outcome, Source, open_source
+from semidp.core.guarantee import Guarantee
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.witness import Witness
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.composition import compose
+from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.core.tradeoff.piecewise_linear import from_function, from_profile, piecewise
 from semidp.errors import (
     AdjacencyUnknown,
     BudgetExceeded,
@@ -20,57 +32,27 @@ from semidp.errors import (
     SchemaError,
     SemidpError,
 )
-from semidp.fit import Fit, fit_table
-from semidp.guarantees import Guarantee
-from semidp.inference import (
-    Alternative,
-    OddsRatioResult,
-    TwoByTwo,
-    UmpuTest,
-    canonical_noise,
-    odds_ratio_test,
-    power,
-    power_curves,
-    sample_size,
-)
-from semidp.queries import ExplicitSpace, QuerySpace, TableSpace, sensitivity_space
-from semidp.release import (
-    FitKind,
-    GroupRequest,
-    Model,
-    Plan,
-    Prepared,
-    ProductRequest,
-    PublishedGroups,
-    PublishedProduct,
-    PublishedRegression,
-    PublishedTable,
-    QuantileRequest,
-    Reading,
-    RegressionRequest,
-    Release,
-    Scope,
-    Statistic,
-    TableRequest,
-    prepare,
-    run,
-    run_partitioned,
-)
-from semidp.spaces import Adjacency, Dataspace, Margin, SemiAdjacency, Witness, semi_adjacency
-from semidp.tables import Feature, Schema, StructuralZero, Table
-from semidp.tradeoff import (
-    Budget,
-    Order,
-    Tradeoff,
-    approximate,
-    compose,
-    from_function,
-    from_profile,
-    gaussian,
-    laplace,
-    piecewise,
-    zcdp,
-)
+from semidp.fitting.tables import Fit, fit_table
+from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.publishing.parts.by_partition import run_partitioned
+from semidp.publishing.pipeline import Prepared, prepare, run
+from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.release import Release
+from semidp.queries.base import ExplicitSpace, QuerySpace
+from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.sources.contract import Outcome
+from semidp.sources.opening import Source, open_source
+from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.regression.published import PublishedRegression
+from semidp.statistics.regression.request import Model, RegressionRequest
+from semidp.statistics.sums.published import PublishedGroups
+from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.tables.published import FitKind, PublishedProduct, PublishedTable
+from semidp.statistics.tables.request import ProductRequest, TableRequest
 
 __all__ = [
     "Adjacency",

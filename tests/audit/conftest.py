@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from semidp.audit import Draws, Pair, worst_pair
-from semidp.knorm import Ball, knorm_noise
-from semidp.noise import generator
-from semidp.queries import TableSpace, sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.mechanisms.knorm.base import Ball, knorm_noise
+from semidp.noise.randomness import generator
+from semidp.queries.tables import TableSpace, sensitivity_space
 
 
 def a_space(counts: Sequence[Any], margins: Sequence[str], a: int, released: str | None = None) -> TableSpace:

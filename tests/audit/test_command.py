@@ -12,13 +12,17 @@ from typer.testing import CliRunner, Result
 
 from semidp.audit import audit_mechanism, claims_of_release
 from semidp.cli.audit import audit
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.features import Feature
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError
-from semidp.mechanisms import RoundedGaussianMechanism
-from semidp.noise import Randomness
-from semidp.release import Plan, Release, TableRequest, run
-from semidp.spaces import Margin
-from semidp.tables import Feature
-from semidp.tradeoff import Budget, Gaussian
+from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.noise.randomness import Randomness
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release
+from semidp.statistics.tables.request import TableRequest
 
 FEATURES = (Feature("age", ("young", "old", "older")), Feature("region", ("n", "s", "w")))
 PLAN = Plan([TableRequest(["age", "region"], Budget.gdp(1))], [Margin("age"), Margin("region")], FEATURES)

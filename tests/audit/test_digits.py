@@ -11,8 +11,9 @@ from semidp.audit.digits import digit_scores
 from semidp.audit.evidence import Point
 from semidp.audit.pairs import Pair
 from semidp.audit.scores import Batch
-from semidp.noise import SeededRandomness
-from semidp.tradeoff import Tradeoff, approximate, gaussian
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.curves import approximate, gaussian
+from semidp.noise.randomness import SeededRandomness
 
 Floats = NDArray[np.float64]
 MANY = 4_000

@@ -9,18 +9,12 @@ from scipy.stats import laplace, norm
 
 from semidp.audit import noise_energy, worst_pair
 from semidp.audit.energy import FOURTH_MOMENT, LEAST_VARIANCE
-from semidp.mechanisms import (
-    DiscreteGaussianMechanism,
-    KNormMechanism,
-    L2Mechanism,
-    LaplaceMechanism,
-    LatticeGaussianMechanism,
-    Mechanism,
-    RoundedGaussianMechanism,
-)
-from semidp.noise import SeededRandomness
-from semidp.queries import TableSpace
-from semidp.tradeoff import Budget
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.queries.tables import TableSpace
 
 from .conftest import a_space
 

@@ -8,8 +8,8 @@ from scipy.stats import binom, binomtest
 
 from semidp.audit import Bound, Pair, Point, audit_mechanism
 from semidp.audit.evidence import allowed_power, at_least, at_most, best_bound
+from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.errors import InputError
-from semidp.tradeoff import approximate, gaussian, laplace, zcdp
 
 
 @given(st.integers(1, 200), st.data())

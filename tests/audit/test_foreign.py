@@ -15,13 +15,15 @@ from semidp import Budget, Feature, Plan, RegressionRequest, Schema, Table, odds
 from semidp import run as carry_out
 from semidp.audit import audit_function, audit_mechanism, audit_samples, claims_of_release, draws_of_test, pair_for
 from semidp.cli import run
-from semidp.engines import Outcome
-from semidp.engines.columns import read_numbers
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.errors import InputError
-from semidp.noise import SeededRandomness
-from semidp.queries import Design, moment_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tradeoff import approximate, gaussian
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.columns import read_numbers
+from semidp.sources.contract import Outcome
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.space import moment_space
 
 dp.enable_features("contrib")
 LAPLACE = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), 10.0)

@@ -13,14 +13,18 @@ import pytest
 from semidp.audit import audit_mechanism, claims_of_release, given_pairs
 from semidp.audit.given import _arises
 from semidp.cli import run as command
-from semidp.engines import Outcome
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.tables.features import Feature
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused, SemidpError
-from semidp.mechanisms import ExponentialMechanism
-from semidp.noise import SeededRandomness
-from semidp.release import Plan, QuantileRequest, Release, TableRequest, run
-from semidp.spaces.exchange import Blocks
-from semidp.tables import Feature
-from semidp.tradeoff import Budget
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release
+from semidp.sources.contract import Outcome
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.tables.request import TableRequest
 from tests.grouped.test_rank_norms import datasets, neighbours, space_of
 
 Records = list[dict[str, Any]]

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from semidp.audit import Pair, worst_pair
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import InputError, Refused
-from semidp.queries import sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.queries.tables import sensitivity_space
 
 from .conftest import a_space
 

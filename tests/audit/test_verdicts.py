@@ -13,19 +13,17 @@ import numpy as np
 import pytest
 
 from semidp.audit import Draws, Pair, audit_mechanism, one_by_one, worst_pair
-from semidp.knorm import PairBall, TableBall
-from semidp.mechanisms import (
-    DiscreteGaussianMechanism,
-    KNormMechanism,
-    L2Mechanism,
-    LaplaceMechanism,
-    LatticeGaussianMechanism,
-    RoundedGaussianMechanism,
-)
-from semidp.noise import RoundedGaussian, SeededRandomness, generator
-from semidp.queries import TableSpace
-from semidp.reproduction import published_noise
-from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian, zcdp
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.knorm.closed import PairBall
+from semidp.mechanisms.knorm.table import TableBall
+from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.noise.distributions import RoundedGaussian
+from semidp.noise.randomness import SeededRandomness, generator
+from semidp.queries.tables import TableSpace
+from semidp.studies.naive import published_noise
 
 from .conftest import knorm_draws
 

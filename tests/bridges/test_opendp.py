@@ -10,11 +10,14 @@ import polars as pl
 import pytest
 
 from semidp.bridges import opendp as bridge
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.base import Tradeoff
 from semidp.errors import AdjacencyUnknown, InputError, Refused
-from semidp.release import Plan
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Tradeoff
+from semidp.publishing.plan import Plan
 
 dp.enable_features("contrib", "honest-but-curious")
 

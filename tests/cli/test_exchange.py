@@ -10,10 +10,11 @@ import pytest
 from semidp import Adjacency, Feature, Plan, Release, TableRequest
 from semidp.audit import audit_mechanism, worst_pair
 from semidp.cli import run as command
-from semidp.mechanisms import KNormMechanism, LaplaceMechanism, RoundedGaussianMechanism
-from semidp.noise import SeededRandomness
-from semidp.release import implied_guarantee, prepare, run
-from semidp.tradeoff import Budget
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import implied_guarantee, prepare, run
 
 from .conftest import Semidp, one_sentence
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from semidp import Release
-from semidp.release import pipeline
+from semidp.publishing import pipeline
 from tests.cli.conftest import Done, Semidp, one_sentence, settle
 
 PRIMES = (1000003, 1299709, 1500007, 2000003, 3000017, 5000011)
@@ -335,7 +335,7 @@ def test_a_repeated_person_is_refused_without_a_name(here: Semidp, tmp_path: Pat
 def test_an_internal_error_shows_its_place_and_not_its_words(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, semidp\n"
-        "r = sys.modules['semidp.release.pipeline']\n"
+        "r = sys.modules['semidp.publishing.pipeline']\n"
         "def broken(*a, **k): raise RuntimeError('the count is 1000003')\n"
         "r.survey = broken\n"
     )

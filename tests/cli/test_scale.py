@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from semidp.release import pipeline, requests
+from semidp.publishing import pipeline
+from semidp.statistics.tables import request as requests
 from tests.cli.conftest import Semidp, one_sentence
 
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "1/10")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from semidp.release import Release
+from semidp.publishing.release import Release
 from tests.cli.conftest import Semidp, one_sentence
 
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region")

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from semidp.engines import Source, open_source, value_text
+from semidp.core.tables.features import value_text
+from semidp.sources.opening import Source, open_source
 
 Columns = Mapping[str, Sequence[Any]]
 ARROW = {

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 
 from semidp.accounting.ledger import Ledger
-from semidp.engines import open_source
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import StructuralZero
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import zcdp
 from semidp.errors import BudgetExceeded, DataError, InputError, SchemaError
-from semidp.files import replace_file
-from semidp.guarantees import Guarantee
-from semidp.release import Plan, TableRequest
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, StructuralZero
-from semidp.tradeoff import Budget, zcdp
+from semidp.output.files import replace_file
+from semidp.publishing.plan import Plan
+from semidp.sources.opening import open_source
+from semidp.statistics.tables.request import TableRequest
 
 SECRET = "a secret name"
 

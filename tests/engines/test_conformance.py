@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from semidp.engines import Outcome, Source, open_source
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.tables import Feature, Schema, Table
+from semidp.sources.contract import Outcome
+from semidp.sources.opening import Source, open_source
 
 SECRET = 7654321
 REGIONS = ("01", "1", 'O\'Brien, "west"', "naïve")
@@ -443,7 +446,7 @@ def test_a_column_of_nothing_has_no_levels(engine: Engine, refused: Refused) -> 
 
 
 def test_structural_zeros_are_checked(engine: Engine, records: Records, refused: Refused) -> None:
-    from semidp.tables import StructuralZero
+    from semidp.core.tables.schema import StructuralZero
 
     zero = StructuralZero.of({"sex": "f", "paid": "true"})
     schema = Schema((Feature("sex", ("f", "m")), Feature("paid", ("false", "true"))), (zero,))

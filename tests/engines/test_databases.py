@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.engines import Outcome, open_source
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.tables import Feature, Schema
+from semidp.sources.contract import Outcome
+from semidp.sources.opening import open_source
 
 pytestmark = pytest.mark.services
 quiet_spark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -334,9 +336,9 @@ def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path, tmp_path_fa
 
     pyarrow.parquet.write_table(pa.table({"sex": ["f", "m", "f"]}), tmp_path / "people.parquet")
     code = f"""
-from semidp.engines import Outcome, open_source
+from semidp.sources import Outcome, open_source
 from semidp.errors import InputError
-from semidp.tables import Feature, Schema
+from semidp.core.tables import Feature, Schema
 try:
     open_source("spark://local", table="nobody")
 except InputError as error:

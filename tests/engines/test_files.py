@@ -20,11 +20,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semidp.engines import Outcome, duck, open_source
-from semidp.engines import ibis as ibis_engine
-from semidp.engines.duck import DuckRecords
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, MissingExtra, SchemaError
-from semidp.tables import Feature, Schema, Table
+from semidp.sources import duck
+from semidp.sources import ibis as ibis_engine
+from semidp.sources.contract import Outcome
+from semidp.sources.duck import DuckRecords
+from semidp.sources.opening import open_source
 
 SECRET = 7654321
 SEX = Schema((Feature("sex", ("f", "m")),))
@@ -564,7 +568,7 @@ def test_a_where_that_takes_for_ever_is_given_up(tmp_path: Path, times: str) -> 
     code = f"""
 import sys
 from semidp.cli import main
-from semidp.engines import duck
+from semidp.sources import duck
 duck.PATIENCE = 0.5
 where = "levenshtein(repeat({times}, 2000000), repeat({times}, 2000000)) > 1"
 sys.argv = ["semidp", "release", {str(file)!r}, "--table", "word", "--invariant", "word", "--rho", "1"]
@@ -688,10 +692,10 @@ UNUSED = ["ibis", "pandas", "polars", "pyarrow", "pyspark", "psycopg", "sqlglot"
 @pytest.mark.parametrize(
     ("code", "unused"),
     [
-        ("import semidp.engines", [*UNUSED, "duckdb"]),
+        ("import semidp.sources", [*UNUSED, "duckdb"]),
         (
-            "from semidp.engines import open_source\n"
-            "from semidp.tables import Feature, Schema\n"
+            "from semidp.sources import open_source\n"
+            "from semidp.core.tables import Feature, Schema\n"
             "with open_source(FILE, where='age > 1', id='id') as source:\n"
             "    source.counts(Schema((Feature('sex', source.levels('sex')), Feature('age', bins=(0, 2)))))\n",
             UNUSED,

@@ -9,9 +9,9 @@ import pytest
 
 from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
 from semidp.cli import run as command
-from semidp.engines import Source, open_source
-from semidp.engines.duck import DuckRecords
-from semidp.noise import SeededRandomness
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.duck import DuckRecords
+from semidp.sources.opening import Source, open_source
 
 PLAN = Plan(
     [

@@ -16,11 +16,16 @@ from starlette.testclient import TestClient
 from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, TableRequest, prepare
 from semidp.cli._options import Opening
 from semidp.cli.explore import _with_data, _without_data
-from semidp.explore import Desk
 from semidp.explore.controls import LADDER, Controls, variants
+from semidp.explore.desk import Desk
 from semidp.explore.page import application
-from semidp.release import GroupRequest, ProductRequest, QuantileRequest, Release, outcome_from, pipeline
-from semidp.report import forecast
+from semidp.publishing import pipeline
+from semidp.publishing.release import Release
+from semidp.report.outlook import forecast
+from semidp.statistics.outcomes.request import outcome_from
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.sums.request import GroupRequest
+from semidp.statistics.tables.request import ProductRequest
 from tests.cli.conftest import Semidp
 
 TOKEN, PORT = "token-of-the-test", 8765

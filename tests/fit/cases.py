@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.geometry import Grid, Totals, View
-from semidp.spaces import Dataspace, Margin
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.core.margins import Grid, Totals, View
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 
 NAMES = "ABCDE"
 

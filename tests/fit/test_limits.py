@@ -8,13 +8,14 @@ import typing
 import numpy as np
 import pytest
 
+from semidp.core.margins import Grid, join, junction_order, meet, within
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import StructuralZero
 from semidp.errors import InputError
-from semidp.fit import Fit, Infeasible, fit_table
-from semidp.fit.problem import pose
-from semidp.fit.real import project
-from semidp.geometry import Grid, join, junction_order, meet, within
-from semidp.spaces import Dataspace, Margin
-from semidp.tables import StructuralZero, Table
+from semidp.fitting.problem import Infeasible, pose
+from semidp.fitting.real import project
+from semidp.fitting.tables import Fit, fit_table
 from tests.fit.cases import least_loss, margins_exact, schema_of, space_of, totals_of
 
 
@@ -231,7 +232,7 @@ def test_an_order_of_flows_exists_where_margins_are_decomposable(
 
 
 def test_importing_the_fits_brings_no_solver() -> None:
-    code = "import sys, semidp.fit; print(sorted({'ortools', 'highspy', 'scipy.optimize'} & set(sys.modules)))"
+    code = "import sys, semidp.fitting; print(sorted({'ortools', 'highspy', 'scipy.optimize'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -239,7 +240,7 @@ def test_importing_the_fits_brings_no_solver() -> None:
 def test_the_highspy_package_stays_out() -> None:
     """It cannot share a process with ortools; SciPy's own HiGHS can."""
     code = (
-        "import sys, numpy as np; from tests.fit.cases import space_of; from semidp.fit import fit_table\n"
+        "import sys, numpy as np; from tests.fit.cases import space_of; from semidp.fitting import fit_table\n"
         "ones = np.ones((2, 2, 2), dtype=int)\n"
         "for margins in ('A B', 'AB BC AC'): fit_table(ones + .5, space_of(ones, margins))\n"
         "print('ortools' in sys.modules, 'highspy' in sys.modules)"

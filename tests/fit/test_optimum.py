@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from semidp.fit import fit_alike, fit_table, fit_totals
-from semidp.fit.flows import transport
-from semidp.fit.problem import pose
-from semidp.fit.real import RealFit, approach
-from semidp.geometry import Chain, Grid, Totals
-from semidp.tables import StructuralZero
+from semidp.core.margins import Chain, Grid, Totals
+from semidp.core.tables.schema import StructuralZero
+from semidp.fitting.flows import transport
+from semidp.fitting.problem import pose
+from semidp.fitting.real import RealFit, approach
+from semidp.fitting.tables import fit_alike, fit_table, fit_totals
 from tests.fit.cases import all_tables, least_loss, margins_exact, space_of, totals_of
 
 EXACT = [

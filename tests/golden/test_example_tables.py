@@ -8,9 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from semidp.queries import sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, Table
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.queries.tables import sensitivity_space
 
 GOLDEN = json.loads((Path(__file__).parent / "example_tables.json").read_text(encoding="utf-8"))
 

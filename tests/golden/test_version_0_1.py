@@ -6,9 +6,9 @@ import pytest
 
 import semidp
 from semidp.accounting.ledger import Ledger
-from semidp.files import document_at
-from semidp.release.recheck import recheck
-from semidp.tables import Schema
+from semidp.core.tables.schema import Schema
+from semidp.output.files import document_at
+from semidp.publishing.rechecking.recheck import recheck
 
 GOLDEN = Path(__file__).parent / "version_0_1"
 
@@ -22,7 +22,7 @@ RELEASES = {
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
-    from semidp.report import name_of
+    from semidp.report.sentences import name_of
 
     claim, a, tables, groups = RELEASES[name]
     release = semidp.Release.load(GOLDEN / name)

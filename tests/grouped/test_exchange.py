@@ -6,19 +6,15 @@ import numpy as np
 import pytest
 
 from semidp import Adjacency, Dataspace, Feature, Margin, Outcome, Schema, Table
+from semidp.core.spaces import listing
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.outcomes import outcome_exchange
 from semidp.errors import Refused
-from semidp.queries import (
-    Coding,
-    Design,
-    Norms,
-    moment_space,
-    outcome_exchange,
-    regression_routes,
-    route_values,
-    sum_space,
-)
-from semidp.spaces import listing
-from semidp.spaces.exchange import Blocks
+from semidp.queries.bounds import Norms
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.regression.designs import Coding, Design
+from semidp.statistics.regression.routes import regression_routes, route_values
+from semidp.statistics.regression.space import moment_space
 
 STEPS = 2
 OUTCOME = Outcome("y", 0, 1, steps=STEPS)

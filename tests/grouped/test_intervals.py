@@ -6,28 +6,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.engines import Outcome
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.grouped import (
-    About,
-    Confidence,
-    Design,
-    GroupSums,
-    LinearFit,
-    LogisticFit,
-    Moments,
-    regression_mechanism,
-    sum_space,
-    sums,
-)
-from semidp.grouped.intervals import each_level
-from semidp.grouped.noise_law import half_widths
-from semidp.mechanisms import Measurement, Mechanism, outcome_mechanism
-from semidp.noise import SeededRandomness
-from semidp.queries import route_values
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.grouped import sums
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import outcome_mechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.intervals import About, Confidence, each_level
+from semidp.statistics.outcomes.noise_law import half_widths
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.routes import route_values
+from semidp.statistics.sums.estimates import GroupSums
 
 BUDGETS = (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.gdp(4))
 COUNTS = np.array([40, 60, 25, 0])

@@ -9,10 +9,12 @@ import pytest
 
 from semidp import Adjacency, Budget, Dataspace, GroupRequest, Margin, Plan, TableRequest, grouped, run
 from semidp.accounting.events import dp_sgd, event_tradeoff
-from semidp.engines import Outcome
-from semidp.grouped import sum_space
-from semidp.noise import SeededRandomness
-from semidp.tables import Feature, Schema, Table
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import sum_space
 
 
 def test_levels_stand_under_the_feature_that_they_belong_to():

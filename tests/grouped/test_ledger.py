@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, BudgetExceeded, Ledger, Outcome, grouped
-from semidp.noise import SeededRandomness
+from semidp.noise.randomness import SeededRandomness
 
 RECORDS = {
     "ward": np.repeat(["a", "b"], 50),

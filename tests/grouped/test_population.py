@@ -10,29 +10,34 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.engines import Outcome
-from semidp.grouped import (
-    Design,
-    GroupSums,
-    LinearFit,
-    LogisticFit,
-    Moments,
-    SquareSums,
-    regression_mechanism,
-    sum_space,
-    sums,
-)
-from semidp.grouped.noise_law import half_widths, noise_deviation, simulated, upper_tail
-from semidp.grouped.outcome_spread import square_mechanism
-from semidp.grouped.population import SampledMeans, rate_ends
-from semidp.mechanisms import LaplaceMechanism, Measurement, Mechanism, RoundedGaussianMechanism, outcome_mechanism
-from semidp.noise import SeededRandomness
-from semidp.queries import route_values
-from semidp.release import GroupRequest, Plan, RegressionRequest, Release, run
-from semidp.report import html
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
+from semidp.grouped import sums
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.mechanisms.selection import outcome_mechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release
+from semidp.report.page import html
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation, simulated, upper_tail
+from semidp.statistics.outcomes.population import SampledMeans, rate_ends
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.request import RegressionRequest
+from semidp.statistics.regression.routes import route_values
+from semidp.statistics.sums.estimates import GroupSums
+from semidp.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6
 WARD = Margin("ward")
@@ -435,7 +440,7 @@ def test_comparisons_of_rates_keep_their_size_in_unequal_groups():
 
 
 def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
-    from semidp.grouped import Confidence
+    from semidp.statistics.outcomes.intervals import Confidence
 
     source = np.random.default_rng(12)
     ward = np.repeat(["a", "b"], [100, 5000])

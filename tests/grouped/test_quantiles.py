@@ -13,20 +13,35 @@ from scipy import stats
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.engines import Outcome
+from semidp.core.spaces import listing
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.outcomes import outcome_exchange
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
-from semidp.grouped import GroupQuantiles, quantiles
-from semidp.mechanisms import EXPONENTIAL, ExponentialMechanism, exponential_mechanism, farthest_rank, recorded
-from semidp.noise import ExponentialChoice, FlippedChoice, SeededRandomness, SystemRandomness
-from semidp.noise.randomness import Stream
-from semidp.queries import outcome_exchange, rank_space
-from semidp.queries.ranks import RankSpace, rank_scores
-from semidp.release import Plan, QuantileRequest, Release, run
-from semidp.release.recheck import disagreements
-from semidp.spaces import Adjacency, Dataspace, Margin, listing
-from semidp.spaces.exchange import Blocks
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget, Gaussian
+from semidp.grouped import quantiles
+from semidp.noise.choice import ExponentialChoice, FlippedChoice
+from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
+from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.release import Release
+from semidp.sources.contract import Outcome
+from semidp.statistics.quantiles.estimates import GroupQuantiles
+from semidp.statistics.quantiles.mechanism import (
+    EXPONENTIAL,
+    ExponentialMechanism,
+    exponential_mechanism,
+    farthest_rank,
+)
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.quantiles.space import RankSpace, rank_scores, rank_space
+from semidp.statistics.registry import recorded
 
 BUDGETS = (Budget.pure("1/2"), Budget.zcdp("1/50"), Budget.gdp("1/4"))
 WARD = Margin("A")

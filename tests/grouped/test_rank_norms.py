@@ -17,18 +17,24 @@ from tests.grouped.test_quantiles import held, law
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.engines import Outcome
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks, Records
+from semidp.core.spaces.outcomes import outcome_exchange
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature, Nest
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import BudgetExceeded, SemidpError
-from semidp.mechanisms import ExponentialMechanism, exponential_mechanism
-from semidp.mechanisms.exponential import PermuteAndFlip
-from semidp.queries import SumSpace, outcome_exchange, rank_space, sum_space
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
 from semidp.queries.bounds import Norms
-from semidp.queries.ranks import RankSpace
-from semidp.release import Plan, QuantileRequest, run
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.spaces.exchange import Blocks, Records
-from semidp.tables import Feature, Nest, Schema, Table
-from semidp.tradeoff import Budget, tradeoff_from_json
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import SumSpace, sum_space
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism, PermuteAndFlip, exponential_mechanism
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.quantiles.space import RankSpace, rank_space
 
 Record = tuple[int, ...]  # a level of each feature with two levels, then the value
 Dataset = tuple[Record, ...]

@@ -6,25 +6,22 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from semidp.engines import Outcome
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.grouped import (
-    Coding,
-    Column,
-    Design,
-    LinearFit,
-    LogisticFit,
-    Moments,
-    linear_regression,
-    logistic_regression,
-    moment_space,
-    route_values,
-)
-from semidp.mechanisms import outcome_mechanism
-from semidp.noise import SeededRandomness
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.grouped import linear_regression, logistic_regression
+from semidp.mechanisms.selection import outcome_mechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.contract import Outcome
+from semidp.statistics.regression.designs import Coding, Column, Design
+from semidp.statistics.regression.linear import LinearFit, Moments
+from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.routes import route_values
+from semidp.statistics.regression.space import moment_space
 
 CLEAR = Budget.gdp(10**7)
 ARM, SEX = Feature("arm", ("c", "d")), Feature("sex", ("f", "m"))

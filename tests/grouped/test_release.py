@@ -12,25 +12,26 @@ from scipy import stats
 
 from semidp.accounting.ledger import Ledger
 from semidp.audit import claims_of_release
-from semidp.engines import Outcome
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.features import Feature
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.composition import compose
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.grouped import Confidence, moment_space, sums
-from semidp.noise import SeededRandomness
-from semidp.release import (
-    GroupRequest,
-    Plan,
-    RegressionRequest,
-    Release,
-    Statistic,
-    TableRequest,
-    proportion_of,
-    run,
-)
-from semidp.release.recheck import disagreements
-from semidp.report import html, summary
-from semidp.spaces import Margin
-from semidp.tables import Feature
-from semidp.tradeoff import Budget, compose
+from semidp.grouped import sums
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
+from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.release import Release
+from semidp.report.page import html
+from semidp.report.sentences import summary
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.request import proportion_of
+from semidp.statistics.regression.request import RegressionRequest
+from semidp.statistics.regression.space import moment_space
+from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.tables.request import TableRequest
 
 SCORE = Outcome("score", 0, 100, steps=200)
 SCHOOL, SEX = Margin("school"), Margin("sex")

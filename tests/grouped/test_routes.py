@@ -6,26 +6,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.engines import Outcome
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.grouped import Coding, Design, LinearFit, LogisticFit, Moments, linear_regression, regression_mechanism
-from semidp.grouped.regression import noise_covariance
-from semidp.mechanisms import outcome_mechanism
-from semidp.noise import SeededRandomness
-from semidp.queries import (
-    MomentSpace,
-    SumSpace,
-    moment_map,
-    moment_space,
-    query_space,
-    regression_routes,
-    route_values,
-    sum_space,
-)
-from semidp.queries.routes import best_combination
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.grouped import linear_regression
+from semidp.mechanisms.selection import outcome_mechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import SumSpace, sum_space
+from semidp.statistics.registry import query_space
+from semidp.statistics.regression.designs import Coding, Design
+from semidp.statistics.regression.linear import LinearFit, Moments, noise_covariance, regression_mechanism
+from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.routes import best_combination, moment_map, regression_routes, route_values
+from semidp.statistics.regression.space import MomentSpace, moment_space
 
 OUTCOME = Outcome("y", 0, 1, steps=100)
 BUDGETS = (Budget.gdp(1), Budget.zcdp("0.5"), Budget.pure(1))

@@ -5,11 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.engines import Outcome
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.grouped import Coding, Design, moment_space, outcome_adjacency, sum_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.regression.designs import Coding, Design
+from semidp.statistics.regression.space import moment_space
 
 A, B = Margin("A"), Margin("B")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from semidp.reproduction import Settings, Tidy, study
+from semidp.studies.base import Settings, Tidy
+from semidp.studies.registry import study
 
 
 def others(table: Tidy, row: dict[str, object], method: str) -> float:

@@ -7,17 +7,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.engines import Outcome, open_source
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.grouped import GroupSums, logistic_regression, means, proportions, sum_space, sums
-from semidp.grouped.outcome_spread import SquareSums, square_mechanism
-from semidp.mechanisms import outcome_mechanism
-from semidp.noise import SeededRandomness
-from semidp.release import GroupRequest, Plan, run
-from semidp.report import html, summary
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.grouped import logistic_regression, means, proportions, sums
+from semidp.mechanisms.selection import outcome_mechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
+from semidp.report.page import html
+from semidp.report.sentences import summary
+from semidp.sources.contract import Outcome
+from semidp.sources.opening import open_source
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
+from semidp.statistics.sums.estimates import GroupSums
+from semidp.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6
 SCORE = Outcome("score", 0, 10, steps=100)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
-from semidp.inference import independence_test, random_tables, sampled_rate, simulated_bound
-from semidp.inference.answers import Covers, linear_interval, normal_interval, ratio_interval
-from semidp.mechanisms import calibrated
-from semidp.noise import SeededRandomness
-from semidp.spaces.cell_bounds import CellBounds
+from semidp.core.spaces.cell_bounds import CellBounds
+from semidp.mechanisms.selection import calibrated
+from semidp.noise.randomness import SeededRandomness
+from semidp.questions.answers import Covers, linear_interval, normal_interval, ratio_interval, sampled_rate
+from semidp.questions.independence import independence_test, random_tables, simulated_bound
 
 NOISE = {
     "discrete Gaussian, ρ = 8": ("gaussian", Budget.zcdp(8)),

@@ -12,9 +12,10 @@ import typer
 from typer.testing import CliRunner
 
 from semidp.accounting.ledger import Ledger
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import BudgetExceeded, InputError, Refused, SchemaError, SemidpError
-from semidp.inference import OddsRatioResult, TwoByTwo
-from semidp.tradeoff import Budget
+from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.statistics.odds_ratio.measured import OddsRatioResult
 
 DATA = str(files("semidp") / "data" / "ucb_admissions.csv")
 BASE = (DATA, "--rows", "gender", "--columns", "admit", "--count", "count", "--where", "dept = 'A'")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
-from semidp.inference import TwoByTwo
+from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
 
 
 @settings(deadline=None)

@@ -9,12 +9,21 @@ import numpy as np
 import pytest
 
 from semidp.accounting.ledger import Ledger
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SchemaError
-from semidp.inference import Alternative, OddsRatioResult, TwoByTwo, UmpuTest, canonical_noise, odds_ratio_test
-from semidp.noise import SeededRandomness
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget, PiecewiseLinear, Tradeoff, approximate, gaussian, zcdp
+from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.noise.randomness import SeededRandomness
+from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
 

@@ -5,12 +5,17 @@ import math
 import numpy as np
 import pytest
 
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import approximate
 from semidp.errors import InputError, Refused
-from semidp.inference import Alternative, TwoByTwo, UmpuTest, canonical_noise, power, power_curves, sample_size
-from semidp.noise import SeededRandomness, generator
-from semidp.reproduction import Settings, study
-from semidp.spaces import Adjacency
-from semidp.tradeoff import Budget, approximate
+from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.noise.randomness import SeededRandomness, generator
+from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.studies.base import Settings
+from semidp.studies.registry import study
 
 PRIVATE, PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
+from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.errors import InputError
-from semidp.inference.answers import Covers, linear_interval, ratio_interval, sampled_rate
-from semidp.noise import SeededRandomness
-from semidp.release.measured import TableQuestion, half_widths_together, measured_table
-from semidp.spaces.cell_bounds import CellBounds, whole_interval
+from semidp.noise.randomness import SeededRandomness
+from semidp.questions.answers import Covers, linear_interval, ratio_interval, sampled_rate
+from semidp.questions.measured import TableQuestion, half_widths_together, measured_table
 
 FEATURES = [Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "abc")]
 SHARES = np.array([[[0.15, 0.1, 0.05], [0.05, 0.1, 0.1]], [[0.1, 0.05, 0.1], [0.05, 0.1, 0.05]]])

@@ -12,11 +12,11 @@ import pytest
 from scipy.stats import binom
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
+from semidp.core.tables.schema import StructuralZero
 from semidp.errors import InputError, Refused
-from semidp.inference.independence import independence_test, random_tables, simulated_bound
-from semidp.noise import SeededRandomness
-from semidp.release.measured import Measured, measured_table
-from semidp.tables import StructuralZero
+from semidp.noise.randomness import SeededRandomness
+from semidp.questions.independence import independence_test, random_tables, simulated_bound
+from semidp.questions.measured import Measured, measured_table
 
 FALSE_ALARM = 1e-6
 

@@ -11,24 +11,21 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.errors import DataError, InputError, Refused, SchemaError
-from semidp.inference import (
-    Alternative,
-    Normal,
-    OddsRatioResult,
-    Recursive,
-    Strata,
-    Tulap,
-    TwoByTwo,
-    UmpuTest,
-    canonical_noise,
-    odds_ratio_test,
-    planned_test,
-)
-from semidp.noise import SeededRandomness, generator
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget, Tradeoff, approximate, gaussian
+from semidp.noise.canonical import Normal, Recursive, Tulap
+from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.noise.randomness import SeededRandomness, generator
+from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
+from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test, planned_test
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admit", ["yes", "no"]), Feature("dept", ["A", "B"])])
 SMALL = (

@@ -12,12 +12,14 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import kstest
 
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.errors import InputError, Refused
-from semidp.inference import Alternative, CanonicalNoise, Normal, Tulap, TwoByTwo, UmpuTest, canonical_noise
-from semidp.inference.hypergeometric import IntegerLaw
-from semidp.inference.umpu import _exceedance
-from semidp.noise import SeededRandomness, generator
-from semidp.tradeoff import Tradeoff, approximate, gaussian, zcdp
+from semidp.noise.canonical import CanonicalNoise, Normal, Tulap
+from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.noise.randomness import SeededRandomness, generator
+from semidp.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest, _exceedance
 
 GREATER, LESS, TWO_SIDED = Alternative.GREATER, Alternative.LESS, Alternative.TWO_SIDED
 CURVES: dict[str, Tradeoff] = {

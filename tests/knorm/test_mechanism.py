@@ -7,16 +7,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.knorm import ExplicitBall, PairBall, RowsBall, TableBall, place_ball
-from semidp.knorm.placed_balls import whole_points
-from semidp.mechanisms import mechanism_for
+from semidp.mechanisms.knorm.closed import PairBall, RowsBall
+from semidp.mechanisms.knorm.explicit import ExplicitBall
+from semidp.mechanisms.knorm.placed_balls import place_ball, whole_points
+from semidp.mechanisms.knorm.table import TableBall
 from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.queries import TableSpace, sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, StructuralZero, Table
-from semidp.tradeoff import Budget
+from semidp.mechanisms.selection import mechanism_for
+from semidp.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.queries.tables import TableSpace, sensitivity_space
 
 DEVIATIONS = 4.9
 

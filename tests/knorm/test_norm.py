@@ -9,15 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.knorm import Ball, ExchangeBall, ExplicitBall, PairBall, RowsBall, TableBall, place_ball
-from semidp.knorm.linear_programs import LinearProgram, Optimum
-from semidp.knorm.polar import TablePolar
-from semidp.knorm.table import KINDS, facets
-from semidp.mechanisms import KNormMechanism
-from semidp.queries import QuerySpace, sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.mechanisms.knorm.base import Ball
+from semidp.mechanisms.knorm.closed import PairBall, RowsBall
+from semidp.mechanisms.knorm.explicit import ExplicitBall
+from semidp.mechanisms.knorm.linear_programs import LinearProgram, Optimum
+from semidp.mechanisms.knorm.placed_balls import place_ball
+from semidp.mechanisms.knorm.polar import TablePolar
+from semidp.mechanisms.knorm.table import KINDS, ExchangeBall, TableBall, facets
+from semidp.mechanisms.pure import KNormMechanism
+from semidp.queries.base import QuerySpace
+from semidp.queries.tables import sensitivity_space
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]
@@ -189,12 +196,12 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
 def test_cold_answers_serve_where_scipy_offers_no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     points = tables(TableBall(4, 5, 3), 4, seed=9)
     warm = TableBall(4, 5, 3).norm(points)
-    monkeypatch.setattr("semidp.knorm.linear_programs._warm_solver", lambda *program: None)
+    monkeypatch.setattr("semidp.mechanisms.knorm.linear_programs._warm_solver", lambda *program: None)
     np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), warm, rtol=1e-9)
 
 
 def test_old_three_cycles_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semidp.knorm.polar._CYCLES_KEPT", 10)
+    monkeypatch.setattr("semidp.mechanisms.knorm.polar._CYCLES_KEPT", 10)
     points = tables(TableBall(4, 5, 3), 5, seed=10)
     np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), TableBall(4, 5, 3).norm(points[::-1])[::-1], rtol=1e-9)
 

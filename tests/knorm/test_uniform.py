@@ -12,17 +12,11 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, kstest
 
-from semidp.knorm import (
-    Ball,
-    ExplicitBall,
-    PairBall,
-    RowsBall,
-    TableBall,
-    knorm_noise,
-    noise_moment,
-    second_moment,
-)
-from semidp.reproduction import published_noise
+from semidp.mechanisms.knorm.base import Ball, knorm_noise, noise_moment, second_moment
+from semidp.mechanisms.knorm.closed import PairBall, RowsBall
+from semidp.mechanisms.knorm.explicit import ExplicitBall
+from semidp.mechanisms.knorm.table import TableBall
+from semidp.studies.naive import published_noise
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]

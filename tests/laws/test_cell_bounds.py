@@ -5,10 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.geometry import join, junction_order, maximal, meet, within
-from semidp.spaces import Dataspace, Margin
-from semidp.spaces.cell_bounds import CellBounds, whole_interval
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.core.margins import join, junction_order, maximal, meet, within
+from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 
 TREE = Feature.nested(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")])
 SCHEMAS = [

@@ -8,18 +8,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.engines import Outcome
+from semidp.core.exact import down, up
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.exact import down, up
-from semidp.mechanisms import RoundedGaussianMechanism
 from semidp.mechanisms.examples import two_way
-from semidp.noise import SeededRandomness
-from semidp.queries import ExplicitSpace, TableSpace
-from semidp.queries.designs import Design
-from semidp.queries.outcomes import moment_space
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, StructuralZero, Table
-from semidp.tradeoff import Budget
+from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.queries.base import ExplicitSpace
+from semidp.queries.tables import TableSpace
+from semidp.sources.contract import Outcome
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.space import moment_space
 
 
 def test_a_design_in_another_order_does_not_halve_the_noise() -> None:

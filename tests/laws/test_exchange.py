@@ -7,16 +7,21 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from semidp.core.guarantee import Guarantee
+from semidp.core.margins import View
+from semidp.core.spaces.adjacency import Adjacency, exchange_bound, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks, Record, Records
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.core.tradeoff.base import Order
+from semidp.core.tradeoff.curves import gaussian
 from semidp.errors import InputError, Refused
-from semidp.geometry import View
-from semidp.guarantees import Guarantee
-from semidp.queries import Norms, sensitivity_space
+from semidp.queries.bounds import Norms
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.norms import Question
-from semidp.spaces import Adjacency, Dataspace, Margin, exchange_bound, semi_adjacency
-from semidp.spaces.exchange import Blocks, Record, Records
-from semidp.tables import Feature, Schema, StructuralZero, Table
-from semidp.tradeoff import Order, gaussian
+from semidp.queries.tables import sensitivity_space
 
 PLACES = [("s", "a"), ("s", "b"), ("t", "c")]
 DEEPER = [("r", "s", "a"), ("r", "s", "b"), ("u", "v", "c"), ("u", "w", "d")]

@@ -11,20 +11,25 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from semidp.core.margins import Chain, View
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.geometry import Chain, View
-from semidp.knorm import place_ball
+from semidp.mechanisms.knorm.placed_balls import place_ball
 from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.queries import Norms, product_space, sensitivity_space
+from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import BlockTable
 from semidp.queries.probes import SelfCheckError, drawn, largest_residual
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.spaces.exchange import Blocks
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
+from semidp.queries.products import product_space
+from semidp.queries.tables import sensitivity_space
 
 Move = tuple[int, ...]
 Views = dict[View, set[Move]]

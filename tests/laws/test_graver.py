@@ -5,11 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.spaces import Dataspace, Margin, semi_adjacency
-from semidp.spaces.adjacency import by_listing, graver_degree, semi_adjacency_bound
-from semidp.spaces.graver import graver_basis
-from semidp.spaces.structure import Structure
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.core.spaces.adjacency import by_listing, graver_degree, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.graver import graver_basis
+from semidp.core.spaces.structure import Structure
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 
 
 def margin_map(shape: tuple[int, ...], margins: str) -> np.ndarray:

@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.composition import compose
+from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.core.tradeoff.piecewise_linear import piecewise
 from semidp.errors import InputError, Refused
-from semidp.guarantees import Guarantee
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Order, Tradeoff, approximate, compose, gaussian, laplace, piecewise, zcdp
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.core.spaces.adjacency import Adjacency, by_listing, graver_degree, semi_adjacency
+from semidp.core.spaces.cover import worst_cover
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.listing import datasets, fiber
+from semidp.core.spaces.structure import Structure
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.spaces.adjacency import by_listing, graver_degree
-from semidp.spaces.cover import worst_cover
-from semidp.spaces.listing import datasets, fiber
-from semidp.spaces.structure import Structure
-from semidp.tables import Feature, Schema, StructuralZero, Table
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from semidp.core.margins import variables
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import Refused
-from semidp.geometry import variables
-from semidp.queries import sensitivity_space
 from semidp.queries.bounds import certified_norms
 from semidp.queries.norms import Question
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency, semi_adjacency_bound
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.queries.tables import sensitivity_space
 
 A, B, C = (0,), (1,), (2,)
 CASES = [

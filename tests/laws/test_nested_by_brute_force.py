@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from tests.laws.test_invariants_by_brute_force import brute_a, brute_norms, check_bounds, check_witness
 
+from semidp.core.margins import View, within
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.geometry import View, within
-from semidp.queries import sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, Table
+from semidp.queries.tables import sensitivity_space
 
 SEX = Feature("sex", "fm")
 

@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.core.margins import Grid, View, inclusion_exclusion
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.geometry import Grid, View, inclusion_exclusion
 from semidp.queries import projection as module
-from semidp.queries import sensitivity_space
 from semidp.queries.projection import (
     AveragingProjection,
     LeastSquaresProjection,
@@ -18,8 +22,7 @@ from semidp.queries.projection import (
     averages_commute,
     projector,
 )
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.queries.tables import sensitivity_space
 
 FAMILIES = [
     [(0,), (1,), (2,)],

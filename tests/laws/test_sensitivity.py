@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import InputError, Refused, SchemaError
-from semidp.queries import ExplicitSpace, TableSpace, sensitivity_space
+from semidp.queries.base import ExplicitSpace
 from semidp.queries.bounds import certified_norms, edge_cover
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.queries.tables import TableSpace, sensitivity_space
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

@@ -10,26 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.accounting import approximate_group
+from semidp.core.exact import up
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, from_function, from_profile, piecewise
+from semidp.core.tradeoff.polygons import Approximate
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian, Laplace
 from semidp.errors import InputError
-from semidp.exact import up
-from semidp.tradeoff import (
-    ZCDP,
-    Approximate,
-    Budget,
-    Gaussian,
-    Laplace,
-    Order,
-    PiecewiseLinear,
-    Tradeoff,
-    approximate,
-    from_function,
-    from_profile,
-    gaussian,
-    laplace,
-    piecewise,
-    tradeoff_from_json,
-    zcdp,
-)
 
 ALPHAS = np.unique(
     np.concatenate([np.linspace(0, 1, 201), np.geomspace(1e-12, 0.1, 60), 1 - np.geomspace(1e-12, 0.1, 60)])

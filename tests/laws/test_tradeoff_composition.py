@@ -10,21 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.tradeoff import (
-    ZCDP,
-    Composed,
-    Gaussian,
-    Order,
-    Tradeoff,
-    approximate,
-    compose,
-    gaussian,
-    laplace,
-    piecewise,
-    tradeoff_from_json,
-    zcdp,
-)
-from semidp.tradeoff.losses import Losses, convolve_all
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.composition import Composed, compose
+from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.core.tradeoff.losses import Losses, convolve_all
+from semidp.core.tradeoff.piecewise_linear import piecewise
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 
 mpmath.mp.dps = 50
 ALPHAS = np.unique(

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp.geometry import Grid
-from semidp.queries import sensitivity_space
+from semidp.core.margins import Grid
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.queries.moves import _Appearing
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.queries.tables import sensitivity_space
 
 
 def check(counts: np.ndarray, a: int) -> None:

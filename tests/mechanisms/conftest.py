@@ -6,9 +6,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from semidp.queries import QuerySpace, sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, StructuralZero, Table
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.queries.base import QuerySpace
+from semidp.queries.tables import sensitivity_space
 
 Setting = tuple[QuerySpace, Table]
 

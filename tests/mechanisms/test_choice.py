@@ -9,23 +9,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semidp.core.tradeoff.base import Order
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
-from semidp.mechanisms import (
+from semidp.mechanisms.base import CLAIMS, KINDS
+from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
-    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
-    available,
-    calibrated,
-    choose,
+    mu_within,
+    rho_within,
 )
-from semidp.mechanisms.base import CLAIMS, KINDS
-from semidp.mechanisms.gaussian import mu_within, rho_within
-from semidp.mechanisms.selection import FOR_RELEASES, NAMES
-from semidp.noise import SeededRandomness
-from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
-from semidp.tradeoff import ZCDP, Budget, Gaussian, Order
+from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.mechanisms.selection import FOR_RELEASES, NAMES, available, calibrated, choose
+from semidp.noise.randomness import SeededRandomness
+from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

@@ -5,22 +5,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from semidp.core.tables.counts import Table
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError, InputError, Refused
-from semidp.mechanisms import (
-    ContinuousGaussianMechanism,
-    DiscreteGaussianMechanism,
-    LaplaceMechanism,
-    LatticeGaussianMechanism,
-    NoNoise,
-    available,
-    calibrated,
-    choose,
-)
-from semidp.mechanisms.selection import FOR_RELEASES
-from semidp.noise import SeededRandomness
-from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
-from semidp.tables import Table
-from semidp.tradeoff import Budget
+from semidp.mechanisms.base import NoNoise
+from semidp.mechanisms.gaussian import ContinuousGaussianMechanism, DiscreteGaussianMechanism, LatticeGaussianMechanism
+from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.mechanisms.selection import FOR_RELEASES, available, calibrated, choose
+from semidp.noise.randomness import SeededRandomness
+from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.mechanisms import (
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
-    L2Mechanism,
-    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.noise import SeededRandomness
-from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
-from semidp.tradeoff import Budget
+from semidp.mechanisms.pure import L2Mechanism, LaplaceMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 
 BUDGETS = {"zcdp": Budget.zcdp("0.01"), "gdp": Budget.gdp("0.1"), "pure": Budget.pure("0.1")}
 PROJECTED = [

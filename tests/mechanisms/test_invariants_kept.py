@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from semidp.mechanisms import ContinuousGaussianMechanism, available
-from semidp.mechanisms.selection import FOR_RELEASES
-from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.reproduction import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
-from semidp.tradeoff import Budget
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.gaussian import ContinuousGaussianMechanism
+from semidp.mechanisms.selection import FOR_RELEASES, available
+from semidp.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.studies.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

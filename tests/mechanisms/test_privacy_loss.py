@@ -10,13 +10,9 @@ import math
 import numpy as np
 import pytest
 
-from semidp.mechanisms import (
-    DiscreteGaussianMechanism,
-    LaplaceMechanism,
-    LatticeGaussianMechanism,
-    RoundedGaussianMechanism,
-)
-from semidp.tradeoff import Budget
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.pure import LaplaceMechanism
 
 FOUR_CELLS = np.array([[1, -1, 0], [-1, 1, 0], [0, 0, 0]])
 THREE_CYCLE = np.array([[1, -1, 0], [0, 1, -1], [-1, 0, 1]])

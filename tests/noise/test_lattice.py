@@ -9,18 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.ball_arithmetic import ball, precision
+from semidp.core.ball_arithmetic import ball, precision
 from semidp.errors import InputError, Refused
-from semidp.noise import (
-    LatticeGaussian,
-    OneSidedLatticeGaussian,
-    SeededRandomness,
-    SystemRandomness,
-    lattice,
-    rejection,
-    theta,
-)
-from semidp.noise.lattice import zero_sum
+from semidp.noise import lattice, rejection, theta
+from semidp.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian, zero_sum
+from semidp.noise.randomness import SeededRandomness, SystemRandomness
 
 SHAPES = [(2, 2), (2, 3), (3, 3)]
 SIGMAS = [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError
-from semidp.noise import DiscreteGaussian, RoundedGaussian, SeededRandomness, SystemRandomness, generator, uniforms
-from semidp.noise.randomness import Stream
+from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian
+from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness, generator, uniforms
 
 
 def test_the_operating_systems_words_are_uniform_and_never_repeat(fits) -> None:
@@ -104,7 +104,7 @@ def test_a_fork_shares_no_noise_and_does_not_wait_for_a_lost_thread() -> None:
         import os, threading, warnings
         from fractions import Fraction
         from semidp.noise import DiscreteGaussian, SystemRandomness
-        from semidp.ball_arithmetic import precision
+        from semidp.core.ball_arithmetic import precision
 
         warnings.simplefilter("ignore")
         source, noise = SystemRandomness(), DiscreteGaussian(Fraction(10**6))

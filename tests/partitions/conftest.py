@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest
-from semidp.files import Unfinished
+from semidp.output.files import Unfinished
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),

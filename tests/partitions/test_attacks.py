@@ -16,14 +16,14 @@ from semidp import (
     Refused,
     Release,
     TableRequest,
-    files,
     run_partitioned,
 )
-from semidp.engines import open_source
-from semidp.files import Unfinished, document_at
-from semidp.release import by_partition, runners
-from semidp.release.recheck import disagreements
-from semidp.tables import Schema
+from semidp.core.tables.schema import Schema
+from semidp.output import files
+from semidp.output.files import Unfinished, document_at
+from semidp.publishing.parts import by_partition, runners
+from semidp.publishing.rechecking.recheck import disagreements
+from semidp.sources.opening import open_source
 from tests.partitions.conftest import FEATURES, records, unfinished
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table
-from semidp.geometry import named
-from semidp.mechanisms import ResidualMechanism
+from semidp.core.margins import named
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
-from semidp.noise import SeededRandomness
-from semidp.queries import product_space
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.noise.randomness import SeededRandomness
 from semidp.queries.branches import Cut, branch_space
+from semidp.queries.products import product_space
 
 PATHS = [
     *(("a", county, tract) for county, tracts in {"a1": "xyz", "a2": "u"}.items() for tract in tracts),

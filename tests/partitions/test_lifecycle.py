@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from semidp import Budget, BudgetExceeded, InputError, Ledger, Release, run_partitioned
-from semidp.files import Unfinished, discard_unfinished, document_at, is_unfinished
-from semidp.release import by_partition, part_tasks, runners
-from semidp.release.recheck import disagreements
+from semidp.output.files import Unfinished, discard_unfinished, document_at, is_unfinished
+from semidp.publishing.parts import by_partition, runners
+from semidp.publishing.parts import tasks as part_tasks
+from semidp.publishing.rechecking.recheck import disagreements
 from tests.partitions.conftest import plan, unfinished
 from tests.partitions.test_unfinished import WORDS, Fails, _children
 
@@ -110,7 +111,7 @@ def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> st
 STUCK = """
 import hashlib, os
 from concurrent.futures import ThreadPoolExecutor
-import semidp.release.part_tasks as part_tasks
+import semidp.publishing.parts.tasks as part_tasks
 def work():  # half an hour in which Python runs no handler of a signal
     open(os.environ["STUCK"] + str(os.getpid()), "w").close()
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
@@ -280,7 +281,7 @@ def test_a_whole_release_without_a_charge_is_finished_as_it_is(
 ) -> None:
     place, ledger = tmp_path / "release", ledger_at(tmp_path / "ledger.json")
     with monkeypatch.context() as broken:
-        broken.setattr("semidp.files._into_place", lambda *_: raised(OSError(28, "No space left on device")))
+        broken.setattr("semidp.output.files._into_place", lambda *_: raised(OSError(28, "No space left on device")))
         with pytest.raises(InputError, match="no space left"):
             run_partitioned(plan(), people, place, "state")
     with pytest.raises(InputError, match="states that no ledger was charged"):

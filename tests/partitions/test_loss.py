@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, SemidpError, Table
-from semidp.mechanisms import ResidualMechanism, branches, products
+from semidp.mechanisms import branches
+from semidp.mechanisms import residuals as products
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
-from semidp.noise import SeededRandomness
-from semidp.queries import product_space
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.noise.randomness import SeededRandomness
 from semidp.queries.branches import Cut
+from semidp.queries.products import product_space
 
 SEEDS = range(120)
 MOST_TABLES = 120

@@ -14,16 +14,17 @@ import pytest
 
 from semidp import Budget, Feature, Plan, ProductRequest, Release, SemidpError, Table, TableRequest
 from semidp.accounting.ledger import Ledger
-from semidp.files import document_at
-from semidp.geometry import Chain, Grid, Totals, View, junction_order, meet, within
-from semidp.noise import SeededRandomness
-from semidp.progress import silent
+from semidp.core.margins import Chain, Grid, Totals, View, junction_order, meet, within
+from semidp.core.progress import silent
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.files import document_at
+from semidp.publishing.parts import tasks as part_tasks
+from semidp.publishing.parts.by_partition import run_partitioned
+from semidp.publishing.parts.cut_fits import fit_order, shares
+from semidp.publishing.rechecking.recheck import disagreements
 from semidp.queries.branches import Cut
-from semidp.release import part_tasks, run_partitioned
-from semidp.release.cut_fits import fit_order, shares
-from semidp.release.products import SettledViews, by_size, fit_product, nearest_whole, totals_of
-from semidp.release.published import FitKind
-from semidp.release.recheck import disagreements
+from semidp.statistics.tables.fitting import SettledViews, by_size, fit_product, nearest_whole, totals_of
+from semidp.statistics.tables.published import FitKind
 from tests.partitions.conftest import FEATURES, plan
 
 DEPTHS = ("state", "county", "tract")

@@ -25,13 +25,14 @@ from semidp import (
     prepare,
     run_partitioned,
 )
-from semidp.files import digest, document_at
-from semidp.mechanisms import ResidualMechanism
-from semidp.noise import SeededRandomness
-from semidp.release import by_partition, part_tasks
-from semidp.release.partitions import PartitionedTables
-from semidp.release.recheck import disagreements
-from semidp.tables import Schema
+from semidp.core.tables.schema import Schema
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.files import digest, document_at
+from semidp.publishing.parts import by_partition
+from semidp.publishing.parts import tasks as part_tasks
+from semidp.publishing.parts.partitions import PartitionedTables
+from semidp.publishing.rechecking.recheck import disagreements
 from tests.partitions.conftest import FEATURES, PATHS, plan, records
 
 
@@ -97,7 +98,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
     """80 releases, seeds fixed: means within five standard errors of the truth, variances as stated, and a twin."""
     draws, truth = 80, Table.from_frame(people, Schema(FEATURES)).margin(["tract", "sex"]).counts
     asked, found = plan(), []
-    from semidp.engines import open_source
+    from semidp.sources.opening import open_source
 
     with open_source(people) as source:
         whole_plan = by_partition.prepare_parts(asked, source, "state")

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from semidp import Budget, InputError, Ledger, Release, run_partitioned
-from semidp.files import discard_unfinished, document_at, is_unfinished
-from semidp.noise import SeededRandomness, SystemRandomness
-from semidp.release import part_tasks, runners
-from semidp.release.recheck import disagreements
+from semidp.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.output.files import discard_unfinished, document_at, is_unfinished
+from semidp.publishing.parts import runners
+from semidp.publishing.parts import tasks as part_tasks
+from semidp.publishing.rechecking.recheck import disagreements
 from tests.partitions.conftest import plan, unfinished
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "1"))

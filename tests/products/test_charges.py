@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, ProductRequest, Refused, TableRequest, run
-from semidp.mechanisms import ResidualMechanism, recorded
-from semidp.queries import product_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Schema, Table
-from semidp.tradeoff import Order
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.base import Order
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.queries.products import product_space
+from semidp.statistics.registry import recorded
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("ill", "nj")])
 TABLES = [["sex", "age"], ["age", "ill"]]

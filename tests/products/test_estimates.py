@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.mechanisms import ResidualMechanism
-from semidp.noise import SeededRandomness
-from semidp.queries import product_space
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Feature, Schema, StructuralZero, Table
-from semidp.tradeoff import Budget
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.queries.products import product_space
 
 RUNS = 4000
 ALARM = 1e-6

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, ProductRequest, TableRequest, run
-from semidp.engines import open_source
-from semidp.noise import SeededRandomness
-from semidp.tables import Nest, Schema
+from semidp.core.tables.features import Nest
+from semidp.core.tables.schema import Schema
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.opening import open_source
 
 SCHOOLS = files("semidp") / "data" / "california_schools.csv"
 

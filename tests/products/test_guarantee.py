@@ -7,17 +7,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.geometry import Chain, Grid
-from semidp.mechanisms import Objective, ResidualMechanism
-from semidp.mechanisms.products import allocate, allocate_largest
-from semidp.queries import product_space
+from semidp.core.margins import Chain, Grid
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.residuals import Objective, ResidualMechanism, allocate, allocate_largest
 from semidp.queries.costs import BallCosts, ExchangeCosts, single_move
-from semidp.queries.products import ProductSpace
+from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.residuals import Residuals, below, named
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.spaces.exchange import Blocks
-from semidp.tables import Feature, Schema, Table
-from semidp.tradeoff import Budget
 
 PLACES = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
 EVEN_PLACES = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c"), ("t", "d")])
@@ -346,7 +347,7 @@ def test_all_pairs_of_five_features_under_two_exact_totals():
     announced = sum(float(mechanism.cell_variances(number).sum()) for number in range(10))
     assert total < announced < total * 1.0001  # rounding to whole numbers adds a twelfth over the squared scale
     one_by_one = []
-    from semidp.queries import sensitivity_space
+    from semidp.queries.tables import sensitivity_space
 
     for view in PAIRS:
         table = sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from semidp import Adjacency, Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
-from semidp.noise import SeededRandomness
-from semidp.release import prepare
-from semidp.spaces import Margin, semi_adjacency
-from semidp.tables import Table
+from semidp.core.spaces.adjacency import semi_adjacency
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.counts import Table
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import prepare
 
 NAMES = [f"q{number}" for number in range(100)]
 

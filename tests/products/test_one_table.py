@@ -8,12 +8,12 @@ import pytest
 from semidp import Budget, Feature, InputError, Plan, ProductRequest, Release, TableRequest, run
 from semidp.audit import claims_of_release
 from semidp.cli import run as semidp
-from semidp.mechanisms import ResidualMechanism, choose, residual_plan
-from semidp.noise import SeededRandomness
-from semidp.queries import sensitivity_space
-from semidp.release import calibrate, prepare
-from semidp.release.pipeline import implied_guarantee
-from semidp.release.recheck import disagreements
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.selection import choose, residual_plan
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import calibrate, implied_guarantee, prepare
+from semidp.publishing.rechecking.recheck import disagreements
+from semidp.queries.tables import sensitivity_space
 
 SIZES = {"sex": 2, "region": 3, "ill": 2}
 FEATURES = [Feature(name, [f"{name[0]}{level}" for level in range(size)]) for name, size in SIZES.items()]

@@ -25,19 +25,22 @@ from semidp import (
 )
 from semidp.audit import claims_of_release
 from semidp.cli import run as semidp
-from semidp.fit import Infeasible
-from semidp.geometry import Totals, meet
-from semidp.mechanisms import Objective, ResidualMechanism
-from semidp.noise import SeededRandomness
-from semidp.progress import silent
-from semidp.queries import product_space
-from semidp.release import FitKind, calibrate, prepare
-from semidp.release.pipeline import implied_guarantee
-from semidp.release.products import all_of, fit_product, tables_for, totals_of
-from semidp.release.recheck import disagreements
-from semidp.report import html
-from semidp.spaces import Adjacency, Dataspace, Margin, semi_adjacency
-from semidp.tables import Schema, Table
+from semidp.core.margins import Totals, meet
+from semidp.core.progress import silent
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
+from semidp.fitting.problem import Infeasible
+from semidp.mechanisms.residuals import Objective, ResidualMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import calibrate, implied_guarantee, prepare
+from semidp.publishing.rechecking.recheck import disagreements
+from semidp.queries.products import product_space
+from semidp.report.page import html
+from semidp.statistics.tables.fitting import fit_product, totals_of
+from semidp.statistics.tables.published import FitKind
+from semidp.statistics.tables.request import all_of, tables_for
 
 SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]
 FEATURES = [Feature("sex", SEXES), Feature("age", AGES), Feature("region", REGIONS)]
@@ -261,7 +264,7 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
 
 def test_tables_one_by_one_are_compared_at_the_same_guarantee():
     """By hand: each table alone has noise Δ2² at its own budget; with the best split (Σ sqrt(trace Δ2²))²."""
-    from semidp.queries import sensitivity_space
+    from semidp.queries.tables import sensitivity_space
 
     mechanism = prepare(plan(), people()).mechanisms[0]
     space = mechanism.space
@@ -376,7 +379,7 @@ def test_the_same_down_a_geography():
 
 
 def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_is_said(monkeypatch):
-    from semidp.release import products
+    from semidp.statistics.tables import fitting as products
 
     def never(*_, **__):
         raise Infeasible
@@ -398,7 +401,7 @@ def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_
 
 def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_can_be_promised(monkeypatch):
     """AB, BC and AC exact: where the search for ABC finds nothing, it has two of the three, and that is said."""
-    from semidp.release import products
+    from semidp.statistics.tables import fitting as products
 
     fit = products.fit_totals
 
@@ -424,7 +427,7 @@ def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_ca
 
 def test_a_search_that_ends_without_whole_numbers_fits_the_table_first(monkeypatch):
     """Real numbers from a search that ran out of time are never published: the table is fitted before the others."""
-    from semidp.release import products
+    from semidp.statistics.tables import fitting as products
 
     fit = products.fit_totals
 
@@ -566,7 +569,7 @@ def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(com
 
 
 def test_where_no_proof_covers_them_together_tables_are_measured_one_by_one_and_said_to_be(tmp_path):
-    from semidp.tables import StructuralZero
+    from semidp.core.tables.schema import StructuralZero
 
     asked = plan(Budget.zcdp(1), structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
     data = people()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
-from semidp.noise import SeededRandomness
-from semidp.release import published
-from semidp.release.recheck import disagreements
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.rechecking.recheck import disagreements
+from semidp.statistics.tables import published
 
 HEADER = ["sex", "region", "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
 FEATURES = [Feature("sex", "fm"), Feature("region", "nsw")]
@@ -112,7 +112,7 @@ def test_forged_estimates_errors_and_intervals_are_found(tmp_path: Path) -> None
 @pytest.mark.parametrize("budget", [Budget.gdp("1/2"), Budget.zcdp("1/20"), Budget.pure("1/2")], ids=str)
 def test_intervals_hold_the_truth_in_95_of_100_draws(budget: Budget) -> None:
     """Binomial bound at five standard deviations (false alarm below 1e-6); the factor of the other law would show."""
-    from semidp.release import prepare
+    from semidp.publishing.pipeline import prepare
 
     plan = Plan([TableRequest(["sex", "region"], budget)], features=FEATURES)
     prepared = prepare(plan, PEOPLE)

@@ -22,8 +22,9 @@ from semidp import (
     open_source,
     run,
 )
-from semidp.noise import SeededRandomness
-from semidp.report import html, summary
+from semidp.noise.randomness import SeededRandomness
+from semidp.report.page import html
+from semidp.report.sentences import summary
 from tests.release.conftest import Example, assert_same_margins, strict_json, totals, whole_counts
 
 Save = Callable[[Release], Path]

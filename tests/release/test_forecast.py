@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp import Budget, Dataspace, Feature, Margin, Plan, Schema, StructuralZero, Table, TableRequest, prepare, run
-from semidp.release import GroupRequest, ProductRequest, calibrate, outcome_from
-from semidp.report import expected_counts, forecast
+from semidp.publishing.pipeline import calibrate
+from semidp.report.outlook import expected_counts, forecast
+from semidp.statistics.outcomes.request import outcome_from
+from semidp.statistics.sums.request import GroupRequest
+from semidp.statistics.tables.request import ProductRequest
 
 PLACES = Feature.nested(("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")])
 SEX, AGE, REGION = Feature("sex", "fm"), Feature("age", "yom"), Feature("region", "nsw")

@@ -25,9 +25,9 @@ from semidp import (
     run_partitioned,
 )
 from semidp.cli import run as command
-from semidp.grouped import Confidence
-from semidp.noise import SeededRandomness
-from semidp.release.recheck import recheck
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.rechecking.recheck import recheck
+from semidp.statistics.outcomes.intervals import Confidence
 from tests.release.forger import Forger
 
 COUNTIES = Feature.nested(["state", "county"], [("A", "a1"), ("A", "a2"), ("A", "a3"), ("B", "b1"), ("B", "b2")])
@@ -178,7 +178,7 @@ def test_what_an_earlier_version_computed_otherwise_is_believed_and_listed(tmp_p
 def test_large_tables_are_fitted_again_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forger = made("laplace", tmp_path / "release").without_report()
     assert "table.csv count" not in fields_on_trust(forger.folder)
-    monkeypatch.setattr("semidp.release.recheck.MOST_CELLS", 5)
+    monkeypatch.setattr("semidp.publishing.rechecking.recheck.MOST_CELLS", 5)
     assert {"table.csv count", "tables.fit.optimal"} <= fields_on_trust(forger.folder)
     assert "table.csv count" not in fields_on_trust(forger.folder, deep=True)
     document = forger.document()

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
-from semidp.engines.columns import Labels
-from semidp.noise import SeededRandomness
-from semidp.release import cells
-from semidp.release import release as release_module
-from semidp.release.cells import METADATA, Columns, Form
-from semidp.release.recheck import disagreements
-from semidp.tables import Schema
+from semidp.core.tables.schema import Schema
+from semidp.noise.randomness import SeededRandomness
+from semidp.output import cells
+from semidp.output.cells import METADATA, Columns, Form
+from semidp.output.columns import Labels
+from semidp.publishing import release as release_module
+from semidp.publishing.rechecking.recheck import disagreements
 
 ODD = ("plain", "a,b", 'say "x"', "two\nlines", "", " space ", "=1+1", "ü", "'")
 NESTED = Feature.nested(["state", "county"], [("a", "x, y"), ("a", "y"), ('b"', "z")])

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prepare, run
-from semidp.engines import Source, open_source
-from semidp.release import needs, requests
-from semidp.release.cells import Form
-from semidp.release.needs import Needs, declared_needs, memory_from, memory_limit
+from semidp.output.cells import Form
+from semidp.publishing import needs
+from semidp.publishing.needs import Needs, declared_needs, memory_from, memory_limit
+from semidp.sources.opening import Source, open_source
+from semidp.statistics.tables import request as requests
 
 PEOPLE = {"sex": [*"fmmfm"], "region": [*"nsnss"]}
 PLAN = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/10"))], ["sex", "region"])

@@ -12,13 +12,15 @@ import pytest
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, prepare, run
 from semidp.cli import run as command
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Nest
+from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, SchemaError, SemidpError
-from semidp.noise import SeededRandomness
-from semidp.release import GroupRequest
-from semidp.report import html
+from semidp.noise.randomness import SeededRandomness
 from semidp.report.cells import FOLDED_CELLS, branches
-from semidp.spaces import Dataspace, Margin
-from semidp.tables import Nest, Schema, Table
+from semidp.report.page import html
+from semidp.statistics.sums.request import GroupRequest
 
 TREE = {"AL": {"001": ["a", "b"], "003": ["c"]}, "WA": {"05": ["d", "e", "f"]}, "DC": {"9": ["g"]}}
 PATHS = [(s, c, t) for s, below in TREE.items() for c, tracts in below.items() for t in tracts]
@@ -148,7 +150,7 @@ def test_parents_come_from_the_declaration_where_the_data_lack_them() -> None:
 
 
 def test_a_finer_column_also_gives_sums_by_group() -> None:
-    from semidp.engines import Outcome
+    from semidp.sources.contract import Outcome
 
     data = people()
     group = GroupRequest("sum", Outcome("score", 0, 10, steps=10), [["county"]], Budget.gdp(1))
@@ -402,8 +404,8 @@ def test_an_odds_ratio_and_a_regression_beside_a_nested_feature(
 
 
 def test_group_statistics_of_the_library_take_depths() -> None:
-    from semidp.engines import Outcome
     from semidp.grouped import sums
+    from semidp.sources.contract import Outcome
 
     found = sums(people(), Outcome("score", 0, 10, 10), ["county"], Budget.gdp(1), features=[PLACES])
     assert found.means().groups == (("AL", "001"), ("AL", "003"), ("WA", "05"), ("DC", "9"))

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 import semidp
 from semidp.audit import audit_mechanism, worst_pair
-from semidp.engines import open_source
-from semidp.noise import SeededRandomness
-from semidp.tables import Nest
+from semidp.core.tables.features import Nest
+from semidp.noise.randomness import SeededRandomness
+from semidp.sources.opening import open_source
 
 PEOPLE = {"sex": [*"ffmmfmm"], "region": [*"nswnsnn"], "score": [1, 2, 3, 4, 5, 6, 7]}
 REGION = semidp.Feature("region", ["n", "s", "w", "<script>alert(1)</script>"])

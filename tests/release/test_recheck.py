@@ -28,12 +28,13 @@ from semidp import (
     run,
 )
 from semidp.cli import run as command
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.grouped import Confidence
-from semidp.noise import SeededRandomness
-from semidp.release.recheck import disagreements, recheck
-from semidp.release.scope import formulas
-from semidp.tables import Feature, Schema
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.rechecking.recheck import disagreements, recheck
+from semidp.publishing.survey import formulas
+from semidp.statistics.outcomes.intervals import Confidence
 
 PEOPLE = {
     "sex": ["f", "m", "m", "f", "m", "f"] * 5,

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from semidp.fit import fit_table
-from semidp.release.findings import Findings
-from semidp.release.products import NOT_FOUND
-from semidp.release.published import CellTable, Fitted
-from semidp.release.refit import FittedTable, Refit, compare_fit, note_fits
-from semidp.spaces import Dataspace
-from semidp.tables import Feature, Schema, Table
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.fitting.tables import fit_table
+from semidp.publishing.rechecking.findings import Findings
+from semidp.publishing.rechecking.refit import FittedTable, Refit, compare_fit, note_fits
+from semidp.statistics.tables.fitting import NOT_FOUND
+from semidp.statistics.tables.published import CellTable, Fitted
 
 SCHEMA = Schema([Feature("sex", "fm")])
 NOISY = np.array([3.5, 6.5])

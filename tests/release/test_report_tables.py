@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, ProductRequest, Release, TableRequest, run
-from semidp.noise import SeededRandomness
-from semidp.plots import estimates_plot
-from semidp.release import GroupRequest, RegressionRequest
-from semidp.report import html, strength
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.plots.figures import estimates_plot
 from semidp.report.cells import CellGrid, grid
+from semidp.report.page import html
+from semidp.report.sentences import strength
+from semidp.statistics.regression.request import RegressionRequest
+from semidp.statistics.sums.request import GroupRequest
 
 RANDOM = np.random.default_rng(5)
 PEOPLE = {

@@ -11,13 +11,16 @@ import pytest
 
 from semidp import Budget, Dataspace, Feature, GroupRequest, Plan, Release, Schema, Table, TableRequest, run
 from semidp.cli import run as command
-from semidp.engines import Outcome
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.spaces.listing import datasets
+from semidp.core.spaces.unknown_totals import widest_space
+from semidp.core.tradeoff.base import Order
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.errors import DataError, InputError, Refused
-from semidp.queries import sensitivity_space
-from semidp.report import change
-from semidp.spaces import Adjacency, Margin, semi_adjacency, semi_adjacency_bound, widest_space
-from semidp.spaces.listing import datasets
-from semidp.tradeoff import Order, approximate, gaussian, zcdp
+from semidp.queries.tables import sensitivity_space
+from semidp.report.sentences import change
+from semidp.sources.contract import Outcome
 
 PEOPLE = {"sex": list("ffmm"), "ill": list("nyny"), "region": list("nsss")}
 SEX, ILL, REGION = Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")

@@ -11,9 +11,9 @@ import pytest
 
 from semidp import Budget, Feature, GroupRequest, Margin, Outcome, Plan, Refused, Release, TableRequest, run
 from semidp.cli import run as semidp
-from semidp.noise import SeededRandomness
-from semidp.release.cells import Columns
-from semidp.tables import StructuralZero
+from semidp.core.tables.schema import StructuralZero
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.cells import Columns
 
 COUNTY = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")])
 FLAT = {"sex": "fm", "age": "yio", "ill": "nj", "work": "pqr"}

@@ -21,10 +21,12 @@ from semidp import (
     run,
     sensitivity_space,
 )
-from semidp.exact import exact, rounded_up
-from semidp.mechanisms import available, residual_plan
-from semidp.report import cell_errors, name_of, strength, summary
-from semidp.tradeoff import Tradeoff, approximate, compose, gaussian, zcdp
+from semidp.core.exact import exact, rounded_up
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.composition import compose
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.mechanisms.selection import available, residual_plan
+from semidp.report.sentences import cell_errors, name_of, strength, summary
 
 NUMBERS = st.fractions(min_value="1/100000", max_value=50)
 DELTAS = st.integers(2, 12).map(lambda digits: Fraction(1, 10**digits))

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
-from semidp.engines import Outcome
-from semidp.noise import SeededRandomness
-from semidp.release import GroupRequest, Statistic
-from semidp.report import html
-from semidp.report.page import search_script
+from semidp.noise.randomness import SeededRandomness
+from semidp.report.page import html, search_script
+from semidp.sources.contract import Outcome
+from semidp.statistics.sums.request import GroupRequest, Statistic
 from tests.services.conftest import Watched
 
 pytestmark = pytest.mark.services

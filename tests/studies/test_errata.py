@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 import semidp
-from semidp.reproduction.base import both_margins, simulated_table
-from semidp.reproduction.gaussian import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
-from semidp.reproduction.sensitivity_space import space
+from semidp.studies.base import both_margins, simulated_table
+from semidp.studies.gaussian import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
+from semidp.studies.sensitivity_space import space
 
 ROOT = Path(__file__).parents[2]
 ERRATA = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Feature, Margin, Schema, StructuralZero, Table, semi_adjacency
-from semidp.reproduction import STUDIES, Settings, Tidy, census, study
-from semidp.reproduction import adjacency as examples
-from semidp.reproduction import composition as orders
-from semidp.reproduction import sensitivity_space as moves
-from semidp.reproduction import subspace_dp as subspace
+from semidp.studies import adjacency as examples
+from semidp.studies import census
+from semidp.studies import composition as orders
+from semidp.studies import sensitivity_space as moves
+from semidp.studies import subspace_dp as subspace
+from semidp.studies.base import Settings, Tidy
+from semidp.studies.registry import STUDIES, study
 
 QUICK = [name for name in STUDIES if name not in {"gaussian", "knorm"}]
 

@@ -7,7 +7,7 @@ import pytest
 
 from semidp import Adjacency, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
 from semidp.accounting import zcdp_epsilon_paper
-from semidp.reproduction import census, exchange
+from semidp.studies import census, exchange
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi
 
-from semidp.reproduction import Settings, Tidy
-from semidp.reproduction.base import MODELS, simulated_table
-from semidp.reproduction.gaussian import MU, NAIVE, SEMI, SIZES, compute, expected_loss, mean_chi, mechanisms
+from semidp.studies.base import MODELS, Settings, Tidy, simulated_table
+from semidp.studies.gaussian import MU, NAIVE, SEMI, SIZES, compute, expected_loss, mean_chi, mechanisms
 
 FAR = 5.5
 RUNS = 200

@@ -9,9 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.reproduction import Settings, Tidy
-from semidp.reproduction.base import MODELS, simulated_table
-from semidp.reproduction.knorm import EPSILONS, compute, noises
+from semidp.studies.base import MODELS, Settings, Tidy, simulated_table
+from semidp.studies.knorm import EPSILONS, compute, noises
 
 FAR = 5.5
 RUNS = 4000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from semidp.plots import png
-from semidp.reproduction import products
+from semidp.output.plots.style import png
+from semidp.studies import products
 
 
 def test_the_numbers_and_which_gain_is_the_same_promise() -> None:

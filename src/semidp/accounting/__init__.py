@@ -27,7 +27,7 @@ from semidp.accounting.events import (
     functional_tradeoff,
 )
 from semidp.accounting.renyi import Renyi
-from semidp.tradeoff import tradeoff_from_json
+from semidp.core.tradeoff.curves import tradeoff_from_json
 
 __all__ = [
     "Account",

@@ -11,19 +11,16 @@ from fractions import Fraction
 from typing import Any, TypeGuard
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.composition import Composed, Grouped, compose
+from semidp.core.tradeoff.curves import tradeoff_from_json
+from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
-from semidp.guarantees import Guarantee
-from semidp.mechanisms import recorded
-from semidp.spaces import Adjacency, Dataspace, semi_adjacency
-from semidp.tradeoff import (
-    Approximate,
-    Budget,
-    Composed,
-    Grouped,
-    Tradeoff,
-    compose,
-    tradeoff_from_json,
-)
+from semidp.statistics.registry import recorded
 
 CORRECTED = frozenset({"quantiles"})
 """Kinds of queries whose norms an earlier version understated: 2p + p' under exchange for quantiles, see `RankSpace`.
@@ -56,7 +53,7 @@ class Charge:
 
     Examples
     --------
-    >>> from semidp.tradeoff import zcdp
+    >>> from semidp.core.tradeoff.curves import zcdp
     >>> charge = Charge("redistricting", "2021-08-12T00:00:00+00:00", zcdp("2.56"), 2)
     >>> charge.spent
     ZCDP(rho=Fraction(256, 25))
@@ -160,7 +157,7 @@ class Charge:
     def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Dataspace]) -> "Charge":
         """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an entry of version 1.
 
-        >>> from semidp.tradeoff import zcdp
+        >>> from semidp.core.tradeoff.curves import zcdp
         >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1)
         >>> Charge.from_json(charge.to_json(), {}) == charge
         True
@@ -191,7 +188,7 @@ class Account:
     about other features of the same records, or with further exact statistics, joins them: D_t of the union, and any
     a(t) records of it (at least the `opened` number, and as many as every charge protects), or its exchanges.
 
-    >>> from semidp.tradeoff import zcdp
+    >>> from semidp.core.tradeoff.curves import zcdp
     >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
     >>> Account(Budget.zcdp(1), charges=tuple(charges)).semi_first()  # 2 · 2² · 0.1
     ZCDP(rho=Fraction(4, 5))
@@ -304,7 +301,7 @@ class Account:
 def fits(total: Tradeoff, budget: Budget) -> bool:
     """Whether a curve provably stays within a budget.
 
-    >>> from semidp.tradeoff import gaussian, zcdp
+    >>> from semidp.core.tradeoff.curves import gaussian, zcdp
     >>> fits(gaussian(1), Budget.zcdp("1/2")), fits(gaussian(1), Budget.zcdp("0.49"))
     (True, False)
     >>> fits(zcdp(1), Budget.pure(10))

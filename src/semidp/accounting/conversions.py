@@ -7,10 +7,11 @@ parameters that must be good enough for a target down. Rényi curves are in reny
 import math
 from fractions import Fraction
 
-from semidp.ball_arithmetic import above, ball, least, sharp
-from semidp.exact import Number
-from semidp.tradeoff import Approximate, approximate, gaussian, zcdp
-from semidp.tradeoff.base import group_size, nonnegative, proportion, pure_rho, read_up
+from semidp.core.ball_arithmetic import above, ball, least, sharp
+from semidp.core.exact import Number
+from semidp.core.tradeoff.base import group_size, nonnegative, proportion, pure_rho, read_up
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.polygons import Approximate
 
 
 def zcdp_epsilon(rho: Number, delta: Number) -> float:

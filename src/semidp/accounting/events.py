@@ -17,15 +17,17 @@ import numpy as np
 import scipy
 
 from semidp.accounting.renyi import Renyi
-from semidp.ball_arithmetic import above, ball, sharp
+from semidp.core.ball_arithmetic import above, ball, sharp
+from semidp.core.exact import exact
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tradeoff.base import ROUNDOFF, Floats, Tradeoff, group_size
+from semidp.core.tradeoff.composition import compose, losses_of, reach_of
+from semidp.core.tradeoff.losses import Losses, convolve_all
+from semidp.core.tradeoff.piecewise_linear import from_profile
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian, Laplace
 from semidp.errors import InputError, Refused
-from semidp.exact import exact
-from semidp.guarantees import Guarantee
-from semidp.spaces import Adjacency, Dataspace
-from semidp.tradeoff import ZCDP, Gaussian, Laplace, Tradeoff, compose, from_profile
-from semidp.tradeoff.base import ROUNDOFF, Floats, group_size
-from semidp.tradeoff.composition import losses_of, reach_of
-from semidp.tradeoff.losses import Losses, convolve_all
 
 _CELLS = 1 << 19  # of the grid of privacy losses of one mechanism, at most
 _POINTS = 400  # pairs (epsilon, delta) that the returned curve goes through
@@ -529,7 +531,7 @@ _DEEPEST = 30
 def event_to_json(event: Any) -> dict[str, Any]:
     """Return a dp-accounting event as plain values.
 
-    >>> from semidp.accounting import dp_sgd
+    >>> from semidp.accounting.events import dp_sgd
     >>> event_to_json(dp_sgd(1.1, 0.01, 500))["count"]
     500
     """

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from semidp.accounting.account import Account, Charge, guarantee_of
+from semidp.core.guarantee import Guarantee, read_document, space_document, space_from
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
-from semidp.files import locked, replace_file
-from semidp.guarantees import Guarantee, read_document, space_document, space_from
-from semidp.spaces import Adjacency, Dataspace
-from semidp.tradeoff import Budget, tradeoff_from_json
+from semidp.output.files import locked, replace_file
 
 SCHEMA_VERSION = 2
 """The version of the file. Version 1 had neither queries nor hashes; such a file is read, and grows into this one."""
@@ -45,7 +47,7 @@ class Ledger:
     Examples
     --------
     >>> import tempfile
-    >>> from semidp.tradeoff import zcdp
+    >>> from semidp.core.tradeoff.curves import zcdp
     >>> folder = tempfile.TemporaryDirectory()
     >>> book = Ledger.create(Path(folder.name) / "ledger.json", Budget.zcdp(1))
     >>> guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("0.4"))

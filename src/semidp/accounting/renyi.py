@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from semidp.ball_arithmetic import RealBall, above, ball, sharp
+from semidp.core.ball_arithmetic import RealBall, above, ball, sharp
+from semidp.core.exact import Number, exact
+from semidp.core.tradeoff.base import group_size, nonnegative, proportion
 from semidp.errors import InputError, Refused
-from semidp.exact import Number, exact
-from semidp.tradeoff.base import group_size, nonnegative, proportion
 
 ORDERS: tuple[Fraction, ...] = (
     *(1 + Fraction(i, 20) for i in range(1, 180)),

@@ -18,13 +18,14 @@ from semidp.audit.digits import digit_scores, printed
 from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most, best_bound, worst_point
 from semidp.audit.pairs import Pair
 from semidp.audit.scores import Batch, Floats, Score, distance_scores, lessons, residue_scores, signed_scores
+from semidp.core.notebook import facts
+from semidp.core.progress import Progress, silent
+from semidp.core.tradeoff.base import Tradeoff
 from semidp.errors import InputError
-from semidp.mechanisms import ExponentialMechanism, Mechanism
-from semidp.noise import Randomness, SystemRandomness, generator
-from semidp.notebook import facts
-from semidp.plots import audit_plot
-from semidp.progress import Progress, silent
-from semidp.tradeoff import Tradeoff
+from semidp.mechanisms.base import Mechanism
+from semidp.noise.randomness import Randomness, SystemRandomness, generator
+from semidp.output.plots.figures import audit_plot
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism
 
 Outputs = NDArray[Any]
 Verdict = Literal["convicted", "inconclusive", "survives"]
@@ -64,7 +65,7 @@ class Draws(Protocol):
 def one_by_one(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) -> Draws:
     """Turn a mechanism that gives one output at a time into one that gives many; slow, but any mechanism will do.
 
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> draws = one_by_one(lambda values, randomness: values + 1)
     >>> draws(np.array([3, 4]), 2, SeededRandomness(1)).tolist()
     [[4, 5], [4, 5]]
@@ -98,11 +99,11 @@ class Audit:
 
     Examples
     --------
-    >>> from semidp.audit import worst_pair
-    >>> from semidp.mechanisms import RoundedGaussianMechanism
+    >>> from semidp.audit.pairs import worst_pair
+    >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.noise import SeededRandomness
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
     >>> pair, claim = worst_pair(mechanism.space), mechanism.guarantee.tradeoff
     >>> found = audit_mechanism(mechanism.measure_many, pair, claim, samples=2000, randomness=SeededRandomness(7))
@@ -237,8 +238,9 @@ def audit_mechanism(
     The paper's Gaussian noise for mu = 1 has variance 4, but three records can move by six cells (docs/errata.md):
 
     >>> from fractions import Fraction
-    >>> from semidp.noise import RoundedGaussian, SeededRandomness
-    >>> from semidp.tradeoff import gaussian
+    >>> from semidp.noise.distributions import RoundedGaussian
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> from semidp.core.tradeoff.curves import gaussian
     >>> pair = Pair([[2, 1, 1], [1, 2, 1], [1, 1, 2]], [[1, 2, 1], [1, 1, 2], [2, 1, 1]])
     >>> def gaussian_noise(variance):
     ...     return lambda values, count, words: values + RoundedGaussian(variance).sample((count, *values.shape), words)
@@ -271,9 +273,9 @@ def audit_mechanism(
 def with_less_noise(mechanism: Mechanism) -> Draws | None:
     """Return a mechanism that chooses with 20% less noise; None for additive noise, which outputs show.
 
-    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> with_less_noise(choose(two_way()[0], Budget.gdp(1))) is None
     True
     """
@@ -294,7 +296,7 @@ def trained_on(samples: int) -> int:
 def affordable_samples(mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS) -> int:
     """Return how many samples of each table take about so long, at most a million: by drawing and scoring a few.
 
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> pair = Pair([1, 0], [0, 1])
     >>> def silent(values, count, words):
     ...     return np.tile(values, (count, 1))

@@ -6,10 +6,16 @@ Everything here is a function of public values: the plan, the published totals, 
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.errors import SemidpError
-from semidp.mechanisms import AUTO, Mechanism, NoNoise, ResidualMechanism
-from semidp.release import Prepared, Published, PublishedProduct, Release, Request, mechanism_again
-from semidp.tradeoff import Order, Tradeoff
+from semidp.mechanisms.base import Mechanism, NoNoise
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.publishing.pipeline import Prepared
+from semidp.publishing.release import Release
+from semidp.statistics.protocol import Published, Request
+from semidp.statistics.recalibration import mechanism_again
+from semidp.statistics.tables.published import PublishedProduct
 
 _SAME = 1e-9
 _ALIKE = Fraction(1, 10**6)  # of the noise of a residual: floats of another machine may place it a little differently

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.mechanisms import Mechanism
-from semidp.noise import Randomness
+from semidp.mechanisms.base import Mechanism
+from semidp.noise.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
@@ -97,10 +97,10 @@ def noise_energy(
 
     Examples
     --------
-    >>> from semidp.mechanisms import RoundedGaussianMechanism
+    >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.noise import SeededRandomness
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> space, table = two_way()
     >>> honest = RoundedGaussianMechanism.calibrate(space, Budget.gdp(1))
     >>> found = noise_energy(honest, table.counts, 10_000, 1e-3, SeededRandomness(1))

@@ -11,9 +11,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.exact import down, up
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.polygons import Approximate
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError
-from semidp.exact import down, up
-from semidp.tradeoff import ZCDP, Approximate, Gaussian, Tradeoff
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +45,7 @@ def at_most(hits: ArrayLike, trials: int, error: float) -> Floats:
 def allowed_power(claim: Tradeoff, size: ArrayLike) -> Floats:
     """Return the largest power of a test of this size that a claim allows, ``1 - f(1 - size)``.
 
-    >>> from semidp.tradeoff import approximate
+    >>> from semidp.core.tradeoff.curves import approximate
     >>> round(float(allowed_power(approximate(1), 0.1)), 6)
     0.271828
     """
@@ -82,7 +84,7 @@ class Point:
     def counted(cls, attack: str, hits: tuple[int, int], trials: int, error: float, claim: Tradeoff) -> "Point":
         """Return the point for the hits under the null and under the alternative, half of the error for each.
 
-        >>> from semidp.tradeoff import gaussian
+        >>> from semidp.core.tradeoff.curves import gaussian
         >>> Point.counted("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
         True
         """
@@ -152,7 +154,7 @@ def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
     mu for a Gaussian curve, rho for zCDP, epsilon for (epsilon, delta); for any other curve the power of the attack
     that comes closest to what the claim allows, or beats it by most.
 
-    >>> from semidp.tradeoff import gaussian
+    >>> from semidp.core.tradeoff.curves import gaussian
     >>> best_bound(gaussian(1), (Point("projection", 0.5, 0.8, 0.5, 0.8, 0.84),))
     Bound(unit='mu', measured=0.8416212335729143, claimed=1.0)
     """

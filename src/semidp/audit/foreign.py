@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.audit.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
 from semidp.audit.pairs import Pair
+from semidp.core.progress import Progress, silent
+from semidp.core.tradeoff.base import Tradeoff
 from semidp.errors import InputError
-from semidp.inference import OddsRatioResult
-from semidp.noise import Randomness
-from semidp.progress import Progress, silent
-from semidp.tradeoff import Tradeoff
+from semidp.noise.randomness import Randomness
+from semidp.statistics.odds_ratio.measured import OddsRatioResult
 
 _FINE = 2.0**12  # steps of the grid in which real outputs are read, for each typical deviation
 _FEWEST = 2_000
@@ -48,7 +48,7 @@ def audit_samples(
 
     Examples
     --------
-    >>> from semidp.tradeoff import gaussian
+    >>> from semidp.core.tradeoff.curves import gaussian
     >>> words = np.random.default_rng(1)
     >>> one, other = words.normal(0.0, 1.0, 20_000), words.normal(1.0, 1.0, 20_000)
     >>> audit_samples(one, other, gaussian("0.75")).verdict, audit_samples(one, other, gaussian(1)).verdict
@@ -93,7 +93,7 @@ def audit_function(
 
     Examples
     --------
-    >>> from semidp.tradeoff import gaussian
+    >>> from semidp.core.tradeoff.curves import gaussian
     >>> words = np.random.default_rng(1)
     >>> audit_function(lambda data: sum(data) + words.normal(), [1, 0], [1, 1], gaussian("0.6")).verdict
     'convicted'
@@ -105,10 +105,12 @@ def audit_function(
 def draws_of_test(result: OddsRatioResult) -> tuple[Draws, Pair]:
     """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can have.
 
-    >>> from semidp.inference import odds_ratio_test
-    >>> from semidp.noise import SeededRandomness
-    >>> from semidp.tables import Feature, Schema, Table
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.statistics.odds_ratio.measured import odds_ratio_test
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> schema = Schema([Feature("sex", "fm"), Feature("ill", "ny")])
     >>> draws, pair = draws_of_test(odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.gdp(1)))
     >>> pair.move, draws(pair.first, 3, SeededRandomness(1)).shape

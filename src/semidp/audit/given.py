@@ -15,13 +15,15 @@ import numpy as np
 
 from semidp.audit.claims import Claim
 from semidp.audit.pairs import Pair, choice_pair
-from semidp.engines import open_source
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.exchange import Blocks, servings
 from semidp.errors import DataError, InputError, Refused
-from semidp.mechanisms import ExponentialMechanism, ResidualMechanism
-from semidp.release import Plan
-from semidp.release.scope import Reader, Scope
-from semidp.spaces import Adjacency
-from semidp.spaces.exchange import Blocks, servings
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.publishing.plan import Plan
+from semidp.sources.opening import open_source
+from semidp.sources.reader import Reader
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism
 
 _MOST_PEOPLE = 2_000_000  # pairs of records that are tried as who moves from where to where
 _NAMES = ("first", "second")

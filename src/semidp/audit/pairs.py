@@ -12,11 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.audit.rank_pairs import worst_histograms
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
-from semidp.mechanisms import ExponentialMechanism, Mechanism, ResidualMechanism
-from semidp.queries import ProductSpace, QuerySpace
-from semidp.spaces import Adjacency, Dataspace
-from semidp.tables import Table
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.queries.base import QuerySpace
+from semidp.queries.products import ProductSpace
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism
 
 Counts = NDArray[np.int64]
 
@@ -122,9 +126,9 @@ def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
 
     It is a pair of the adjacency that the mechanism was calibrated for, unless another one is given.
 
-    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> pair_for(choose(two_way()[0], Budget.gdp(1))).records
     2
     """
@@ -170,7 +174,7 @@ def _candidates(space: QuerySpace) -> Iterator[Counts]:
 
 def _table_below(move: Counts, space: QuerySpace, public: Dataspace) -> Counts | None:
     """Return a table of the public totals that `move` leaves nonnegative: what it takes away, and a fit of the rest."""
-    from semidp.fit import fit_table
+    from semidp.fitting.tables import fit_table
 
     taken = np.maximum(-move, 0)
     schema = public.schema

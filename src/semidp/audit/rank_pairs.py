@@ -13,11 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import Counts
 from semidp.errors import Refused, SemidpError
-from semidp.geometry import Counts
-from semidp.mechanisms import ExponentialMechanism
-from semidp.noise import ExponentialChoice
-from semidp.queries.ranks import RankSpace, rank_scores
+from semidp.noise.choice import ExponentialChoice
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism
+from semidp.statistics.quantiles.space import RankSpace, rank_scores
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class _Placed:
 
     @classmethod
     def of(cls, mechanism: ExponentialMechanism) -> "_Placed":
-        from semidp.fit import fit_table
+        from semidp.fitting.tables import fit_table
 
         space = mechanism.ranked
         public = space.dataspace
@@ -122,12 +122,15 @@ class _Placed:
 def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     """Return two adjacent datasets as histograms by group, on which choices are as easily told apart as was found.
 
-    >>> from semidp.engines import Outcome
-    >>> from semidp.mechanisms import exponential_mechanism
-    >>> from semidp.queries import rank_space
-    >>> from semidp.spaces import Adjacency, Dataspace, Margin
-    >>> from semidp.tables import Feature, Schema, Table
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.sources.contract import Outcome
+    >>> from semidp.statistics.quantiles.mechanism import exponential_mechanism
+    >>> from semidp.statistics.quantiles.space import rank_space
+    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
     >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
     >>> one, other = worst_histograms(exponential_mechanism(space, Budget.pure(1)))

@@ -11,11 +11,12 @@ from typing import Any
 from attrs import evolve, frozen
 
 from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, LossMeasure, Metric, assess, stated_margins
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.piecewise_linear import from_profile
 from semidp.errors import InputError, MissingExtra, Refused
-from semidp.guarantees import Guarantee
-from semidp.release import Plan
-from semidp.spaces import Dataspace, Margin
-from semidp.tradeoff import Tradeoff, from_profile
+from semidp.publishing.plan import Plan
 
 METRICS = {
     "SymmetricDistance()": Metric.symmetric,

@@ -12,24 +12,20 @@ from typing import Any
 
 from attrs import field, frozen
 
+from semidp.core.exact import exact, plain, rounded_up
+from semidp.core.guarantee import Guarantee
+from semidp.core.margins import junction_order, maximal
+from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.core.spaces.witness import Witness
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, InputError
-from semidp.exact import exact, plain, rounded_up
-from semidp.geometry import junction_order, maximal
-from semidp.guarantees import Guarantee
-from semidp.release import Plan
-from semidp.report import name_of
-from semidp.spaces import (
-    Adjacency,
-    Dataspace,
-    Margin,
-    SemiAdjacency,
-    Witness,
-    normalised,
-    semi_adjacency,
-    semi_adjacency_bound,
-)
-from semidp.tables import Feature, Schema
-from semidp.tradeoff import Approximate, Tradeoff, approximate, gaussian, zcdp
+from semidp.publishing.plan import Plan
+from semidp.report.sentences import name_of
 
 NO_PRIVACY = approximate(0, 1)
 """The curve of what is published exactly: every test succeeds."""

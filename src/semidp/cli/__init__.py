@@ -22,8 +22,8 @@ from semidp._version import __version__
 from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
 from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
-from semidp.engines.contract import QUERY_THREAD
 from semidp.errors import SemidpError
+from semidp.sources.contract import QUERY_THREAD
 
 app = typer.Typer(
     name="semidp",

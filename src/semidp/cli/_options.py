@@ -15,30 +15,23 @@ from attrs import evolve, frozen
 from semidp.accounting.ledger import Ledger
 from semidp.cli._command import argument, flag, option, plain_defaults
 from semidp.cli._output import Format, echo, notice
-from semidp.engines import GRID, Outcome, Source, open_source
+from semidp.core.documents import from_json
+from semidp.core.exact import exact, positive
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.features import Feature, Nest
+from semidp.core.tables.schema import Schema, toml_document
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError, did_you_mean
-from semidp.exact import exact, positive
-from semidp.files import from_json
-from semidp.grouped import LEVEL, Confidence
-from semidp.noise import Randomness, SeededRandomness, SystemRandomness
-from semidp.release import (
-    GroupRequest,
-    Model,
-    Plan,
-    QuantileRequest,
-    RegressionRequest,
-    Statistic,
-    TableRequest,
-    all_of,
-    declared,
-    outcome_from,
-    proportion_of,
-    tables_for,
-)
-from semidp.spaces import Margin
-from semidp.tables import Feature, Nest, Schema
-from semidp.tables.schema import toml_document
-from semidp.tradeoff import Budget
+from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
+from semidp.publishing.plan import Plan, declared
+from semidp.sources.contract import GRID, Outcome
+from semidp.sources.opening import Source, open_source
+from semidp.statistics.outcomes.intervals import LEVEL, Confidence
+from semidp.statistics.outcomes.request import outcome_from, proportion_of
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.regression.request import Model, RegressionRequest
+from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.tables.request import TableRequest, all_of, tables_for
 
 Text = str | None
 Texts = list[str] | None

@@ -20,11 +20,11 @@ import numpy as np
 import typer
 
 from semidp.accounting.ledger import Ledger
+from semidp.core.exact import number
+from semidp.core.progress import Progress, silent
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.errors import InputError, Occupied, SemidpError
-from semidp.exact import number
-from semidp.progress import Progress, silent
-from semidp.release.pipeline import CHARGE_STANDS, charge_told
-from semidp.spaces import Adjacency
+from semidp.publishing.pipeline import CHARGE_STANDS, charge_told
 
 SCHEMA_VERSION = 1
 """The version of every JSON document that the command line prints; it grows when a field changes its meaning."""

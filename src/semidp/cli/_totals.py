@@ -13,11 +13,14 @@ import numpy as np
 from attrs import evolve
 
 from semidp.cli._options import Opening, read_text
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
-from semidp.release import Plan, Scope
-from semidp.release.scope import announced, any_totals, survey
-from semidp.spaces import Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.publishing.plan import Plan
+from semidp.publishing.survey import announced, any_totals, survey
 
 COUNT = "count"
 

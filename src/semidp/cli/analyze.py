@@ -13,14 +13,16 @@ from semidp.cli import _options as o
 from semidp.cli._command import command
 from semidp.cli._output import kind_and_a, print_json, print_rows
 from semidp.cli._totals import scope_of
+from semidp.core.exact import plain, rounded_up
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.exact import plain, rounded_up
-from semidp.mechanisms import Mechanism, available, option_name, residual_plan
-from semidp.queries import Norms, TableSpace, sensitivity_space
-from semidp.release import Scope
-from semidp.report import cell_errors, errors_text
-from semidp.spaces import Adjacency
-from semidp.tradeoff import Budget
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.selection import available, option_name, residual_plan
+from semidp.queries.bounds import Norms
+from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.report.sentences import cell_errors, errors_text
 
 REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
 """The budgets for which the noise is shown when none is given."""

@@ -16,39 +16,41 @@ from typing import Annotated, Any
 import typer
 from attrs import evolve
 
-from semidp.audit import (
+from semidp.audit.attack import (
+    ENOUGH_POWER,
+    ERROR,
+    SHRINKAGE,
     Audit,
-    Claim,
-    Energy,
-    Pair,
+    Verdict,
     affordable_samples,
-    audit_function,
     audit_mechanism,
-    audit_samples,
-    claims_of_plan,
-    claims_of_release,
-    draws_of_test,
-    given_pairs,
-    noise_energy,
-    pair_for,
     with_less_noise,
 )
-from semidp.audit.attack import ENOUGH_POWER, ERROR, SHRINKAGE, Verdict
-from semidp.audit.energy import MOST_DRAWS
+from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
+from semidp.audit.energy import MOST_DRAWS, Energy, noise_energy
+from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
+from semidp.audit.given import given_pairs
+from semidp.audit.pairs import Pair, pair_for
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, kind_and_a, naming_options, print_json, print_rows, progress_bar
 from semidp.cli.guarantee import Stated
-from semidp.engines.columns import read_numbers
+from semidp.core.documents import from_json
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.errors import InputError, Occupied
-from semidp.files import from_json, recover, replace_file
-from semidp.inference import OddsRatioResult
-from semidp.mechanisms import ExponentialMechanism, Mechanism, ResidualMechanism
-from semidp.noise import Randomness
-from semidp.progress import Progress
-from semidp.release import Plan, Prepared, Release, prepare
-from semidp.release.scope import Scope, announced
-from semidp.spaces import Adjacency
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.noise.randomness import Randomness
+from semidp.output.columns import read_numbers
+from semidp.output.files import recover, replace_file
+from semidp.publishing.pipeline import Prepared, prepare
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release
+from semidp.publishing.survey import announced
+from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLS = 20_000
@@ -338,7 +340,8 @@ def _check_vacant(pictures: Iterable[Path], force: bool) -> None:
 def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -> None:
     if not pictures:
         return
-    from semidp.plots import audit_plot, png
+    from semidp.output.plots.figures import audit_plot
+    from semidp.output.plots.style import png
 
     titles = {"convicted": "the claim is refuted", "inconclusive": "too few samples", "survives": "the claim survives"}
     for finding in findings:

@@ -10,9 +10,9 @@ from semidp.cli import _options as o
 from semidp.cli._command import command, option
 from semidp.cli._output import echo, grid, in_place, naming_options, print_json
 from semidp.cli.reproduce import study_files, write_study
-from semidp.files import new_folder
-from semidp.guarantees import Guarantee
-from semidp.reproduction import Tidy
+from semidp.core.guarantee import Guarantee
+from semidp.output.files import new_folder
+from semidp.studies.base import Tidy
 
 
 @command
@@ -23,7 +23,7 @@ def census(
     printing: o.Printing,  # nothing here to silence: --quiet is taken so that every command takes it
 ) -> None:
     """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact totals."""
-    from semidp.reproduction import census as study
+    from semidp.studies import census as study
 
     table = study.compute()
     effective = study.guarantee()
@@ -77,7 +77,7 @@ def _moves(rows: list[dict[str, Any]]) -> Any:
 
 def _queries() -> Any:
     """What one exchange costs in each level, and why."""
-    from semidp.reproduction import census as study
+    from semidp.studies import census as study
 
     found = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
     for row in study.costs_by_level().records():
@@ -89,7 +89,7 @@ def _queries() -> Any:
 def _print(table: Tidy, effective: Guarantee) -> None:
     from rich.console import Console
 
-    from semidp.reproduction import census as study
+    from semidp.studies import census as study
 
     shares = grid(("tables", "setting", "level"), ("k", "rho", "epsilon (paper)", "epsilon (tight)"))
     before: tuple[Any, ...] = ()

@@ -10,13 +10,15 @@ from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import charge_said, echo
 from semidp.cli._totals import schema_of, scope_of, totals_of
-from semidp.engines import local_paths
 from semidp.errors import InputError
-from semidp.files import check_place, new_folder
-from semidp.release import Plan, Release, release_files, run
+from semidp.output.files import check_place, new_folder
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release, release_files
+from semidp.sources.opening import local_paths
 
 if TYPE_CHECKING:
-    from semidp.explore import Desk
+    from semidp.explore.desk import Desk
 
 
 @command
@@ -62,7 +64,7 @@ def _announce(address: str) -> None:
 
 
 def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) -> "Desk":
-    from semidp.explore import Desk
+    from semidp.explore.desk import Desk
 
     def carry_out(plan: Plan, folder: Path) -> Release:
         inputs = [*local_paths(data, opening.from_table), *([] if ledger is None else [str(ledger)])]
@@ -85,7 +87,7 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
 
 
 def _without_data(first: Plan, totals: Sequence[Path]) -> "Desk":
-    from semidp.explore import Desk
+    from semidp.explore.desk import Desk
 
     space = totals_of(totals, first) if totals else None
     schema = schema_of(space, first)

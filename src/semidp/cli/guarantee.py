@@ -8,30 +8,28 @@ from typing import Annotated, Any
 
 from attrs import frozen
 
-from semidp.accounting import approximate_group, dp_sgd, event_from_json, event_tradeoff, zcdp_epsilon_paper
-from semidp.bridges import PrivacyFunction
+from semidp.accounting.conversions import approximate_group, zcdp_epsilon_paper
+from semidp.accounting.events import dp_sgd, event_from_json, event_tradeoff
+from semidp.bridges.privacy_functions import PrivacyFunction
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
 from semidp.cli._totals import schema_of, totals_of
+from semidp.core.documents import from_json
+from semidp.core.exact import exact, plain, rounded_up
+from semidp.core.guarantee import Guarantee, read_document
+from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, exchange_bound, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.polygons import Approximate
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import AdjacencyUnknown, InputError, Refused
-from semidp.exact import exact, plain, rounded_up
-from semidp.files import from_json
-from semidp.guarantees import Guarantee, read_document
-from semidp.release import Plan, Reading, Release, adjacency_from
-from semidp.release.findings import no_stronger
-from semidp.report import change, strength
-from semidp.spaces import (
-    Adjacency,
-    AdjacencyKind,
-    Dataspace,
-    Margin,
-    exchange_bound,
-    semi_adjacency,
-    semi_adjacency_bound,
-)
-from semidp.tables import Schema
-from semidp.tradeoff import ZCDP, Approximate, Gaussian, Order, Tradeoff, approximate, gaussian, zcdp
+from semidp.publishing.plan import Plan, Reading, adjacency_from
+from semidp.publishing.rechecking.findings import no_stronger
+from semidp.publishing.release import Release
+from semidp.report.sentences import change, strength
 
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""

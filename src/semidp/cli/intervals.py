@@ -6,11 +6,11 @@ from typing import Any
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
+from semidp.core.exact import exact, plain
 from semidp.errors import InputError
-from semidp.exact import exact, plain
-from semidp.inference import IntervalEstimate, TableIntervals
-from semidp.noise import SeededRandomness
-from semidp.release.recheck import load_consistent
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.questions.answers import IntervalEstimate, TableIntervals
 
 
 @command
@@ -86,7 +86,7 @@ def _print_table(found: TableIntervals) -> None:
 def _covered(found: Any) -> str:
     """Say what an interval allows for.
 
-    >>> from semidp.inference.answers import sampled_rate
+    >>> from semidp.questions.answers import sampled_rate
     >>> _covered(sampled_rate((4.0, 10.0), (1.0, 0.0, 0.0), 0.95))
     'noise and sampling, by a normal approximation'
     """

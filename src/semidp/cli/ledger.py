@@ -11,11 +11,13 @@ from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag
 from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
+from semidp.core.exact import plain, rounded_up
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.exact import plain, rounded_up
-from semidp.release import Plan, Release
-from semidp.report import name_of
-from semidp.tradeoff import Budget, Tradeoff
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release
+from semidp.report.sentences import name_of
 
 
 @command
@@ -108,7 +110,7 @@ def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
 def _named(curve: Tradeoff, budget: Budget, target: Fraction | None = None) -> str:
     """Name a curve, or restate it at the target, which is the delta of the budget unless given.
 
-    >>> from semidp.tradeoff import approximate
+    >>> from semidp.core.tradeoff.curves import approximate
     >>> _named(approximate(1, "1e-6"), Budget.approximate(2, "1e-6"))
     '(1, 1e-6)-DP'
     """

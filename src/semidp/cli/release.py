@@ -25,46 +25,37 @@ from semidp.cli._output import (
     progress_bar,
     told_of,
 )
-from semidp.engines import local_paths
+from semidp.core.exact import plain
 from semidp.errors import InputError
-from semidp.exact import plain
-from semidp.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
-from semidp.grouped import most_rank_error
-from semidp.mechanisms import NAMES, ResidualMechanism
-from semidp.release import (
-    REPORT,
-    Form,
-    Plan,
-    Prepared,
-    ProductRequest,
-    QuantileRequest,
-    Release,
-    form_named,
-    prepare,
-    release_files,
-    run,
-    run_partitioned,
-)
-from semidp.release.by_partition import Whole, prepare_parts
-from semidp.release.findings import Recheck
-from semidp.release.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
-from semidp.release.partitions import tables_asked
-from semidp.release.recheck import load_consistent, recheck
-from semidp.release.signing import Signer
-from semidp.release.signing import verify as verify_signature
-from semidp.release.synthesis import about_file, check_records
-from semidp.report import (
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.selection import NAMES
+from semidp.output.cells import Form, form_named
+from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
+from semidp.publishing.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
+from semidp.publishing.parts.by_partition import Whole, prepare_parts, run_partitioned
+from semidp.publishing.parts.partitions import tables_asked
+from semidp.publishing.pipeline import Prepared, prepare, run
+from semidp.publishing.plan import Plan
+from semidp.publishing.rechecking.findings import Recheck
+from semidp.publishing.rechecking.recheck import load_consistent, recheck
+from semidp.publishing.release import REPORT, Release, release_files
+from semidp.publishing.signing import Signer
+from semidp.publishing.signing import verify as verify_signature
+from semidp.questions.synthesis import about_file, check_records
+from semidp.report.outlook import forecast, forecast_text, stated_text
+from semidp.report.sentences import (
     budget_parts,
-    forecast,
-    forecast_text,
     product_errors,
     product_lines,
-    stated_text,
     strength,
     summary,
     together_text,
     weakness,
 )
+from semidp.sources.opening import local_paths
+from semidp.statistics.quantiles.estimates import most_rank_error
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.tables.request import ProductRequest
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1

@@ -7,9 +7,10 @@ from pathlib import Path
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
-from semidp.files import document_at, new_folder
-from semidp.plots import png
-from semidp.reproduction import STUDIES, Settings, Study, Tidy, study
+from semidp.output.files import document_at, new_folder
+from semidp.output.plots.style import png
+from semidp.studies.base import Settings, Tidy
+from semidp.studies.registry import STUDIES, Study, study
 
 MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""

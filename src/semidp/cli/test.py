@@ -12,14 +12,15 @@ import typer
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, print_json, print_rows
+from semidp.core.exact import exact, plain
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.exact import exact, plain
-from semidp.inference import Alternative, Interval, OddsRatioResult, Strata, TwoByTwo, odds_ratio_test
-from semidp.inference.umpu import check_level
-from semidp.noise import SeededRandomness
-from semidp.release.recheck import load_consistent
-from semidp.release.scope import survey
-from semidp.tradeoff import Budget
+from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.publishing.survey import survey
+from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
+from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
 
 _NO_LEDGER = "No ledger was given: other releases of the same data are not accounted for, and together protect less."
 _NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."

@@ -7,12 +7,13 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from semidp.core.exact import plain
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.features import Feature, Nest
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.exact import plain
-from semidp.release import Plan, TableRequest, tables_for
-from semidp.spaces import Margin
-from semidp.tables import Feature, Nest
-from semidp.tradeoff import Budget
+from semidp.publishing.plan import Plan
+from semidp.statistics.tables.request import TableRequest, tables_for
 
 KINDS = ("mu", "rho", "epsilon")
 """What a budget may be stated in."""

@@ -12,12 +12,17 @@ from typing import Any
 
 from attrs import define, evolve, field
 
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
 from semidp.errors import SemidpError
-from semidp.queries import QuerySpace
-from semidp.release import Plan, Prepared, Reading, Release, Request, Scope, TableRequest, calibrate
-from semidp.release.scope import any_totals
-from semidp.report import forecast
-from semidp.spaces import Margin
+from semidp.publishing.pipeline import Prepared, calibrate
+from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.release import Release
+from semidp.publishing.survey import any_totals
+from semidp.queries.base import QuerySpace
+from semidp.report.outlook import forecast
+from semidp.statistics.protocol import Request
+from semidp.statistics.tables.request import TableRequest
 
 KEPT = 12
 _MOST_FURTHER = 12
@@ -42,9 +47,9 @@ class Desk:
 
     Examples
     --------
-    >>> from semidp.engines import open_source
-    >>> from semidp.release.scope import survey
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.sources.opening import open_source
+    >>> from semidp.publishing.survey import survey
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
     >>> desk = Desk(("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan())
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])

@@ -30,16 +30,17 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from semidp._version import __version__
+from semidp.core.documents import from_json
+from semidp.core.exact import exact, plain, rounded_up
+from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
-from semidp.exact import exact, plain, rounded_up
 from semidp.explore.controls import KINDS, LADDER, Controls, variants
 from semidp.explore.desk import Desk
-from semidp.files import from_json
-from semidp.release import REPORT, Plan, release_files
-from semidp.release.pipeline import CHARGE_STANDS
-from semidp.report import comparison
+from semidp.publishing.pipeline import CHARGE_STANDS
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import REPORT, release_files
+from semidp.report.outlook import comparison
 from semidp.report.page import moves, search_script
-from semidp.tradeoff import tradeoff_from_json
 
 MOST_SCENARIOS = 3
 _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels
@@ -340,8 +341,8 @@ def application(desk: Desk, token: str, port: int) -> Starlette:
 def check_typed(plan: Plan, typed: str) -> None:
     """Refuse a release unless the budget that it spends was typed: ``mu = 1``, ``mu 1`` or ``1``.
 
-    >>> from semidp.release import TableRequest
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.statistics.tables.request import TableRequest
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> plan = Plan([TableRequest(["sex"], Budget.gdp(1))])
     >>> check_typed(plan, "mu = 1.0")
     >>> check_typed(plan, "2")

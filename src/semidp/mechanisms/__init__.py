@@ -4,22 +4,16 @@
 geometry in `knorm`.
 """
 
-from semidp.knorm import knorm_noise
 from semidp.mechanisms.base import CLAIMS, ClaimKind, Measurement, Mechanism, NoNoise, naive_loss
-from semidp.mechanisms.exponential import (
-    EXPONENTIAL,
-    ExponentialMechanism,
-    exponential_mechanism,
-    farthest_rank,
-)
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.mechanisms.products import Objective, ResidualMechanism
+from semidp.mechanisms.knorm.base import knorm_noise
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.mechanisms.residuals import Objective, ResidualMechanism
 from semidp.mechanisms.selection import (
     AUTO,
     NAMES,
@@ -29,21 +23,18 @@ from semidp.mechanisms.selection import (
     mechanism_for,
     option_name,
     outcome_mechanism,
-    recorded,
     residual_plan,
     table_mechanism,
 )
-from semidp.queries import Norms
+from semidp.queries.bounds import Norms
 
 __all__ = [
     "AUTO",
     "CLAIMS",
-    "EXPONENTIAL",
     "NAMES",
     "ClaimKind",
     "ContinuousGaussianMechanism",
     "DiscreteGaussianMechanism",
-    "ExponentialMechanism",
     "KNormMechanism",
     "L2Mechanism",
     "LaplaceMechanism",
@@ -58,14 +49,11 @@ __all__ = [
     "available",
     "calibrated",
     "choose",
-    "exponential_mechanism",
-    "farthest_rank",
     "knorm_noise",
     "mechanism_for",
     "naive_loss",
     "option_name",
     "outcome_mechanism",
-    "recorded",
     "residual_plan",
     "table_mechanism",
 ]

@@ -15,17 +15,19 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.exact import plain, sqrt_up, up
+from semidp.core.guarantee import Guarantee
+from semidp.core.progress import Progress
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.tables.counts import Table
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
-from semidp.exact import plain, sqrt_up, up
-from semidp.guarantees import Guarantee
-from semidp.noise import Randomness, SeededRandomness, SystemRandomness
 from semidp.noise.distributions import CountNoise
+from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
-from semidp.progress import Progress
-from semidp.queries import QuerySpace
-from semidp.spaces import Adjacency
-from semidp.tables import Table
-from semidp.tradeoff import Budget, Gaussian, Tradeoff
+from semidp.queries.base import QuerySpace
 
 ClaimKind = Literal["exact", "ideal"]
 """Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the proof."""
@@ -74,7 +76,7 @@ class Measurement:
 
     Examples
     --------
-    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
     >>> space, table = two_way()
     >>> measured = choose(space, Budget.gdp(1)).apply(table)
@@ -97,7 +99,7 @@ class Mechanism(ABC):
     of zero published margins: independent cells are projected, and the others are as symmetric as the space is. So
     one number gives the standard error of a cell, of any sum of cells, and the expected loss.
 
-    >>> from semidp.mechanisms import RoundedGaussianMechanism
+    >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.mechanisms.examples import two_way
     >>> mechanism: Mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
     >>> mechanism.scale, mechanism.guarantee.adjacency.a, mechanism.guarantee.tradeoff
@@ -152,7 +154,7 @@ class Mechanism(ABC):
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency of the same dataspace: ``μ' = Δ2(S')/σ``.
 
-        >>> from semidp.mechanisms import RoundedGaussianMechanism
+        >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
         >>> from semidp.mechanisms.examples import two_way
         >>> space, table = two_way()
         >>> exchanges = space.under(Adjacency.exchange(space.dataspace))
@@ -328,7 +330,7 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
     The randomness is public and always the same, so that everybody finds the same numbers. Cells of equal standard
     error are counted together. The rank among the draws is that of the level and two of its standard errors.
 
-    >>> from semidp.mechanisms import L2Mechanism
+    >>> from semidp.mechanisms.pure import L2Mechanism
     >>> from semidp.mechanisms.examples import two_way
     >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()
     [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
@@ -434,7 +436,7 @@ def naive_loss(mechanism: Mechanism) -> float:
     Laplace noise in all d entries, ``sqrt(2d) aΔ1/ε``; the l2 mechanism, ``sqrt(d(d+1)) aΔ2/ε``; the l∞ mechanism,
     ``sqrt(d(d+1)(d+2)/3) aΔ∞/ε``. Else Gaussian noise, ``sqrt(d/2ρ) aΔ2``.
 
-    >>> from semidp.mechanisms import RoundedGaussianMechanism
+    >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.mechanisms.examples import two_way
     >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
     >>> mechanism.expected_l2 < naive_loss(mechanism)

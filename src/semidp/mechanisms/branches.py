@@ -11,16 +11,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.geometry import View, named, trimmed_view, within
-from semidp.mechanisms.products import (
+from semidp.core.margins import View, named, trimmed_view, within
+from semidp.core.tables.counts import Table
+from semidp.mechanisms.residuals import (
     ResidualMechanism,
     residual_half_widths,
     residual_noise,
     residual_variance,
 )
-from semidp.noise import Randomness
+from semidp.noise.randomness import Randomness
 from semidp.queries.branches import BranchSpace, Cut, branch_space, families_above, space_above
-from semidp.tables import Table
 
 Floats = NDArray[np.float64]
 

@@ -2,9 +2,13 @@
 
 import numpy as np
 
-from semidp.queries import QuerySpace, sensitivity_space
-from semidp.spaces import Adjacency, Dataspace, Margin
-from semidp.tables import Feature, Schema, Table
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.queries.base import QuerySpace
+from semidp.queries.tables import sensitivity_space
 
 
 def two_way() -> tuple[QuerySpace, Table]:

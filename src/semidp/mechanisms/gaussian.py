@@ -13,6 +13,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import Refused
 from semidp.mechanisms.base import (
     CellByCell,
@@ -24,17 +27,10 @@ from semidp.mechanisms.base import (
     largest,
     root_up,
 )
-from semidp.noise import (
-    DiscreteGaussian,
-    LatticeGaussian,
-    OneSidedLatticeGaussian,
-    Randomness,
-    RoundedGaussian,
-    generator,
-)
-from semidp.noise.lattice import SMALLEST_SIGMA2
-from semidp.queries import MatrixForm, QuerySpace
-from semidp.tradeoff import ZCDP, Budget, Gaussian, Tradeoff
+from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian
+from semidp.noise.lattice import SMALLEST_SIGMA2, LatticeGaussian, OneSidedLatticeGaussian
+from semidp.noise.randomness import Randomness, generator
+from semidp.queries.base import MatrixForm, QuerySpace
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +204,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
     Examples
     --------
     >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> space, table = two_way()
     >>> mechanism = LatticeGaussianMechanism.calibrate(space, Budget.zcdp("0.5"))
     >>> mechanism.sigma2

@@ -1,7 +1,7 @@
 """Mechanisms for pure budgets: projected Laplace, l2 in the subspace, and the optimal K-norm, K = hull(S_a).
 
 Laplace adds exact whole numbers cell by cell. The other two are real-valued by nature, so that their claims are those
-of ideal arithmetic; what they release is rounded to whole numbers. The ball of the K-norm is in `semidp.knorm`.
+of ideal arithmetic; what they release is rounded to whole numbers. The ball of the K-norm is in `mechanisms.knorm`.
 """
 
 import math
@@ -14,11 +14,14 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.exact import sqrt_up, up
+from semidp.core.guarantee import Guarantee
+from semidp.core.progress import Progress, silent
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.curves import approximate
 from semidp.errors import Refused
-from semidp.exact import sqrt_up, up
-from semidp.guarantees import Guarantee
-from semidp.knorm import MOST_FREE_CELLS, PlacedBall, TableBall, knorm_noise, noise_moment, place_ball
-from semidp.knorm.placed_balls import PlacedRows
 from semidp.mechanisms.base import (
     CellByCell,
     ClaimKind,
@@ -30,11 +33,12 @@ from semidp.mechanisms.base import (
     root_up,
     simulated_half_widths,
 )
-from semidp.noise import DiscreteLaplace, Randomness, generator, uniforms
-from semidp.progress import Progress, silent
-from semidp.queries import QuerySpace
-from semidp.spaces import Adjacency
-from semidp.tradeoff import Budget, Tradeoff, approximate
+from semidp.mechanisms.knorm.base import knorm_noise, noise_moment
+from semidp.mechanisms.knorm.placed_balls import PlacedBall, PlacedRows, place_ball
+from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, TableBall
+from semidp.noise.distributions import DiscreteLaplace
+from semidp.noise.randomness import Randomness, generator, uniforms
+from semidp.queries.base import QuerySpace
 
 LOG_CONCAVE = 2.17
 """Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut at 4.5 means."""
@@ -182,7 +186,7 @@ class KNormMechanism(PureMechanism):
     Examples
     --------
     >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> space, table = two_way()
     >>> mechanism = KNormMechanism.calibrate(space, Budget.pure(1))
     >>> round(mechanism.expected_l2, 3), mechanism.claim

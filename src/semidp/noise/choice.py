@@ -14,8 +14,8 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from semidp.ball_arithmetic import RealBall, ball, precision
-from semidp.exact import positive
+from semidp.core.ball_arithmetic import RealBall, ball, precision
+from semidp.core.exact import positive
 from semidp.noise.inversion import LazyUniform
 from semidp.noise.randomness import Randomness, Stream
 

@@ -16,9 +16,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.ball_arithmetic import RealBall, ball, precision
+from semidp.core.ball_arithmetic import RealBall, ball, precision
+from semidp.core.exact import positive
 from semidp.errors import InputError, Refused
-from semidp.exact import positive
 from semidp.noise.inversion import (
     LARGEST,
     CertifiedLaw,
@@ -125,7 +125,7 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
 
     Examples
     --------
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> noise = DiscreteGaussian(Fraction(4))
     >>> noise.sample((2, 3), SeededRandomness(1)).shape
     (2, 3)
@@ -200,7 +200,7 @@ class RoundedGaussian(_VarianceNoise):
 
     Examples
     --------
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> noise = RoundedGaussian(Fraction(6))
     >>> noise.sample(4, SeededRandomness(1)).dtype
     dtype('int64')
@@ -291,7 +291,7 @@ class DiscreteLaplace(CountNoise):
 
     Examples
     --------
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> noise = DiscreteLaplace(Fraction(3, 2))
     >>> noise.sample(5, SeededRandomness(1)).shape, round(noise.variance, 6)
     ((5,), 4.336973)
@@ -384,7 +384,7 @@ def sample_each(
 
     No law has a table of its own: each entry is attempted until it is accepted (`rejection`), exactly.
 
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> laws = [DiscreteGaussian(Fraction(variance)) for variance in (1, 10_000)]
     >>> sample_each(laws, np.array([0, 1, 0, 1]), SeededRandomness(1)).shape
     (4,)

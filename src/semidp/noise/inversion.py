@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.ball_arithmetic import RealBall, ball, precision
+from semidp.core.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import Refused
 from semidp.noise.randomness import Stream
 

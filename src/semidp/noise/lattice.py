@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.ball_arithmetic import RealBall, ball
+from semidp.core.ball_arithmetic import RealBall, ball
 from semidp.errors import InputError, Refused
 from semidp.noise import theta
 from semidp.noise.distributions import DiscreteGaussian, variance_parameter
@@ -227,7 +227,7 @@ class LatticeGaussian(_ZeroSums):
 
     Examples
     --------
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> noise = LatticeGaussian(3, 4, Fraction(9)).sample(SeededRandomness(1))
     >>> noise.shape, noise.sum(axis=0).tolist(), noise.sum(axis=1).tolist()
     ((3, 4), [0, 0, 0, 0], [0, 0, 0])
@@ -255,7 +255,7 @@ class OneSidedLatticeGaussian(_ZeroSums):
 
     Examples
     --------
-    >>> from semidp.noise import SeededRandomness
+    >>> from semidp.noise.randomness import SeededRandomness
     >>> noise = OneSidedLatticeGaussian(2, 5, Fraction(4)).sample(SeededRandomness(1))
     >>> noise.shape, noise.sum(axis=1).tolist()
     ((2, 5), [0, 0])

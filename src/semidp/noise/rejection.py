@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.ball_arithmetic import RealBall, ball, precision
+from semidp.core.ball_arithmetic import RealBall, ball, precision
 from semidp.errors import Refused
 from semidp.noise.inversion import UNDECIDED, GaussianLaw, Inversion, LazyUniform
 from semidp.noise.randomness import Stream

@@ -33,7 +33,7 @@ _LEAST_SPREAD = 0.05  # of the largest weight: a sum that is nearly always 0 is 
 class Weighted:
     """So many independent numbers of one law, each with the same weight.
 
-    >>> from semidp.noise import DiscreteGaussian
+    >>> from semidp.noise.distributions import DiscreteGaussian
     >>> Weighted(DiscreteGaussian(Fraction(4)), Fraction(-1, 3), 2).variance
     0.888...
     """
@@ -54,7 +54,7 @@ def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> lis
     Noise that is a normal number moved by at most d, as rounding does, is not asked for its own law where that hardly
     matters: a sum is then a normal number moved by at most ``Σ |weight| d``, and h is the normal one plus that.
 
-    >>> from semidp.noise import RoundedGaussian
+    >>> from semidp.noise.distributions import RoundedGaussian
     >>> [round(h, 3) for h in half_widths([[Weighted(RoundedGaussian(Fraction(10**4)), Fraction(1, 3), 1)]])]
     [65.333]
     """
@@ -92,7 +92,7 @@ def half_width(terms: Sequence[Weighted], level: float = LEVEL, smoothing: float
     S lies on the multiples of the greatest common divisor of its weights, so that h is rounded down to one of them: for
     coarse noise the result is the quantile itself.
 
-    >>> from semidp.noise import DiscreteGaussian
+    >>> from semidp.noise.distributions import DiscreteGaussian
     >>> half_width([Weighted(DiscreteGaussian(Fraction(1, 4)), Fraction(1), 1)])  # P(|X| <= 0) is 0.787
     1.0
     >>> round(half_width([Weighted(DiscreteGaussian(Fraction(10**6)), Fraction(1), 1)]) / 1000, 2)

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from semidp.ball_arithmetic import RealBall, ball
+from semidp.core.ball_arithmetic import RealBall, ball
 from semidp.noise.rejection import Floats, Integers, exp_minus
 
 LIGHT = 60.0
@@ -64,7 +64,7 @@ def losses(numerator: Integers, denominator: Integers, q: Floats) -> Floats:
 def ratio(centre: Fraction, variance: Fraction) -> RealBall:
     """Return a ball of θ(c; q)/θ(0; q) at the precision in force.
 
-    >>> from semidp.ball_arithmetic import precision
+    >>> from semidp.core.ball_arithmetic import precision
     >>> with precision(64):
     ...     float(ratio(Fraction(3), Fraction(1, 4)))
     1.0

@@ -17,13 +17,14 @@ import numpy as np
 from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.margins import Floats
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
-from semidp.geometry import Floats
 from semidp.queries.bounds import Norms
 from semidp.queries.moves import Listing
 from semidp.queries.projection import Patterns, row_patterns
-from semidp.spaces import Adjacency, Dataspace
-from semidp.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +53,11 @@ class RowsForm:
 class QuerySpace(ABC):
     """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section 4.1).
 
-    >>> from semidp.queries import sensitivity_space
-    >>> from semidp.spaces import Margin
-    >>> from semidp.tables import Feature, Schema, Table
+    >>> from semidp.queries.tables import sensitivity_space
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
     >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Adjacency(2))
     >>> space.l1, space.l2_squared, space.linf

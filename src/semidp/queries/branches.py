@@ -11,12 +11,13 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
+from semidp.core.margins import Chain, Floats, Grid, View, named
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.geometry import Chain, Floats, Grid, View, named
 from semidp.queries.products import ProductSpace
 from semidp.queries.residuals import kept_nodes
-from semidp.spaces import Dataspace, Margin
-from semidp.tables import Schema, Table
 
 
 @frozen
@@ -32,7 +33,7 @@ class Cut:
 
     Examples
     --------
-    >>> from semidp.tables import Feature
+    >>> from semidp.core.tables.features import Feature
     >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
     >>> cut = Cut.at(Schema([Feature("sex", "fm"), places]), "state")
     >>> cut, cut.above((1, 2)), cut.reaches((1, 2))
@@ -96,9 +97,9 @@ class Cut:
 def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
     """Return the space of what the tables of a product have at the cut and above it: the same residuals.
 
-    >>> from semidp.queries import product_space
-    >>> from semidp.spaces import Adjacency
-    >>> from semidp.tables import Feature
+    >>> from semidp.queries.products import product_space
+    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.tables.features import Feature
     >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
     >>> public = Dataspace.of(Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), [])
     >>> space = product_space(public, Adjacency(1), [["county", "sex"]])

@@ -15,11 +15,11 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import Floats, View, join, meet, named, variables
+from semidp.core.spaces.exchange import servings
 from semidp.errors import Refused
-from semidp.geometry import Floats, View, join, meet, named, variables
 from semidp.queries.bounds import certified_norms
 from semidp.queries.residuals import Residuals
-from semidp.spaces.exchange import servings
 
 MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
 _MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
@@ -328,7 +328,7 @@ class BallCosts:
 
     Examples
     --------
-    >>> from semidp.geometry import Grid
+    >>> from semidp.core.margins import Grid
     >>> costs = BallCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
     >>> costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1))  # 2a², 2a²(1 - 1/2), 2a²(1 - 1/7)
     (Fraction(8, 1), Fraction(4, 1), Fraction(48, 7))
@@ -484,7 +484,7 @@ class ExchangeCosts(BallCosts):
     A joint margin is taken as margins of its features alone, which only adds exchanges. Every exchange lies in A_a with
     a one more than the number of blocks, so that what bounds the ball bounds exchanges too.
 
-    >>> from semidp.geometry import Grid
+    >>> from semidp.core.margins import Grid
     >>> costs = ExchangeCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
     >>> costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1))
     (Fraction(2, 1), Fraction(4, 1), Fraction(12, 7))

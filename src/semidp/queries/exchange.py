@@ -15,13 +15,13 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import Counts, meet, named
+from semidp.core.spaces.exchange import Blocks, servings
 from semidp.errors import Refused
-from semidp.geometry import Counts, meet, named
 from semidp.queries.bounds import Norms
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import LARGEST_A
 from semidp.queries.probes import Probes, SelfCheckError, drawn
-from semidp.spaces.exchange import Blocks, servings
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds
 _MOST_MOVES = 20_000_000  # combinations of records that are listed, times cells: a few seconds
@@ -129,8 +129,10 @@ class SeenBlock:
 class ExchangeTable:
     """A released table under exchange adjacency.
 
-    >>> from semidp.spaces import Dataspace, Margin
-    >>> from semidp.tables import Feature, Schema, Table
+    >>> from semidp.core.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
     >>> public = Dataspace.of(Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")])
     >>> blocks = Blocks.of(public)

@@ -12,11 +12,11 @@ from itertools import combinations, combinations_with_replacement, permutations,
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order, meet, named
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.listing import cells, fiber
 from semidp.errors import Refused
-from semidp.geometry import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order, meet, named
 from semidp.queries.bounds import Norms
-from semidp.spaces import Dataspace
-from semidp.spaces.listing import cells, fiber
 
 _MOST_WORK = 500_000_000  # pairs of tables times cells: a few seconds
 _MOST_LEVELS = 20  # levels of a separator that are tried for a four-cell move, commonest first

@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from semidp.errors import Refused
-from semidp.geometry import (
+from semidp.core.margins import (
     LARGEST_MASK,
     Counts,
     Grid,
@@ -26,13 +25,14 @@ from semidp.geometry import (
     variables,
     within,
 )
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.structure import Structure
+from semidp.errors import Refused
 from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.moves import Listing, cube_move, four_cell_move
 from semidp.queries.patterns import LARGEST_A, BlockTable
 from semidp.queries.probes import SelfCheckError, drawn
-from semidp.spaces import Dataspace
-from semidp.spaces.exchange import Blocks
-from semidp.spaces.structure import Structure
 
 LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
 
@@ -143,8 +143,10 @@ class Question:
 def find_norms(question: Question, a: int) -> Found:
     """Return the norms of S_a of a released table, exact where possible.
 
-    >>> from semidp.spaces import Margin
-    >>> from semidp.tables import Feature, Schema, Table
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
     >>> found = find_norms(Question.of(public, (1, 1)), 3)

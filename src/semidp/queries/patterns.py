@@ -13,9 +13,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.geometry import Grid, Mask, Totals, View, common_part, join
+from semidp.core.margins import Grid, Mask, Totals, View, common_part, join
+from semidp.core.spaces.structure import Slices
 from semidp.queries.bounds import Norms
-from semidp.spaces.structure import Slices
 
 LARGEST_A = 6  # the pairings of 2a records are enumerated: 22482 of them at a = 6, 426833 at a = 7
 

@@ -13,10 +13,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.geometry import LARGEST_MASK, Counts, Mask, Shape, Totals, View, meet, named
+from semidp.core.margins import LARGEST_MASK, Counts, Mask, Shape, Totals, View, meet, named
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.structure import Structure
 from semidp.queries.bounds import Norms
-from semidp.spaces.exchange import Blocks
-from semidp.spaces.structure import Structure
 
 _DRAWS = 512
 _MOST_BLOCKS = 8  # beyond, few draws are near the worst exchange, and all pairs of records are compared
@@ -43,8 +43,10 @@ class Probes:
 
     Examples
     --------
-    >>> from semidp.spaces import Dataspace, Margin
-    >>> from semidp.tables import Feature, Schema, Table
+    >>> from semidp.core.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
     >>> public = Dataspace.of(Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")])
     >>> drawn(Blocks.of(public), (1, 1, 1)).norms

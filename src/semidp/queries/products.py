@@ -15,8 +15,14 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
+from semidp.core.margins import Counts, Floats, View, join, named, within
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.structure import Structure
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import Counts, Floats, View, join, named, within
 from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
@@ -24,10 +30,6 @@ from semidp.queries.moves import Listing
 from semidp.queries.probes import SelfCheckError, largest_residual
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
 from semidp.queries.tables import sensitivity_space
-from semidp.spaces import Adjacency, Dataspace
-from semidp.spaces.exchange import Blocks
-from semidp.spaces.structure import Structure
-from semidp.tables import Schema, Table
 
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
@@ -44,8 +46,8 @@ def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[S
 
     Examples
     --------
-    >>> from semidp.spaces import Margin
-    >>> from semidp.tables import Feature
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
     >>> table = Table(schema, np.arange(12).reshape(2, 3, 2) + 5)
     >>> public = Dataspace.of(table, [Margin("sex")])

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import Floats, Grid, Mask, View, inclusion_exclusion, join, junction_order, meet, within
 from semidp.errors import Refused
-from semidp.geometry import Floats, Grid, Mask, View, inclusion_exclusion, join, junction_order, meet, within
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
 MOST_PATTERNS = 1000  # laws of cells that are told apart

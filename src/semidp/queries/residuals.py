@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import Chain, Floats, Grid, View, named
 from semidp.errors import Refused
-from semidp.geometry import Chain, Floats, Grid, View, named
 
 _LARGEST = 2**62
 

@@ -13,17 +13,19 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike
 
+from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
-from semidp.geometry import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
 from semidp.queries.base import MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import Norms
 from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
 from semidp.queries.projection import FixedTable, Patterns, Projector, projector
-from semidp.spaces import Adjacency, Dataspace
-from semidp.spaces.exchange import Blocks
-from semidp.tables import Schema, Table
 
 
 def sensitivity_space(
@@ -46,8 +48,9 @@ def sensitivity_space(
 
     Examples
     --------
-    >>> from semidp.spaces import Margin
-    >>> from semidp.tables import Feature, Table
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
@@ -75,8 +78,9 @@ class TableSpace(QuerySpace):
 
     Examples
     --------
-    >>> from semidp.spaces import Margin
-    >>> from semidp.tables import Feature, Table
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
     >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3))
     >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]

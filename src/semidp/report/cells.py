@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.release import ProductTable, PublishedTable
-from semidp.tables import Feature
+from semidp.core.tables.features import Feature
+from semidp.statistics.tables.published import ProductTable, PublishedTable
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
 FOLDED_CELLS = 20_000  # so many cells of a nested table are on the page, folded by parent; beyond it only subtotals

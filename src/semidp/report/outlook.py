@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.exact import plain, rounded_up
-from semidp.geometry import Totals, junction_order
-from semidp.guarantees import detection
-from semidp.mechanisms import Mechanism, ResidualMechanism
-from semidp.release import Prepared, ProductRequest, Request, TableRequest
-from semidp.release.published import advertised
+from semidp.core.exact import plain, rounded_up
+from semidp.core.guarantee import detection
+from semidp.core.margins import Totals, junction_order
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.publishing.pipeline import Prepared
 from semidp.report.cells import MOST_CELLS
 from semidp.report.sentences import cell_errors, errors_text, forgotten, implied, name_of, table_errors, together_text
-from semidp.spaces import Dataspace
-from semidp.tradeoff import Tradeoff
+from semidp.statistics.protocol import Request, advertised
+from semidp.statistics.tables.request import ProductRequest, TableRequest
 
 _SWEEPS = 60
 _CLOSE = 1e-6
@@ -34,8 +36,10 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
 
     Examples
     --------
-    >>> from semidp.spaces import Margin
-    >>> from semidp.tables import Feature, Schema, Table
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 1], [1, 3]])
     >>> expected_counts(Dataspace.of(table, [Margin("sex"), Margin("region")])).round(6).tolist()
     [[3.6, 2.4], [2.4, 1.6]]

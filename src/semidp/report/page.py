@@ -10,26 +10,23 @@ from urllib.parse import quote
 
 import numpy as np
 
-from semidp.exact import plain
-from semidp.grouped import Intervals
-from semidp.plots import loss_plot, svg, tradeoff_plot
-from semidp.release import (
-    Form,
-    ProductTable,
-    Published,
-    PublishedGroups,
-    PublishedProduct,
-    PublishedQuantiles,
-    PublishedRegression,
-    PublishedTable,
-    Release,
-    Scope,
-)
-from semidp.release.published_outcomes import columns_of
+from semidp.core.exact import plain
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.output.cells import Form
+from semidp.output.plots.figures import loss_plot, tradeoff_plot
+from semidp.output.plots.style import svg
+from semidp.publishing.release import Release
 from semidp.report import outcome_sentences as outcomes
 from semidp.report import sentences
 from semidp.report.cells import FOLDED_CELLS, branches, error_text, grid, more, number_text, scale_text
-from semidp.spaces import Dataspace
+from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.outcomes.published import columns_of
+from semidp.statistics.protocol import Published
+from semidp.statistics.quantiles.published import PublishedQuantiles
+from semidp.statistics.regression.published import PublishedRegression
+from semidp.statistics.sums.published import PublishedGroups
+from semidp.statistics.tables.published import ProductTable, PublishedProduct, PublishedTable
 
 _SHOWN = 1000  # rows of a list
 _LONG = 25  # rows from which on a table is searched

@@ -12,32 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import plain, rounded_up, sqrt_up
+from semidp.core.guarantee import Guarantee, detection
+from semidp.core.margins import View, maximal, meet
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import SemidpError
-from semidp.exact import plain, rounded_up, sqrt_up
-from semidp.geometry import View, maximal, meet
-from semidp.guarantees import Guarantee, detection
-from semidp.mechanisms import Mechanism, ResidualMechanism
-from semidp.release import (
-    PartitionedTables,
-    Plan,
-    Prepared,
-    ProductRequest,
-    ProductTable,
-    Published,
-    PublishedProduct,
-    PublishedTable,
-    Release,
-    Request,
-    Scope,
-    implied_guarantee,
-)
-from semidp.release.cells import METADATA
-from semidp.release.partitions import tables_asked
-from semidp.release.published import INTERVALS_BELOW
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.output.cells import METADATA
+from semidp.publishing.parts.partitions import PartitionedTables, tables_asked
+from semidp.publishing.pipeline import Prepared, implied_guarantee
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release
 from semidp.report import outcome_sentences as outcomes
 from semidp.report.cells import MOST_CELLS, error_text, faint_cells, number_text, scale_text
-from semidp.spaces import Dataspace, Margin
-from semidp.tradeoff import ZCDP, Budget, Gaussian, Order, Tradeoff
+from semidp.statistics.protocol import Published, Request
+from semidp.statistics.tables.published import INTERVALS_BELOW, ProductTable, PublishedProduct, PublishedTable
+from semidp.statistics.tables.request import ProductRequest
 
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
@@ -93,8 +88,8 @@ def noisy_part(release: Release) -> list[str]:
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
-    >>> from semidp.spaces import Adjacency
-    >>> from semidp.tradeoff import gaussian
+    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.tradeoff.curves import gaussian
     >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
     ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
     The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
@@ -109,8 +104,8 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
 def weakness(guarantee: Guarantee) -> tuple[str, ...]:
     """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
 
-    >>> from semidp.spaces import Adjacency
-    >>> from semidp.tradeoff import gaussian
+    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.tradeoff.curves import gaussian
     >>> known = Dataspace.described("states")
     >>> [len(weakness(Guarantee(known, Adjacency(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
     [0, 0, 1]
@@ -130,7 +125,7 @@ def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
 def name_of(tradeoff: Tradeoff) -> str | None:
     """Name a tradeoff function the way specialists do, or None where it has no short name.
 
-    >>> from semidp.tradeoff import approximate, gaussian, zcdp
+    >>> from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
     >>> name_of(gaussian(1)), name_of(zcdp("1/2")), name_of(approximate(1))
     ('1-GDP', '0.5-zCDP', 'pure 1-DP')
     """
@@ -370,9 +365,9 @@ def files(release: Release) -> list[tuple[str, str]]:
 def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     """Return how far off the cells of a measurement are: standard errors, and the half-widths of 95% intervals.
 
-    >>> from semidp.mechanisms import choose
+    >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
-    >>> from semidp.tradeoff import Budget
+    >>> from semidp.core.tradeoff.budget import Budget
     >>> errors = cell_errors(choose(two_way()[0], Budget.gdp(1)))
     >>> round(errors["standard_error"], 3), round(errors["half_width"], 3), list(errors)[-2:]
     (1.167, 2.333, ['narrowest', 'widest'])

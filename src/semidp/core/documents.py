@@ -1,0 +1,102 @@
+"""TODO."""
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+
+def from_json(content: bytes | str) -> Any:
+    """Return the value of a JSON text; a `ValueError` where it is none, also where it is nested too deeply.
+
+    A key that stands twice is refused: readers differ in which of the two they take.
+    JSON has no NaN and no infinity, and numbers beyond floating point are refused: whoever reads a value may then
+    compare it and calculate with it. Exact numbers are written as text.
+
+    >>> from_json("[" * 100000)
+    Traceback (most recent call last):
+    ValueError: nested too deeply
+    >>> from_json('{"epsilon": 9, "epsilon": 1}')
+    Traceback (most recent call last):
+    ValueError: a key stands twice
+    >>> from_json('{"loss": NaN}')
+    Traceback (most recent call last):
+    ValueError: NaN is no number of JSON
+    """
+    try:
+        return json.loads(
+            content, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite, parse_int=_bounded
+        )
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _bounded(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+def from_toml(text: str) -> dict[str, Any]:
+    """Return what a TOML text holds; a `ValueError` where it is none, also where it is nested too deeply.
+
+    >>> from_toml("count = 'people'")
+    {'count': 'people'}
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def toml_text(document: Mapping[str, Any]) -> str:
+    """Write plain values as TOML: first the single values, then each list of mappings as an array of tables.
+
+    >>> print(toml_text({"count": "people", "feature": [{"name": "sex", "levels": ["f", "m"]}]}))
+    count = "people"
+    <BLANKLINE>
+    [[feature]]
+    name = "sex"
+    levels = ["f", "m"]
+    <BLANKLINE>
+    """
+    arrays = {
+        key: value
+        for key, value in document.items()
+        if value and isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
+    }
+    lines = [_toml_pair(key, value) for key, value in document.items() if key not in arrays]
+    for key, entries in arrays.items():
+        for entry in entries:
+            lines += ["", f"[[{key}]]", *(_toml_pair(name, item) for name, item in entry.items())]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _toml_pair(key: str, value: object) -> str:
+    bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return f"{key if bare else json.dumps(key, ensure_ascii=False)} = {_toml_value(value)}"
+
+
+def _toml_value(value: object) -> str:
+    # JSON's strings, numbers, truth values and lists are TOML's too.
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(_toml_pair(name, item) for name, item in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,378 @@
+"""A guarantee: which datasets cannot be told apart, and how hard it is to try.
+
+`Guarantee` is the triple (D_t, A_a, f) of the paper, with its partial order, an explanation in plain language, and
+JSON. How curves combine is in tradeoff; how guarantees add up over several releases is in accounting.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from semidp.core.documents import from_json
+from semidp.core.notebook import facts, shortened_text
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.curves import tradeoff_from_json
+from semidp.core.tradeoff.smooth import Gaussian
+from semidp.errors import InputError, Refused
+from semidp.output.files import read_plain, replace_file
+
+_INLINE = 4096  # published numbers up to which a dataspace stays inside the file that needs it
+_FALSE_ALARMS = Fraction(5, 100)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A guarantee in plain language, part by part; as text, the parts as paragraphs.
+
+    >>> str(Explanation("What is protected: all.", "From whom: all.", "Well.", "What is not: nothing.", "Known: all."))
+    'What is protected: all.\\n\\nFrom whom: all. Well.\\n\\nWhat is not: nothing.\\n\\nKnown: all.'
+    """
+
+    protected: str
+    attacker: str
+    strength: str
+    unprotected: str
+    side_information: str
+
+    def __str__(self) -> str:
+        against = f"{self.attacker} {self.strength}"
+        return "\n\n".join((self.protected, against, self.unprotected, self.side_information))
+
+
+@dataclass(frozen=True, repr=False)
+class Guarantee:
+    """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
+
+    Adjacent are datasets at most `a` records apart (A_a), or exchanges of one person: never one for the other.
+
+    A number without its dataspace means nothing, so the three stay together (Cho and Awan, Section 3.3).
+
+    Parameters
+    ----------
+    dataspace
+        The datasets that agree with what is published exactly.
+    adjacency
+        Which pairs of datasets must be hard to tell apart.
+    tradeoff
+        The smallest type II error at every type I error.
+
+    Examples
+    --------
+    Group privacy and Semi-DP with the same curve are not the same guarantee (Cho and Awan, Section 3.5):
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tradeoff.curves import gaussian
+    >>> table = Table(Schema([Feature("sex", "fm")]), [3, 4])
+    >>> everything, fixed = Dataspace.of(table, []), Dataspace.of(table, [Margin("sex")])
+    >>> group = Guarantee(everything, Adjacency(2), gaussian(2))
+    >>> semi = Guarantee(fixed, Adjacency(2), gaussian(2))
+    >>> semi < group, group <= semi
+    (True, False)
+    """
+
+    dataspace: Dataspace
+    adjacency: Adjacency
+    tradeoff: Tradeoff
+
+    def __repr__(self) -> str:
+        return f"Guarantee({self.dataspace.summary()}; {self.adjacency}; {shortened_text(self.tradeoff)})"
+
+    def _repr_html_(self) -> str:
+        parts = (part.partition(": ") for part in str(self.explain()).split("\n\n"))
+        return facts("Guarantee", [(name, text) for name, _, text in parts])
+
+    def covers(self, other: "Guarantee") -> bool:
+        """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and Awan, 3.5).
+
+        Exchanges lie in A_{q+1} of the same datasets. The other way only what one record does alone is an exchange.
+        """
+        reach, theirs = self.adjacency.a, other.adjacency.a
+        if other.dataspace.n is not None:  # no two datasets differ in more than n records
+            theirs = min(theirs, other.dataspace.n)
+        if self.adjacency.is_exchange and theirs > 1:
+            return other.adjacency.is_exchange and self.dataspace == other.dataspace
+        return theirs <= reach and other.dataspace.is_within(self.dataspace)
+
+    def __le__(self, other: "Guarantee") -> bool:
+        """Whether `other` is at least as strong: it covers all pairs and its curve is nowhere lower."""
+        return other.covers(self) and other.tradeoff.compare(self.tradeoff) in (Order.EQUAL, Order.STRONGER)
+
+    def __lt__(self, other: "Guarantee") -> bool:
+        """Whether `other` is stronger: at least as strong, and better in the pairs or in the curve."""
+        if not other.covers(self):
+            return False
+        order = other.tradeoff.compare(self.tradeoff)
+        return order is Order.STRONGER or (order is Order.EQUAL and not self.covers(other))
+
+    def compare(self, other: "Guarantee") -> Order:
+        """Return how this guarantee stands to `other` in the partial order.
+
+        >>> from semidp.core.tradeoff.curves import zcdp
+        >>> states, counties = Dataspace.described("state totals"), Dataspace.described("county totals")
+        >>> Guarantee(states, Adjacency(2), zcdp(1)).compare(Guarantee(counties, Adjacency(2), zcdp(1)))
+        <Order.NOT_COMPARABLE: 'not comparable'>
+        """
+        weaker, stronger = self <= other, other <= self
+        if weaker and stronger:
+            return Order.EQUAL
+        return Order.WEAKER if weaker else Order.STRONGER if stronger else Order.NOT_COMPARABLE
+
+    def compose(self, *others: "Guarantee") -> "Guarantee":
+        """Return the guarantee of several measurements of the same data: Semi-DP first, then composition.
+
+        Each is stated for the same datasets and records, and the curves compose: ``f1 ⊗ … ⊗ fk`` (Cho and Awan, 3.6).
+
+        >>> from semidp.core.tradeoff.curves import gaussian
+        >>> part = Guarantee(Dataspace.described("state totals"), Adjacency(2), gaussian("3/5"))
+        >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
+        Fraction(1, 1)
+        """
+        if any((other.dataspace, other.adjacency) != (self.dataspace, self.adjacency) for other in others):
+            raise Refused(
+                "guarantees about other datasets, other numbers of records or another kind of adjacency do not "
+                "compose: use a ledger"
+            )
+        if not others:
+            return self
+        tradeoff = self.tradeoff.compose(*(other.tradeoff for other in others))
+        return Guarantee(self.dataspace, self.adjacency, tradeoff)
+
+    def with_invariant(self, dataspace: Dataspace, adjacency: Adjacency) -> "Guarantee":
+        """Return what remains of an ordinary guarantee when statistics are published exactly beside it.
+
+        (D, A_1, f) becomes (D_t, A_a, f∘…∘f) with `a` applications (Cho and Awan, Section 3.3). Only an ordinary
+        guarantee can be carried over: the intermediate datasets need not agree with the exact statistics.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.schema import Schema
+        >>> from semidp.core.tables.counts import Table
+        >>> from semidp.core.spaces.dataspace import Margin
+        >>> from semidp.core.tradeoff.curves import zcdp
+        >>> table = Table(Schema([Feature("state", "ab")]), [3, 4])
+        >>> announced = Guarantee(Dataspace.of(table, []), Adjacency(1), zcdp("2.56"))
+        >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Adjacency(2)).tradeoff
+        ZCDP(rho=Fraction(256, 25))
+        """
+        if self.adjacency.a != 1 or self.dataspace.margins or self.dataspace.schema is None:
+            raise Refused(
+                "only a guarantee for one record, with nothing published exactly but n, can be carried over to an "
+                "invariant: calibrate the mechanism under the invariant instead"
+            )
+        if not dataspace.is_within(self.dataspace):
+            raise Refused("the invariant is about other data than the guarantee: use the same schema and records")
+        a = adjacency.a
+        return Guarantee(dataspace, adjacency, self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
+
+    def for_any_records(self, a: int) -> "Guarantee":
+        """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a, f∘…∘f).
+
+        Datasets of D_t that differ in k records are joined by at most k exchanges: over the records that differ each
+        block has the same published values in both, so carriers can be found among them, and each step mends one.
+
+        >>> from semidp.core.tradeoff.curves import gaussian
+        >>> exchange = Guarantee(Dataspace.described("state totals"), Adjacency(2, "exchange"), gaussian(1))
+        >>> found = exchange.for_any_records(3)
+        >>> found.adjacency, found.tradeoff.mu
+        (Adjacency(a=3), Fraction(3, 1))
+        """
+        if not self.adjacency.is_exchange:
+            raise InputError("only an exchange guarantee is carried over to any records in this way")
+        return Guarantee(self.dataspace, Adjacency(a), self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
+
+    def explain(self) -> "Explanation":
+        """Say in plain language what is protected, from whom, how strongly, and what is not.
+
+        >>> from semidp.core.tradeoff.curves import gaussian
+        >>> print(Guarantee(Dataspace.described("state totals"), Adjacency(2), gaussian(1)).explain())
+        What is protected: ...at most 2 records...
+        """
+        return Explanation(
+            self._protected(),
+            "From whom: anyone who sees the release, with any computing power.",
+            detection(self.tradeoff),
+            self._unprotected(),
+            self._side_information(),
+        )
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether this is a guarantee without an invariant: only the number of records is published exactly."""
+        return self.dataspace.schema is not None and not self.dataspace.margins
+
+    def _protected(self) -> str:
+        a = self.adjacency.a
+        if a == 0:
+            return (
+                f"What is protected: nothing. The exact statistics ({self.dataspace.summary()}) leave no other dataset "
+                "to confuse this one with."
+            )
+        if self.is_ordinary:
+            who = "each person's record" if a == 1 else f"the records of any {a} people together"
+            return f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes what is published."
+        if self.adjacency.is_exchange:
+            return self._protected_exchanges()
+        together = (
+            "one record can change alone"
+            if a == 1
+            else f"a record can only be different together with up to {a - 1} other{'s' if a > 2 else ''}"
+        )
+        return (
+            "What is protected: each person's record, as far as the exact statistics leave it open. Datasets that "
+            f"agree on every exact statistic ({self.dataspace.summary()}) and differ in at most {a} "
+            f"record{'s' if a > 1 else ''} are hard to tell apart. There {together}."
+        )
+
+    def _protected_exchanges(self) -> str:
+        a = self.adjacency.a
+        others = (
+            "nobody else changes"
+            if a == 1
+            else f"at most {a - 1} other record{'s do' if a > 2 else ' does'} no more than hand over the published "
+            "values that the person takes"
+        )
+        return (
+            "What is protected: each person's record, against every alternative that the exact statistics "
+            f"({self.dataspace.summary()}) allow. Two datasets are hard to tell apart where one person's record "
+            f"differs and {others} (exchange adjacency). This is not a guarantee for any {max(a, 2)} "
+            "records that change at once: such changes may be protected less."
+        )
+
+    def _unprotected(self) -> str:
+        facts = "What a release says about many people, it also says about each of them, whether or not they took part."
+        if self.is_ordinary:
+            return f"What is not protected: the number of records, which is published exactly. {facts}"
+        return (
+            f"What is not protected: the exact statistics themselves ({self.dataspace.summary()}), and everything that "
+            "follows from them. A person cannot claim a record that contradicts them: such datasets are ruled out "
+            f"for certain. {facts}"
+        )
+
+    def _side_information(self) -> str:
+        if self.is_ordinary and self.adjacency.a >= 1:
+            return (
+                "What an attacker may know: everything about all the other people. Knowing their records does not "
+                "weaken this guarantee."
+            )
+        return (
+            "What an attacker may know: here side information matters. Without exact statistics a guarantee holds even "
+            "against somebody who knows all other records. Beside exact statistics it does not: who knows that some "
+            "records are not there can rule out the datasets that contain them, and a person can no longer pass for "
+            "one of those. In the extreme, side information and the exact statistics together leave a single dataset, "
+            "and then nothing is protected. Exact statistics that are published elsewhere belong into the invariant."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the guarantee as plain values, the published values included: everything in it is public."""
+        return {
+            "dataspace": self.dataspace.to_json(),
+            "adjacency": self.adjacency.to_json(),
+            "tradeoff": self.tradeoff.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Guarantee":
+        """Read what `to_json` wrote.
+
+        >>> from semidp.core.tradeoff.curves import zcdp
+        >>> guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("10.24"))
+        >>> Guarantee.from_json(guarantee.to_json()) == guarantee
+        True
+        """
+        return cls(
+            Dataspace.from_json(value["dataspace"]),
+            Adjacency.from_json(value["adjacency"]),
+            tradeoff_from_json(value["tradeoff"]),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the guarantee to a JSON file; a large t goes to a file beside it, named and hashed in the first."""
+        path = Path(path)
+        document = {**self.to_json(), "dataspace": space_document(self.dataspace, path)}
+        replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Guarantee":
+        """Read what `save` wrote; refuse a side file that is missing or was changed."""
+        path = Path(path)
+        document = read_document(path, "a guarantee")
+        try:
+            return cls.from_json({**document, "dataspace": space_from(document["dataspace"], path).to_json()})
+        except (KeyError, TypeError, AttributeError):
+            raise InputError(f"{path} does not hold a guarantee") from None
+
+
+def space_document(dataspace: Dataspace, path: Path) -> dict[str, Any]:
+    """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file beside it.
+
+    >>> space_document(Dataspace.described("state totals"), Path("guarantee.json"))
+    {'description': 'state totals'}
+    """
+    document = dataspace.to_json()
+    if sum(total.counts.size for total in dataspace.totals) <= _INLINE:
+        return document
+    content = json.dumps(document, ensure_ascii=False).encode()
+    name = f"{path.stem}.t-{dataspace.digest[:16]}.json"
+    replace_file(path.with_name(name), content)
+    return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def space_from(document: Mapping[str, Any], path: Path) -> Dataspace:
+    """Read what `space_document` wrote for the file at `path`.
+
+    >>> space_from({"description": "state totals"}, Path("guarantee.json")).summary()
+    'state totals'
+    """
+    if "file" not in document:
+        return Dataspace.from_json(document)
+    beside = path.with_name(Path(document["file"]).name)
+    try:
+        content = read_plain(beside)
+    except OSError:
+        raise InputError(f"the published values belong in {beside}, which cannot be read: keep both files") from None
+    if hashlib.sha256(content).hexdigest() != document["sha256"]:
+        raise InputError(f"{beside} was changed after {path.name} was written: restore it, or write both again")
+    return Dataspace.from_json(from_json(content))
+
+
+def read_document(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON file that holds one object, or say plainly that it does not.
+
+    >>> read_document(Path("/nowhere/ledger.json"), "a ledger")
+    Traceback (most recent call last):
+    semidp.errors.InputError: cannot read /nowhere/ledger.json, which should hold a ledger
+    """
+    try:
+        document = from_json(read_plain(path))
+    except OSError:
+        raise InputError(f"cannot read {path}, which should hold {what}") from None
+    except ValueError:
+        raise InputError(f"{path} does not hold {what}") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path} does not hold {what}")
+    return document
+
+
+def detection(tradeoff: Tradeoff) -> str:
+    """Say how often the best attacker finds out, in whole percent rounded up: a small one flatters the guarantee.
+
+    >>> from semidp.core.tradeoff.curves import gaussian
+    >>> detection(gaussian(1))
+    'The best attacker who accepts 5% false alarms finds out in at most 26% of cases.'
+    """
+    if tradeoff.is_trivial:
+        return "Everything here is published exactly, or follows from what is: the noise adds nothing."
+    power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
+    return (
+        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms finds out in at most "
+        f"{min(math.ceil(100 * power + 1e-9), 100)}% of cases."
+    )

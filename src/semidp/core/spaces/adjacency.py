@@ -1,0 +1,459 @@
+"""Which datasets must be hard to tell apart, and the semi-adjacent parameter a(t) that says how far apart they lie.
+
+a(t) is how many records must move together so that one of them can be anything else: both readings of the paper,
+exact where a closed form or a listing exists, with a worked witness; a function of the published t, never of the data.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import LARGEST_MASK, Totals, maximal
+from semidp.core.notebook import facts
+from semidp.core.spaces.cover import worst_cover
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.graver import MOST_CELLS, graver_basis
+from semidp.core.spaces.listing import cells, datasets, fiber
+from semidp.core.spaces.structure import Slices, Structure
+from semidp.core.spaces.unknown_totals import even_space
+from semidp.core.spaces.witness import Witness, free_witness, slice_witness
+from semidp.core.tables.schema import Schema
+from semidp.errors import AdjacencyUnknown, InputError
+
+_MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
+_NEVER = 2**40  # more than any number of records
+_FEW_CELLS = 20  # where a closed form is known, a Graver basis is computed to improve it on so many cells
+
+
+class AdjacencyKind(StrEnum):
+    """Which pairs of datasets an adjacency protects.
+
+    ``ball``: all that differ in at most `a` records. ``exchange``: one person and those who hand over the published
+    values that the person takes. Neither is the other: docs/exchange.md.
+    """
+
+    ball = "ball"
+    exchange = "exchange"
+
+
+@dataclass(frozen=True, repr=False)
+class Adjacency:
+    """Which datasets must be hard to tell apart: the ball A_a, or the exchanges of one person.
+
+    A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one). Exchange: one
+    arises from the other when one person takes any possible value and others do no more than hand over the published
+    values for it (`spaces.exchange`); `a` is then the most records that one exchange changes, and every exchange
+    lies in A_a of the same dataspace.
+
+    >>> Adjacency(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
+    True
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 1], [0, 1]])
+    >>> public = Dataspace.of(table, [Margin("sex")])
+    >>> exchange = Adjacency.exchange(public)
+    >>> exchange
+    Adjacency(a=2, kind='exchange')
+    >>> one, swapped = [("f", "y"), ("f", "n"), ("m", "n")], [("m", "y"), ("f", "n"), ("f", "n")]
+    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]  # two people change their illness: in A_2, and no exchange
+    >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
+    (True, False)
+    """
+
+    a: int
+    kind: AdjacencyKind = AdjacencyKind.ball
+
+    def __post_init__(self) -> None:
+        if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
+            raise InputError(f"the adjacency parameter a must be a whole number of at least 0, not {self.a}")
+        if self.kind not in list(AdjacencyKind):
+            raise InputError(f"the kind of an adjacency is ball or exchange, not {str(self.kind)[:40]!r}")
+        object.__setattr__(self, "kind", AdjacencyKind(self.kind))
+
+    @classmethod
+    def exchange(cls, dataspace: Dataspace) -> "Adjacency":
+        """Return exchange adjacency for a dataspace; refuse one whose margins overlap or whose zeros tie a margin."""
+        return cls(Blocks.of(dataspace).reach, AdjacencyKind.exchange)
+
+    @property
+    def is_exchange(self) -> bool:
+        """Whether exchanges are compared, and not all datasets that differ in at most `a` records."""
+        return self.kind is AdjacencyKind.exchange
+
+    def __repr__(self) -> str:
+        return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
+
+    def __str__(self) -> str:
+        if self.a == 0:
+            return "exchange (nobody can change)" if self.is_exchange else "no records"
+        records = "1 record" if self.a == 1 else f"{self.a} records"
+        return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
+
+    def adjacent(
+        self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
+    ) -> bool:
+        """Whether two small datasets, as lists of labelled records, are adjacent; exchange needs their dataspace."""
+        if self.is_exchange:
+            if dataspace is None:
+                raise InputError(
+                    "whether two datasets are exchanges depends on what is published: give their dataspace"
+                )
+            blocks = Blocks.of(dataspace)
+            return blocks.adjacent(blocks.coded(one), blocks.coded(other))
+        try:
+            return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
+        except ValueError:
+            raise InputError("adjacency compares datasets with the same number of records") from None
+
+    def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are adjacent to one of them, without itself.
+
+        >>> from semidp.core.spaces.dataspace import Margin
+        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.counts import Table
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
+        >>> public = Dataspace.of(table, [Margin("sex")])
+        >>> records = [("f", "y"), ("m", "n")]
+        >>> len(Adjacency(2).neighbours(records, public)), len(Adjacency.exchange(public).neighbours(records, public))
+        (7, 5)
+        """
+        if self.is_exchange:
+            blocks = Blocks.of(dataspace)
+            records = blocks.coded(dataset)
+            if not blocks.contains(records):
+                raise InputError("the dataset does not have the published totals of the dataspace")
+            return sorted(map(blocks.labelled, blocks.neighbours(records)))
+        mine = tuple(map(tuple, dataset))
+        return [other for other in datasets(dataspace) if other != mine and self.adjacent(mine, other)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values; a ball is written as before there were two kinds."""
+        if self.is_exchange:
+            return {"kind": "exchange", "a": self.a}
+        return {"metric": "hamming", "a": self.a}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Adjacency":
+        """Read what `to_json` wrote; without a kind it is a ball.
+
+        >>> Adjacency.from_json(Adjacency(3).to_json()), Adjacency.from_json({"kind": "exchange", "a": 3})
+        (Adjacency(a=3), Adjacency(a=3, kind='exchange'))
+        """
+        return cls(value["a"], value.get("kind", AdjacencyKind.ball))
+
+
+@dataclass(frozen=True)
+class SemiAdjacency:
+    """a(t), in both readings.
+
+    Attributes
+    ----------
+    worst_case
+        The most records, over all datasets, records and values, that must move; None where only a bound is known.
+    definition
+        The paper's Definition read literally, which takes the most favourable dataset; None where it is not known.
+    bound
+        What is used: `worst_case` where known, else a proven upper bound of it.
+    method
+        How it was found.
+    witness
+        A worst case that attains `worst_case`, or None.
+
+    Examples
+    --------
+    >>> SemiAdjacency(worst_case=3, definition=2, bound=3, method="closed form for disjoint margins").bound
+    3
+    """
+
+    worst_case: int | None
+    definition: int | None
+    bound: int
+    method: str
+    witness: Witness | None = field(default=None, repr=False)
+
+    def _repr_html_(self) -> str:
+        worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
+        rows = [("worst case", worst), ("definition, literally", str(self.definition or "not known"))]
+        rows += [("found by", self.method)] + ([("example", str(self.witness))] if self.witness is not None else [])
+        return facts("a(t): how many records move together", rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as plain values, without the witness."""
+        return {
+            "worst_case": self.worst_case,
+            "definition": self.definition,
+            "bound": self.bound,
+            "method": self.method,
+        }
+
+
+def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
+    """Return the semi-adjacent parameter a(t) of a dataspace.
+
+    Worst case: the maximum over X in D_t, records x of X and values y possible for it, of
+    ``min {d(X, Y) : Y in D_t, that record is y in Y}``. Definition (Cho and Awan, Section 3.2, literally): the maximum
+    over x and y of the minimum over both X and Y; docs/errata.md says why the two differ.
+
+    Margins that are disjoint, or disjoint apart from one common part, are exact in closed form: one record plus the
+    worst smallest cover of y's published values. A small space is listed. Other decomposable margins have the bound
+    m + 1 for m margins; `graver_degree` bounds some with structural zeros or without a junction tree. Otherwise the
+    caller must give a.
+
+    Examples
+    --------
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
+    >>> found = semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> found.worst_case, found.definition, found.bound, found.method
+    (3, 2, 3, 'closed form for disjoint margins')
+    >>> print(found.witness)
+    (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
+    """
+    if dataspace.schema is None:
+        raise InputError("a(t) of a dataspace that is only described is not known: give its schema and margins")
+    structure = Structure.of(dataspace)
+    if structure.n == 0:
+        return SemiAdjacency(0, 0, 0, "no records")
+    if not structure.zeros_matter and structure.common is not None:
+        return _closed_form(structure)
+    listed = by_listing(dataspace)
+    if listed is not None:
+        return listed
+    bound, method = _bound(structure)
+    if bound is not None:
+        return SemiAdjacency(None, None, bound, method)
+    reason = "structural zeros tie its features" if structure.zeros_matter else "they are not decomposable"
+    raise AdjacencyUnknown(
+        f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many to list: give the "
+        f"number a of records that must be able to move together",
+        needs="adjacency",
+    )
+
+
+def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjacency:
+    """Return the bound ``a(t) <= m + 1`` for m decomposable margins, over all published values t.
+
+    m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not occur under some t
+    only make margins smaller, which leaves them decomposable and no more of them, so the bound by the junction tree
+    holds for every t. Margins that are not decomposable, and structural zeros that forbid more than the margins do,
+    have the bound of their Graver elements where these are known: a t leaves some out and adds none.
+
+    Examples
+    --------
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")])
+    >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
+    3
+    >>> semi_adjacency_bound(schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")])
+    Traceback (most recent call last):
+    semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of ...
+    """
+    wanted, grid, possible = tuple(margins), schema.grid, schema.possible
+    views = maximal(schema.view(margin.names) for margin in wanted)
+    occurs = (
+        Totals(view, np.ones(grid.shape_of(view), dtype=np.int64) if possible is None else grid.sum(possible, view))
+        for view in views
+    )
+    everything = Structure(schema, 1, tuple(occurs))
+    bound, _ = _bound(everything)
+    if bound is None:
+        raise AdjacencyUnknown(
+            f"no number of records is known that suffices for all totals of {', '.join(map(str, wanted))}: give the "
+            "totals themselves, or the number a of records that must be able to move together",
+            needs="adjacency",
+        )
+    return SemiAdjacency(None, None, bound, "bound over all totals")
+
+
+def _bound(structure: Structure) -> tuple[int | None, str]:
+    """Return a proven upper bound of a(t), None where there is none, and how it was found."""
+    if not structure.zeros_matter and structure.decomposable:
+        return len(structure.essential) + 1, "bound by the junction tree"
+    degree = graver_degree(structure)
+    return None if degree is None else max(2, 1 + degree), "bound by Graver elements"
+
+
+def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Adjacency:
+    """Return exchange adjacency with the most records that one exchange changes, over all published values t.
+
+    q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not occur under some t
+    leave fewer such margins. Margins that share a feature, and structural zeros that tie one to anything else, are
+    refused as by `Adjacency.exchange`: what a product of possible cells is, it is under every t.
+
+    Examples
+    --------
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("ill", "yn")])
+    >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
+    Adjacency(a=3, kind='exchange')
+    """
+    return Adjacency.exchange(even_space(schema, margins, 1))
+
+
+def graver_degree(structure: Structure) -> int | None:
+    """Return the largest degree of a Graver element of the margins, where it is known: then ``a(t) <= max(2, 1 + g)``.
+
+    If somebody already is y, two records swap. Otherwise T' - T for a table T' of D_t with a y is a sign-compatible sum
+    of Graver elements; one of them, e, brings a y, and T + e is in D_t: x becomes y, one record that e takes away
+    becomes x, the others follow. Structural zeros only leave Graver elements out, and features that nobody publishes
+    add some of degree 1.
+
+    At most one block: degree 1. Two disjoint blocks of r and c levels: cycles of a bipartite graph, min(r, c). Three
+    features by pairs, one of two levels: the Lawrence lifting of the J x K table, 2 min(J, K). Small structures: the
+    Graver basis itself, on the cells that can occur (`semidp.core.spaces.graver`).
+
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("a", "01"), Feature("b", "012"), Feature("c", "0123")]), np.ones((2, 3, 4)))
+    >>> pairs = Dataspace.of(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
+    >>> graver_degree(Structure.of(pairs))
+    6
+    """
+    known = _known_degree(structure)
+    if known == 1:
+        return known
+    cells = _published_cells(structure)
+    if cells is None or len(cells) > (MOST_CELLS if known is None else _FEW_CELLS):
+        return known
+    grid, published = structure.grid, structure.published
+    rows = [
+        grid.labels(margin.view, published)[cells] == np.arange(margin.counts.size)[:, None]
+        for margin in structure.essential
+    ]
+    basis = graver_basis(np.concatenate(rows).astype(np.int64))
+    return known if basis is None else max(1, int(np.maximum(basis, 0).sum(axis=1).max(initial=1)))
+
+
+def _known_degree(structure: Structure) -> int | None:
+    views = [margin.view for margin in structure.essential]
+    if len(views) <= 1:
+        return 1
+    if len(views) == 2 and not any(map(min, *views)):
+        return min(margin.levels for margin in structure.essential)
+    axes = [axis for axis, depths in enumerate(zip(*views, strict=True)) if any(depths)]
+    depths = [{view[axis] for view in views} - {0} for axis in axes]
+    by_pairs = len(views) == len(axes) == 3 and all(sum(map(bool, view)) == 2 for view in views)
+    if not by_pairs or any(len(named) != 1 for named in depths):
+        return None
+    sizes = [int(structure.inhabited_nodes(axis, named.pop()).sum()) for axis, named in zip(axes, depths, strict=True)]
+    sizes.sort()
+    return 2 * sizes[1] if sizes[0] <= 2 else None
+
+
+def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
+    """The cells of all that is published together that can occur, flat; None where the table is too large to look."""
+    grid, view = structure.grid, structure.published
+    if max(structure.schema.size if structure.zeros_matter else 0, grid.size_of(view)) > LARGEST_MASK:
+        return None
+    declared = structure.schema.possible
+    possible = None if declared is None or not structure.zeros_matter else grid.sum(declared, view) > 0
+    there = grid.inhabited(possible, structure.margins, view)
+    return np.arange(grid.size_of(view)) if there is None else np.flatnonzero(there)
+
+
+def _closed_form(structure: Structure) -> SemiAdjacency:
+    """Margins that are disjoint apart from a common part Z: the worst slice of Z decides."""
+    if not structure.essential:
+        alone = free_witness(structure)
+        a = int(alone is not None)
+        return SemiAdjacency(a, a, a, "no published margin leaves a choice", alone)
+    assert structure.common is not None
+    slices = Slices(structure.grid, structure.common, structure.essential)
+    least, most, best = 1, 1, None
+    for z, rarest, others, away in slices.candidates():
+        if 1 + max(len(rarest), int(away)) <= least:
+            break  # the slices that follow leave no more choices
+        cover = worst_cover(rarest, others)
+        size = max(cover.least, int(away))
+        most = max(most, 1 + max(cover.most, int(away)))
+        if 1 + size > least:
+            least, best = 1 + size, (z, cover, away)
+    kind = "disjoint margins" if not any(structure.common) else "margins disjoint apart from a common part"
+    known = least == most
+    method = f"closed form for {kind}" if known else f"bound for {kind}"
+    witness = slice_witness(structure, slices, *best) if best is not None and known else None
+    return SemiAdjacency(least if known else None, 2, most, method, witness)
+
+
+def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
+    """Return both readings by listing D_t, or None where it is too large.
+
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
+    >>> found = by_listing(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> found.worst_case, found.definition
+    (3, 2)
+    """
+    listed = fiber(dataspace)
+    if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:
+        return None
+    occurs = np.asarray((listed > 0).any(axis=0))
+    kindest = np.full((listed.shape[1],) * 2, np.iinfo(np.int64).max)
+    worst, where = 0, (0, 0, 0)
+    for i, table in enumerate(listed):
+        cost = _cheapest(table, listed, occurs)
+        present = table > 0
+        kindest[present] = np.minimum(kindest[present], cost[present])
+        here = np.where(present[:, None], cost, 0)
+        if here.max(initial=0) > worst:
+            worst = int(here.max())
+            x, y = np.unravel_index(here.argmax(), here.shape)
+            where = (i, int(x), int(y))
+    definition = int(kindest[occurs].max(initial=0))
+    witness = _listed_witness(dataspace, listed, *where) if worst else None
+    return SemiAdjacency(worst, definition, worst, "listing of all tables", witness)
+
+
+def _cheapest(table: NDArray[np.int64], listed: NDArray[np.int64], occurs: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each x and y, the fewest records to change so that a record x of this table becomes y.
+
+    The cheapest datasets of tables T and T' with x in the one and y in the other differ in
+    ``1 + |(T - e_x) - (T' - e_y)|_1 / 2`` records: the distance of the tables, and one more or less. Tables are taken
+    nearest first, until the next ones cannot be cheaper.
+    """
+    change = table - listed
+    distance = np.abs(change).sum(axis=1) // 2
+    cost = np.full((len(occurs),) * 2, np.iinfo(np.int64).max)
+    np.fill_diagonal(cost, 0)
+    cost[:, ~occurs] = 0
+    for far in np.unique(distance):
+        if cost.max() <= far:
+            break
+        near = distance == far
+        leave = np.where(change[near] >= 1, -1, 1)
+        enter = np.where(change[near] >= 0, 1, -1)
+        both = leave[:, :, None] + enter[:, None, :]
+        twice = np.where((listed[near] > 0)[:, None, :], both, _NEVER).min(axis=0)
+        cost = np.minimum(cost, 1 + far + twice // 2)
+    return cost
+
+
+def _listed_witness(dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: int, y: int) -> Witness:
+    """Write out the cheapest way from table i, where a record x becomes y."""
+    change = listed[i] - listed
+    change[:, x] -= 1
+    change[:, y] += 1
+    price = np.abs(change).sum(axis=1) + np.where(listed[:, y] > 0, 0, _NEVER)
+    moved = change[price.argmin()]
+    schema = dataspace.schema
+    assert schema is not None
+    levels = np.transpose(np.unravel_index(cells(dataspace), schema.shape))
+    records = [tuple(int(code) for code in cell) for cell in levels]
+    before = [records[cell] for cell in np.flatnonzero(moved > 0) for _ in range(int(moved[cell]))]
+    after = [records[cell] for cell in np.flatnonzero(moved < 0) for _ in range(int(-moved[cell]))]
+    return Witness.of(schema, records[x], records[y], list(zip(before, after, strict=True)))

@@ -1,0 +1,393 @@
+"""What is published exactly, and the set of datasets that is left.
+
+`Margin` names a public statistic and `Dataspace` is the set D_t of datasets that agree with the published values t.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from semidp.core.margins import Totals, maximal
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.errors import DataError, InputError, SchemaError
+
+
+@frozen(init=False, repr=False)
+class Margin:
+    """A published margin: the counts over one feature, or over several jointly.
+
+    Two margins over the same features are equal, in whatever order they are named; the margin over no feature is
+    the total n, which is always public.
+
+    >>> Margin("sex", "region") == Margin("region", "sex")
+    True
+    >>> print(Margin("sex", "region"))
+    sex × region
+    """
+
+    names: tuple[str, ...] = field(eq=frozenset)
+
+    def __init__(self, *names: str) -> None:
+        if not all(isinstance(name, str) and name for name in names):
+            raise InputError("a margin is named by its features, such as Margin('sex', 'region')")
+        self.__attrs_init__(tuple(dict.fromkeys(names)))
+
+    @classmethod
+    def of(cls, value: "Margin | str | Iterable[str]") -> "Margin":
+        """Return a margin from what a user may write for one: itself, a feature, or several features.
+
+        >>> Margin.of("sex"), Margin.of(["sex", "region"])
+        (Margin('sex'), Margin('sex', 'region'))
+        """
+        if isinstance(value, Margin):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        try:
+            return cls(*value)
+        except TypeError:
+            raise InputError(f"a margin is one feature or several, such as Margin('sex'), not {value!r}") from None
+
+    def __repr__(self) -> str:
+        return f"Margin({', '.join(map(repr, self.names))})"
+
+    def __str__(self) -> str:
+        return " × ".join(self.names) if self.names else "total"
+
+    def within(self, other: "Margin") -> bool:
+        """Whether `other` publishes this margin too.
+
+        >>> Margin("sex").within(Margin("sex", "region"))
+        True
+        """
+        return {*self.names} <= {*other.names}
+
+
+def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
+    """Return the margins in the schema's order, without those that another one contains.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> normalised(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
+    (Margin('sex', 'region'),)
+    """
+    return tuple(Margin(*schema.named(view)) for view in maximal(schema.view(margin.names) for margin in margins))
+
+
+def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
+    """Return features without repetitions, a chain in place of its upper part; None where two contradict each other."""
+    kept: list[Feature] = []
+    for feature in features:
+        same = [place for place, old in enumerate(kept) if {*old.names} & {*feature.names}]
+        if not same:
+            kept.append(feature)
+            continue
+        old = kept[same[0]]
+        upper, deeper = sorted((old, feature), key=lambda one: len(one.names))
+        if len(same) > 1 or upper.names != deeper.names[: len(upper.names)] or deeper.at(len(upper.names)) != upper:
+            return None
+        kept[same[0]] = deeper
+    return tuple(kept)
+
+
+def _ordered(total: Table, schema: Schema) -> Table:
+    """Return a table with its features in the order of a schema."""
+    part = schema.restrict(total.schema.names)
+    place = {feature.name: axis for axis, feature in enumerate(total.schema.features)}
+    return Table(part, np.transpose(total.counts, [place[feature.name] for feature in part.features]))
+
+
+@frozen(slots=False, eq=False, repr=False)
+class Dataspace:
+    """D_t: the datasets of n records whose published margins have the published values t.
+
+    Parameters
+    ----------
+    schema
+        The features of a record, or None for a space known only by its description.
+    margins
+        What is published, nested margins dropped; empty where only n is public.
+    totals
+        The published values, a `Table` for each margin.
+    n
+        The number of records, always public.
+    description
+        The name of a space that is only described.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
+    >>> space = Dataspace.of(table, [Margin("sex"), Margin("region")])
+    >>> space.n, space.value(Margin("sex")).counts.tolist()
+    (21, [6, 15])
+    >>> space.contains(Table(schema, [[2, 1, 3], [3, 6, 6]]))
+    True
+    """
+
+    schema: Schema | None
+    margins: tuple[Margin, ...]
+    totals: tuple[Table, ...] = field(repr=False)
+    n: int | None
+    description: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.schema is None:
+            if not self.description:
+                raise InputError("a dataspace without a schema needs a description")
+            return
+        if self.n is None or self.n < 0:
+            raise InputError("a dataspace needs the number of records, at least 0")
+        if normalised(self.schema, self.margins) != self.margins or len(self.totals) != len(self.margins):
+            raise InputError("build a dataspace with Dataspace.of(table, margins) or Dataspace.known(schema, values)")
+        for margin, total in zip(self.margins, self.totals, strict=True):
+            if total.schema != self.schema.restrict(margin.names):
+                raise SchemaError(f"the published values of {margin} do not fit the schema")
+            if total.n != self.n:
+                raise DataError(f"the published values of {margin} do not add up to the number of records")
+        for one, total in zip(self.margins, self.totals, strict=True):
+            for other, again in zip(self.margins, self.totals, strict=True):
+                shared = [name for name in one.names if name in other.names]  # closed: both name the coarser depths
+                if shared and not np.array_equal(total.margin(shared).counts, again.margin(shared).counts):
+                    raise DataError(f"the published values of {one} and {other} contradict each other")
+
+    @classmethod
+    def of(cls, table: Table, margins: Iterable[Margin]) -> "Dataspace":
+        """Return the space of datasets that agree with `table` on `margins`."""
+        kept = normalised(table.schema, margins)
+        return cls(table.schema, kept, tuple(table.margin(margin.names) for margin in kept), table.n)
+
+    @classmethod
+    def known(cls, schema: Schema, values: Mapping[Margin, Table], n: int | None = None) -> "Dataspace":
+        """Return the space with published values known from elsewhere.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+        >>> sexes = Table(schema.restrict(["sex"]), [6, 15])
+        >>> Dataspace.known(schema, {Margin("sex"): sexes}).n
+        21
+        """
+        closed = {Margin(*schema.closed(margin.names)): table for margin, table in values.items()}
+        kept = normalised(schema, closed)
+        totals = tuple(closed[margin] for margin in kept)
+        if n is None:
+            if not totals:
+                raise InputError("the number of records n is always public: give it")
+            n = totals[0].n
+        return cls(schema, kept, totals, n)
+
+    @classmethod
+    def described(cls, text: str) -> "Dataspace":
+        """Return a space known only by name, comparable only with itself.
+
+        >>> Dataspace.described("state totals") == Dataspace.described("state totals")
+        True
+        """
+        return cls(None, (), (), None, text)
+
+    def __repr__(self) -> str:
+        if self.schema is None:
+            return f"Dataspace({self.description!r})"
+        return f"Dataspace({self.summary()} exact; {', '.join(self.schema.names)}; n={self.n})"
+
+    def value(self, margin: Margin) -> Table:
+        """Return the published value of a margin (or of one nested in it)."""
+        wanted = margin if self.schema is None else Margin(*self.schema.closed(margin.names))
+        for known, total in zip(self.margins, self.totals, strict=True):
+            if wanted.within(known):
+                return total if wanted == known else total.margin(wanted.names)
+        raise InputError(f"{margin} is not published; published are {self.summary()}")
+
+    def publishes(self, margin: Margin) -> bool:
+        """Whether a margin is published, by itself or as part of a finer one.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
+        >>> Dataspace.of(table, [Margin("sex", "region")]).publishes(Margin("sex"))
+        True
+        """
+        if self.schema is None:
+            return False
+        closed = Margin(*self.schema.closed(margin.names))
+        return not closed.names or any(closed.within(known) for known in self.margins)
+
+    @cached_property
+    def published(self) -> tuple[Totals, ...]:
+        """The published margins as arrays with an axis for each feature that they name, for the geometry of margins."""
+        assert self.schema is not None
+        views = [self.schema.view(margin.names) for margin in self.margins]
+        return tuple(Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True))
+
+    def over(self, names: Iterable[str]) -> "Dataspace":
+        """Return what is published about the table over some features alone.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
+        >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(Margin("region")).counts
+        array([4, 6])
+        """
+        assert self.schema is not None
+        part = self.schema.restrict(names)
+        shared = [Margin(*(name for name in margin.names if name in part.names)) for margin in self.margins]
+        return Dataspace.known(part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n)
+
+    def contains(self, table: Table) -> bool:
+        """Whether a table is one of this space: same schema, same n, same published margins."""
+        if table.schema != self.schema or table.n != self.n:
+            return False
+        pairs = zip(self.margins, self.totals, strict=True)
+        return all(table.margin(margin.names) == total for margin, total in pairs)
+
+    def tables(self) -> Iterator[Table]:
+        """Iterate over the tables of a small space.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
+        >>> space = Dataspace.of(Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")])
+        >>> [table.counts.tolist() for table in space.tables()]
+        [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
+        """
+        from semidp.core.spaces.listing import tables
+
+        if self.schema is None:
+            raise InputError("a dataspace that is only described cannot be listed: give its schema and margins")
+        return tables(self)
+
+    def is_within(self, other: "Dataspace") -> bool:
+        """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'.
+
+        True where all that `other` publishes follows from what this space publishes.
+        """
+        if self == other:
+            return True
+        if self.schema is None or self.schema != other.schema or self.n != other.n:
+            return False
+        return all(
+            self.publishes(margin) and self.value(margin) == total
+            for margin, total in zip(other.margins, other.totals, strict=True)
+        )
+
+    def union(self, other: "Dataspace") -> "Dataspace | None":
+        """Return the space over the features of both where all that either publishes is published.
+
+        Dropping features neither changes a published value nor moves two datasets further apart, so that every pair of
+        the union is a pair of each: what protects either space at some a protects the union at that a. None where the
+        two are not about the same records: another number of them, other levels, values that contradict each other.
+        Structural zeros may tie the features of both together, so that with any the features must be the same.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
+        >>> ages = {Margin("age"): Table(Schema([Feature("age", "yo")]), [11, 10])}
+        >>> regions = Dataspace.known(Schema([Feature("sex", "fm"), Feature("region", "ns")]), sexes)
+        >>> both = regions.union(Dataspace.known(Schema([Feature("region", "ns"), Feature("age", "yo")]), ages))
+        >>> both.schema.names, both.summary()
+        (('sex', 'region', 'age'), 'sex, age')
+        """
+        if self == other:
+            return self
+        if self.schema is None or other.schema is None or self.n != other.n:
+            return None
+        features = _merged((*self.schema.features, *other.schema.features))
+        if features is None:
+            return None
+        zeros, theirs = self.schema.structural_zeros, other.schema.structural_zeros
+        if (zeros or theirs) and ({*zeros} != {*theirs} or {*self.schema.features} != {*other.schema.features}):
+            return None
+        schema = Schema(features, zeros)
+        told = [(margin, _ordered(total, schema)) for one in (self, other) for margin, total in one._told]
+        try:
+            found = Dataspace.known(schema, dict(told), self.n)
+        except DataError:
+            return None
+        return found if all(found.value(margin) == total for margin, total in told) else None
+
+    def with_features(self, schema: Schema) -> "Dataspace | None":
+        """Return the same statistics about records with more features; None where the schema does not contain these."""
+        if self.schema is None or (self.schema.structural_zeros or schema.structural_zeros):
+            return self if self.schema == schema else None
+        if _merged((*schema.features, *self.schema.features)) != schema.features:
+            return None
+        return Dataspace.known(schema, {margin: _ordered(total, schema) for margin, total in self._told}, self.n)
+
+    @property
+    def _told(self) -> tuple[tuple[Margin, Table], ...]:
+        return tuple(zip(self.margins, self.totals, strict=True))
+
+    def summary(self) -> str:
+        """Say in a few words what is published.
+
+        >>> Dataspace.described("state totals").summary()
+        'state totals'
+        """
+        if self.description is not None:
+            return self.description
+        return ", ".join(str(margin) for margin in self.margins) or "the number of records"
+
+    @cached_property
+    def _values(self) -> list[tuple[list[str], list[int]]]:
+        """What is published, whatever the order in which it is listed."""
+        return sorted(
+            (
+                sorted(margin.names),
+                np.transpose(total.counts, np.argsort([f.name for f in total.schema.features])).ravel().tolist(),
+            )
+            for margin, total in zip(self.margins, self.totals, strict=True)
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that is published: two spaces are equal when their digests are.
+
+        The order in which features and margins are listed does not matter: the datasets are the same.
+        """
+        document = self.to_json()
+        if self.schema is not None:
+            for feature in document["schema"]["feature"]:  # the order of leaves is that of the counts
+                feature |= {"tree": json.dumps(feature["tree"])} if "tree" in feature else {}
+            document["schema"] = {part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()}
+            document["margins"] = self._values
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dataspace) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as plain values: everything in it is public."""
+        if self.schema is None:
+            return {"description": self.description}
+        return {
+            "schema": self.schema.to_json(),
+            "n": self.n,
+            "margins": [
+                {"features": list(margin.names), "counts": total.counts.ravel().tolist()}
+                for margin, total in zip(self.margins, self.totals, strict=True)
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Dataspace":
+        """Read what `to_json` wrote.
+
+        >>> space = Dataspace.described("state totals")
+        >>> Dataspace.from_json(space.to_json()) == space
+        True
+        """
+        if "description" in value:
+            return cls.described(value["description"])
+        schema = Schema.from_json(value["schema"])
+        values = {}
+        for entry in value["margins"]:
+            part = schema.restrict(entry["features"])
+            values[Margin(*entry["features"])] = Table(part, np.array(entry["counts"], np.int64).reshape(part.shape))
+        return cls.known(schema, values, value["n"])

@@ -1,0 +1,33 @@
+"""TODO."""
+
+from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace
+
+
+def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
+    """Return A_a(t) for records that carry an unpublished outcome.
+
+    Changing only y needs one record, and a record that changes its features needs as many others as it would without
+    y, which keep theirs. So a(t) is that of the published margins, and at least 1 where there is a record.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> one_group = Table(Schema([Feature("ward", ["a"])]), [5])
+    >>> outcome_adjacency(Dataspace.of(one_group, [Margin("ward")]))
+    Adjacency(a=1)
+    """
+    return Adjacency(max(semi_adjacency(dataspace).bound, 1 if dataspace.n else 0))
+
+
+def outcome_exchange(dataspace: Dataspace) -> Adjacency:
+    """Return exchange adjacency for records that carry an unpublished outcome: y can change alone.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [5, 4])
+    >>> outcome_exchange(Dataspace.of(wards, [Margin("ward")]))
+    Adjacency(a=2, kind='exchange')
+    """
+    return Adjacency(max(Adjacency.exchange(dataspace).a, 1 if dataspace.n else 0), AdjacencyKind.exchange)

@@ -1,0 +1,164 @@
+"""A worked example of a(t): who wants to change, and who must move with them, in the names of the levels.
+
+Which slice is worst, and how many records it takes, is found in `adjacency`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import View
+from semidp.core.spaces.cover import Cover
+from semidp.core.spaces.listing import labelled
+from semidp.core.spaces.structure import Slices, Structure
+from semidp.core.tables.schema import Schema
+
+Record = tuple[int, ...]
+"""The code of a record's level for each feature of the schema."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A dataset's worst case: a record, the value it wants to take, and the other records that must move for it.
+
+    Built from the published t alone. Each of `others` is a pair: what the record was, what it becomes.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
+    >>> print(Witness.of(schema, (0, 0), (1, 0), [((1, 1), (0, 1))]))
+    (f, n) → (m, n) needs (m, s) → (f, s)
+    """
+
+    features: tuple[str, ...]
+    record: tuple[str, ...]
+    wants: tuple[str, ...]
+    others: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]) -> "Witness":
+        """Name the levels of records given by their codes."""
+        moved = tuple((labelled(schema, before), labelled(schema, after)) for before, after in others)
+        return cls(schema.names, labelled(schema, x), labelled(schema, y), moved)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the witness as plain values."""
+
+        def named(levels: tuple[str, ...]) -> dict[str, str]:
+            return dict(zip(self.features, levels, strict=True))
+
+        return {
+            "record": named(self.record),
+            "wants": named(self.wants),
+            "others": [{"from": named(before), "to": named(after)} for before, after in self.others],
+        }
+
+    def __str__(self) -> str:
+        moves = [f"({', '.join(before)}) → ({', '.join(after)})" for before, after in self.others]
+        start = f"({', '.join(self.record)}) → ({', '.join(self.wants)})"
+        return start + (f" needs {'; '.join(moves)}" if moves else " needs no other record")
+
+
+def slice_witness(structure: Structure, slices: Slices, z: int, cover: Cover, away: bool) -> Witness:
+    """Write out a worst case: y at the rarest levels of slice z, the carriers of its values all different."""
+    cells, rows = zip(*slices.rows(z), strict=True)
+    y = [int(np.where(row > 0, row, row.max() + 1).argmin()) for row in rows]
+    varying = sorted((b for b, row in enumerate(rows) if (row > 0).sum() > 1), key=lambda b: int(rows[b][y[b]]))
+    agree = [{varying[i] for i in pattern} for pattern in cover.agree] or [set()]
+    parts = [{varying[i] for i in part} for part in cover.parts] or [set()]
+    carriers = [list(y) for _ in parts]
+    x = list(y)
+    for b in varying:
+        left = rows[b].copy()
+        left[y[b]] = 0
+        for carrier, pattern in zip(carriers, agree, strict=True):
+            if b not in pattern:
+                carrier[b] = _take(left)
+        if not away:
+            x[b] = _take(left)
+
+    def record(levels: Sequence[int]) -> Record:
+        return a_record(structure, [(m.view, int(c[k])) for m, c, k in zip(slices.margins, cells, levels, strict=True)])
+
+    if not away:
+        start = record(x)
+        after = [record(_replaced(carrier, part, x)) for carrier, part in zip(carriers, parts, strict=True)]
+    else:
+        home = int(next(other for other in np.flatnonzero(slices.sizes) if other != z))
+        there = [(m.view, int(c[row.argmax()])) for m, (c, row) in zip(slices.margins, slices.rows(home), strict=True)]
+        start = a_record(structure, there)
+        rest = zip(carriers[1:], parts[1:], strict=True)
+        after = [start, *(record(_replaced(carrier, part, carriers[0])) for carrier, part in rest)]
+    others = [(record(before), now) for before, now in zip(carriers, after, strict=True)]
+    return Witness.of(structure.schema, start, record(y), others)
+
+
+def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> Record:
+    """Return a record that can occur, with the chosen cells (flat positions) of some margins.
+
+    >>> from semidp.core.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]])
+    >>> structure = Structure.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
+    >>> a_record(structure), a_record(structure, [((1, 0), 1)])
+    ((0, 1), (1, 1))
+    """
+    record = []
+    for axis, leaves in enumerate(structure.grid.box(chosen)):
+        there = structure.inhabited_nodes(axis, structure.grid.full[axis])[leaves]
+        record.append(leaves.start + int(there.argmax()))
+    return next(completions(structure, record))
+
+
+def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]:
+    """Iterate over the records that have the published levels of a given one, itself among them.
+
+    >>> from semidp.core.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]])
+    >>> list(completions(Structure.of(Dataspace.of(table, [Margin("sex")])), (1, 0)))
+    [(1, 0), (1, 1), (1, 2)]
+    """
+    places = zip(structure.grid.chains, structure.published, record, strict=True)
+    ranges = [chain.below(depth, int(chain.above(depth)[leaf]), chain.depth) for chain, depth, leaf in places]
+    possible = structure.schema.possible
+    if possible is None:
+        offsets: Iterable[Sequence[int]] = product(*(range(part.stop - part.start) for part in ranges))
+    else:
+        offsets = np.argwhere(possible[tuple(ranges)])
+    for offset in offsets:
+        yield tuple(part.start + int(k) for part, k in zip(ranges, offset, strict=True))
+
+
+def free_witness(structure: Structure) -> Witness | None:
+    """Return a record that can change on its own where every published feature has one level, or None.
+
+    >>> from semidp.core.spaces.dataspace import Dataspace
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> print(free_witness(Structure.of(Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), []))))
+    (f) → (m) needs no other record
+    """
+    start = a_record(structure)
+    other = next((record for record in completions(structure, start) if record != start), None)
+    return None if other is None else Witness.of(structure.schema, start, other, [])
+
+
+def _replaced(levels: list[int], where: set[int], by: list[int]) -> list[int]:
+    """Take over the levels of another record in some blocks."""
+    return [by[b] if b in where else level for b, level in enumerate(levels)]
+
+
+def _take(left: NDArray[np.int64]) -> int:
+    """Use up one record of the commonest level that is left."""
+    level = int(left.argmax())
+    left[level] -= 1
+    return level

@@ -1,0 +1,4 @@
+"""Features, schemas and tables of counts.
+
+`features` holds one feature and its nested depths, `schema` several features with structural zeros, `counts` a table.
+"""

@@ -1,0 +1,562 @@
+"""Features: what a column may hold, and the level that each of its values is.
+
+A `Feature` has levels, or the edges of bins, or is a chain of depths: a county lies in a state. A `Nest` names such a
+chain whose levels are still to be read. How features form a table is in `schema`.
+"""
+
+import bisect
+import contextlib
+import csv
+import datetime
+import io
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.core.exact import Number, exact, plain
+from semidp.core.margins import Chain
+from semidp.core.notebook import shortened
+from semidp.errors import DataError, SchemaError, did_you_mean
+
+TRUTH = ("false", "true")
+_LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
+"""The levels of truth values; beside exactly these, their words match in capitals or not."""
+
+
+@frozen
+class Depth:
+    """One depth of a nested feature: its name, the label of each node, and the first leaf below each.
+
+    >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).depths[0]
+    Depth(name='state', labels=('a', 'b'), starts=(0, 2))
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    starts: tuple[int, ...]
+
+
+def _levels(values: Iterable[object]) -> tuple[str, ...]:
+    return tuple(level_text(level) for level in values)
+
+
+def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
+    return None if edges is None else tuple(edges)
+
+
+HOW_NUMBERS = (
+    "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and a missing one as nothing"
+)
+"""What to do about values such as 1,200 or 12% or n/a; to leave their records out would change exact counts."""
+
+
+def missing_value(name: str) -> DataError:
+    """Return the refusal of a missing value of a feature that has no level for it."""
+    return DataError(
+        f"feature {name!r} has missing values: declare a null level for it", needs="null level", names=(name,)
+    )
+
+
+@frozen(slots=False)
+class Feature:
+    """One categorical feature: its name and the levels it may take, in order.
+
+    Parameters
+    ----------
+    name
+        What the data call it.
+    levels
+        The values it may take, as text. Left out where `bins` are given.
+    bins
+        Increasing edges of a numeric feature. ``(0, 18, 65)`` means 0 to below 18, 18 to below 65, 65 and over;
+        ``-inf`` as the first edge leaves the lowest bin open.
+    null_level
+        The level that stands for a missing value; added to the levels if it is not one of them. Without it a
+        missing value is an error.
+
+    Examples
+    --------
+    >>> Feature("sex", ["f", "m"]).levels
+    ('f', 'm')
+    >>> Feature("age", bins=[0, 18, 65]).levels
+    ('0 to <18', '18 to <65', '65 and over')
+    """
+
+    name: str
+    levels: tuple[str, ...] = field(default=(), converter=_levels, repr=shortened)
+    bins: tuple[Fraction | float, ...] | None = field(default=None, converter=_bins)
+    null_level: str | None = None
+    above: tuple[Depth, ...] = field(default=(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise SchemaError("a feature needs a name")
+        levels = self.levels
+        if self.bins is not None:
+            edges = _edges(self.name, self.bins)
+            object.__setattr__(self, "bins", edges)
+            labels = _bin_labels(edges)
+            known = (labels, (*labels, self.null_level)) if self.null_level is not None else (labels,)
+            if levels and levels not in known:
+                raise SchemaError(f"feature {self.name!r} has both levels and bins: give one of them")
+            levels = labels
+        if self.null_level is not None and self.null_level not in levels:
+            levels = (*levels, self.null_level)
+        if not levels:
+            raise SchemaError(f"feature {self.name!r} has no levels: list them, or give bins")
+        if not self.above and len(set(levels)) < len(levels):
+            raise SchemaError(f"feature {self.name!r} lists a level twice")
+        object.__setattr__(self, "levels", levels)
+
+    @classmethod
+    def nested(
+        cls,
+        names: Sequence[str],
+        paths: Iterable[Sequence[str]],
+        *,
+        repeat: bool = False,
+        null_level: str | None = None,
+    ) -> "Feature":
+        """Return a chain of depths, coarse to fine, from the path of each leaf: its label at every depth.
+
+        Leaves are ordered so that every node is a range of them: by the order in which nodes first occur. A label lies
+        in one parent, unless names `repeat`: then a level is its path. A `null_level` is one more child of every
+        node, and a missing parent is a path of them.
+
+        >>> county = Feature.nested(["state", "county"], [("b", "z"), ("a", "x"), ("b", "y")])
+        >>> county.levels, county.path(0), county.chain.size(1)
+        (('z', 'y', 'x'), ('b', 'z'), 2)
+        """
+        names, rows = Nest(tuple(names)).names, [tuple(level_text(label) for label in path) for path in paths]
+        if not rows:
+            raise SchemaError(f"the nested feature {names[-1]!r} has no levels: list them, or give a lookup file")
+        if any(len(row) != len(names) for row in rows):
+            raise SchemaError(f"every level of {names[-1]!r} needs its label at each depth: {', '.join(names)}")
+        if len(set(rows)) < len(rows):
+            raise SchemaError(f"the nested feature {names[-1]!r} lists a level twice")
+        if null_level is not None:
+            nodes = dict.fromkeys(row[:depth] for row in rows for depth in range(len(names)))
+            added = dict.fromkeys((*node, *[null_level] * (len(names) - len(node))) for node in nodes)
+            rows = list(dict.fromkeys((*rows, *added)))
+        seen: list[dict[tuple[str, ...], int]] = [{} for _ in names]
+        for row in rows:
+            for depth, order in enumerate(seen):
+                order.setdefault(row[: depth + 1], len(order))
+        for depth, order in enumerate(seen if not repeat else ()):
+            labels = [path[-1] for path in order if path[-1] != null_level]
+            if len(set(labels)) < len(labels):
+                raise SchemaError(
+                    f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}: correct that, "
+                    'or declare names = "repeat" where different ones share a name',
+                    needs="repeated names",
+                    names=names,
+                )
+        rows.sort(key=lambda row: tuple(order[row[: depth + 1]] for depth, order in enumerate(seen)))
+        above = []
+        for depth, name in enumerate(names[:-1], start=1):
+            starts = [i for i, row in enumerate(rows) if i == 0 or row[:depth] != rows[i - 1][:depth]]
+            above.append(Depth(name, tuple(rows[i][depth - 1] for i in starts), tuple(starts)))
+        return cls(names[-1], tuple(row[-1] for row in rows), null_level=null_level, above=tuple(above))
+
+    @cached_property
+    def depths(self) -> tuple[Depth, ...]:
+        """The depths from coarse to fine; an ordinary feature has one."""
+        return (*self.above, Depth(self.name, self.levels, tuple(range(len(self.levels)))))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the depths."""
+        return tuple(depth.name for depth in self.depths)
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The depths as the geometry of margins sees them."""
+        return Chain(len(self.levels), tuple(depth.starts for depth in self.depths))
+
+    def path(self, leaf: int) -> tuple[str, ...]:
+        """Return the label of a leaf at every depth."""
+        return tuple(depth.labels[bisect.bisect_right(depth.starts, leaf) - 1] for depth in self.depths)
+
+    def leaves_below(self, name: str) -> dict[str, list[int]]:
+        """Return the leaves below each label at the depth of that name.
+
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).leaves_below("state")
+        {'a': [0, 1], 'b': [2]}
+        """
+        return self._leaves_below[self.names.index(name)]
+
+    @cached_property
+    def _leaves_below(self) -> list[dict[str, list[int]]]:
+        found: list[dict[str, list[int]]] = [{} for _ in self.depths]
+        for depth, labels in zip(self.depths, found, strict=True):
+            for label, (start, end) in zip(
+                depth.labels, itertools.pairwise((*depth.starts, len(self.levels))), strict=True
+            ):
+                labels.setdefault(label, []).extend(range(start, end))
+        return found
+
+    def branch(self, depth: int, node: int) -> "Feature":
+        """Return the feature with the leaves below one node at a depth alone; every depth stays.
+
+        >>> county = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> county.branch(1, 0).paths()
+        [('a', 'x'), ('a', 'y')]
+        """
+        leaves, starts = self.chain.below(depth, node, len(self.depths)), self.chain.branch(depth, node).starts
+        path = self.path(leaves.start)
+        labels = [
+            known.labels[self.chain.below(depth, node, place)] if place > depth else (path[place - 1],)
+            for place, known in enumerate(self.above, start=1)
+        ]
+        above = tuple(map(Depth, self.names, labels, starts))
+        return Feature(self.name, self.levels[leaves], null_level=self.null_level, above=above)
+
+    def at(self, depth: int) -> "Feature":
+        """Return the feature cut at a depth: its nodes there become the levels.
+
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).at(1)
+        Feature(name='state', levels=('a', 'b'), bins=None, null_level=None)
+        """
+        if depth == len(self.depths):
+            return self
+        here = self.depths[depth - 1]
+        above = tuple(
+            Depth(d.name, d.labels, tuple(bisect.bisect_left(here.starts, start) for start in d.starts))
+            for d in self.above[: depth - 1]
+        )
+        return Feature(here.name, here.labels, null_level=self.null_level, above=above)
+
+    def located(self, columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.intp]:
+        """Return the leaf of each record of a nested feature, from the path's columns that are there as texts.
+
+        The parents of a level follow from the declaration; where the data hold them too, they must agree.
+
+        >>> county = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> county.located({"county": ["z", "x"]}), county.located({"state": ["a"], "county": ["y"]})
+        (array([2, 0]), array([1]))
+        >>> county.located({"state": ["b"], "county": ["y"]})
+        Traceback (most recent call last):
+        semidp.errors.DataError: the data put a level of 'county' in another parent than the declaration: correct one
+        """
+        there = tuple(name for name in self.names if name in columns)
+        leaves = self._leaves_of(there)
+        rows = list(zip(*(columns[name] for name in there), strict=True))
+        if any(None in row for row in dict.fromkeys(rows)):
+            null = self.missing_level()
+            rows = [tuple(null if label is None else label for label in row) for row in rows]
+        codes = np.array([leaves.get(row, -1) for row in rows], dtype=np.intp)
+        if (codes < 0).any() and {row[-1] for row in rows} <= {*self.levels}:
+            raise DataError(
+                f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
+            )
+        return self.declared(codes)
+
+    def _leaves_of(self, there: tuple[str, ...]) -> dict[tuple[str, ...], int]:
+        """Return the leaf that the labels at some depths mean; a missing label, the one that is missing longest."""
+        depths = [self.names.index(name) for name in there]
+        found: dict[tuple[str, ...], int] = {}
+        unknown: dict[tuple[str, ...], int] = {}
+        for leaf, path in enumerate(self.paths()):
+            key, missing = tuple(path[depth] for depth in depths), path.count(self.null_level or "")
+            if key not in found or (key[-1] == self.null_level and missing > unknown[key]):
+                found[key], unknown[key] = leaf, missing
+            elif key[-1] != self.null_level:
+                others = ", ".join(name for name in self.names if name not in there)
+                raise DataError(f"the levels of {self.name!r} repeat, so the data must hold its parents too: {others}")
+        return found
+
+    def paths(self) -> list[tuple[str, ...]]:
+        """Return the label of every leaf at every depth.
+
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("b", "z")]).paths()
+        [('a', 'x'), ('b', 'z')]
+        """
+        columns = [
+            np.repeat(np.array(depth.labels, dtype=object), np.diff((*depth.starts, len(self.levels)))).tolist()
+            for depth in self.depths
+        ]
+        return list(zip(*columns, strict=True))
+
+    def codes(self, values: ArrayLike) -> NDArray[np.intp]:
+        """Return the position of each value among the levels; refuse missing and unknown values.
+
+        >>> Feature("sex", ["f", "m"]).codes(["m", "f", "m"])
+        array([1, 0, 1])
+        >>> Feature("age", bins=[0, 18, 65], null_level="unknown").codes([3, 70, None])
+        array([0, 2, 3])
+        >>> Feature("paid", ["true", "false"]).codes(["True", "FALSE", "true"])
+        array([0, 1, 0])
+        """
+        column = np.asarray(values)
+        missing = missing_values(column)
+        codes = np.full(column.shape, -1, dtype=np.intp)
+        present = column[~missing]
+        codes[~missing] = self._binned(present) if self.bins is not None else self._matched(present)
+        if missing.any():
+            codes[missing] = self.levels.index(self.missing_level())
+        return self.declared(codes)
+
+    def missing_level(self) -> str:
+        """Return the level of missing values; refuse them where none is declared."""
+        if self.null_level is None:
+            raise missing_value(self.name)
+        return self.null_level
+
+    def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return positions among the levels; refuse values that have none, whose position is negative."""
+        if (codes < 0).any():
+            binned = self.bins is not None
+            legal = "below its first bin" if binned else "not among its declared levels"
+            raise DataError(
+                f"feature {self.name!r} has values {legal}: extend the schema, or correct the data",
+                needs="first bin" if binned else "declared levels",
+                names=(self.name,),
+            )
+        return codes
+
+    def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        assert self.bins is not None
+        numbers = None
+        with contextlib.suppress(TypeError, ValueError):  # not raised from here: what is suppressed quotes a value
+            numbers = values.astype(float)
+        if numbers is None:
+            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}")
+        edges = np.array([float(edge) for edge in self.bins])
+        return np.searchsorted(edges, numbers, side="right") - 1
+
+    def _matched(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        if values.dtype == object:
+            values = np.array([level_text(value) for value in values], dtype=str)
+        distinct, inverse = np.unique(values, return_inverse=True)
+        position = {level: code for code, level in enumerate(self.levels)}
+        texts = [level_text(value) for value in distinct]
+        if set(self.levels) - {self.null_level} == set(TRUTH):
+            texts = [text.lower() if text.lower() in TRUTH else text for text in texts]
+        codes = np.array([position.get(text, -1) for text in texts], dtype=np.intp)
+        return codes[inverse] if len(distinct) else np.zeros(0, dtype=np.intp)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the feature as plain values; `from_json` reads them back.
+
+        >>> Feature("sex", ["f", "m"]).to_json()
+        {'name': 'sex', 'levels': ['f', 'm']}
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("b", "z")]).to_json()
+        {'name': 'county', 'nest': ['state', 'county'], 'tree': {'a': ['x'], 'b': ['z']}}
+        """
+        entry: dict[str, Any] = {"name": self.name}
+        if self.above:
+            entry |= {"nest": list(self.names), "tree": _tree(self.paths())}
+            labels = [[label for label in depth.labels if label != self.null_level] for depth in self.depths]
+            if any(len(set(part)) < len(part) for part in labels):
+                entry["names"] = "repeat"
+        elif self.bins is not None:
+            entry["bins"] = [plain(edge) if isinstance(edge, Fraction) else str(edge) for edge in self.bins]
+        else:
+            entry["levels"] = list(self.levels)
+        if self.null_level is not None:
+            entry["null_level"] = self.null_level
+        return entry
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any], folder: Path | None = None) -> "Feature":
+        """Read what `to_json` wrote, or one ``[[feature]]`` of a schema file, whose lookup lies in `folder`.
+
+        >>> Feature.from_json({"name": "age", "bins": ["0", "18"]}).levels
+        ('0 to <18', '18 and over')
+        """
+        known = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
+        unknown = set(entry) - {*known}
+        if unknown:
+            meant = did_you_mean(min(unknown), known)
+            raise SchemaError(f"a feature has no key {min(unknown)!r}{meant}: its keys are {', '.join(known)}")
+        if not set(entry).isdisjoint(_NEST_KEYS):
+            nest = Nest.from_json(entry)
+            if "tree" in entry:
+                return nest.feature(_paths(entry["tree"], nest.names))
+            if "lookup" in entry:
+                return nest.feature(_looked_up(Path(folder or ".") / entry["lookup"], nest))
+            raise SchemaError(f"the nested feature {nest.names[-1]!r} needs its levels: give a tree or a lookup file")
+        levels = entry.get("levels", ())
+        if isinstance(levels, str):
+            raise SchemaError(f"the levels of feature {entry['name']!r} must be a list")
+        return cls(entry["name"], tuple(levels), entry.get("bins"), entry.get("null_level"))
+
+
+_NEST_KEYS = ("nest", "tree", "lookup", "names")
+
+
+@frozen
+class Nest:
+    """The names of the depths of a nested feature, coarse to fine, whose levels and parents are still to be read.
+
+    >>> Nest(("state", "county")).feature([("a", "x"), ("b", "z")]).levels
+    ('x', 'z')
+    """
+
+    names: tuple[str, ...]
+    repeat: bool = False
+    null_level: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.names))
+        good = all(isinstance(name, str) and name for name in self.names)
+        if len(self.names) < 2 or not good or len(set(self.names)) < len(self.names):
+            raise SchemaError("a nested feature needs two or more depths with names of their own, coarse to fine")
+
+    @property
+    def name(self) -> str:
+        """The name of the finest depth, which is the feature's."""
+        return self.names[-1]
+
+    def feature(self, paths: Iterable[Sequence[str]]) -> Feature:
+        """Return the feature with these levels."""
+        return Feature.nested(self.names, paths, repeat=self.repeat, null_level=self.null_level)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the names as plain values: a feature without levels."""
+        entry: dict[str, Any] = {"name": self.name, "nest": list(self.names)}
+        entry |= {"names": "repeat"} if self.repeat else {}
+        return entry | ({} if self.null_level is None else {"null_level": self.null_level})
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Nest":
+        """Read the names from one ``[[feature]]``.
+
+        >>> Nest.from_json({"name": "county", "nest": ["state", "county"]}).names
+        ('state', 'county')
+        """
+        names, repeat = entry.get("nest"), entry.get("names", "unique")
+        if not isinstance(names, (list, tuple)) or entry.get("name", names[-1:]) not in (names[-1:], *names[-1:]):
+            raise SchemaError('a nested feature has the name of its finest depth, and nest = ["state", "county"]')
+        if repeat not in ("unique", "repeat") or {"levels", "bins"} & set(entry) or {"tree", "lookup"} <= set(entry):
+            raise SchemaError('a nested feature has one of tree and lookup, no levels or bins, and names = "repeat"')
+        return cls(tuple(names), repeat == "repeat", entry.get("null_level"))
+
+
+def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
+    """Return paths as a mapping of mappings, the finest labels as lists."""
+    if len(paths[0]) == 1:
+        return [label for (label,) in paths]
+    nodes = itertools.groupby(paths, key=lambda path: path[0])
+    return {label: _tree([path[1:] for path in below]) for label, below in nodes}
+
+
+def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the paths of what `_tree` wrote; refuse a parent without children."""
+    if not tree and isinstance(tree, (Mapping, list, tuple)):
+        raise SchemaError(f"the tree has a level without any {names[0]!r} below it: leave it out, or list them")
+    if len(names) == 1 and isinstance(tree, (list, tuple)):
+        return [(level_text(label),) for label in tree]
+    if len(names) == 1 or not isinstance(tree, Mapping):
+        raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
+    return [(level_text(label), *path) for label, below in tree.items() for path in _paths(below, names[1:])]
+
+
+def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
+    """Return the paths that a CSV file lists, a column a depth; other columns are ignored."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(file.read_text(encoding="utf-8-sig")), strict=True) if row]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise SchemaError(f"the lookup file {file} cannot be read as CSV") from None
+    header = [name.strip() for name in rows[0]] if rows else []
+    missing = [name for name in nest.names if header.count(name) != 1]
+    if missing:
+        raise SchemaError(f"the lookup file {file} needs one column for each depth, and for {missing[0]!r} it has none")
+    places = [header.index(name) for name in nest.names]
+    found: dict[tuple[str, ...], None] = {}
+    for row in rows[1:]:
+        path = tuple(row[place].strip() or nest.null_level or "" for place in places) if len(row) == len(header) else ()
+        if not path or not all(path):
+            raise SchemaError(
+                f"the lookup file {file} has a row without a level at each depth: {', '.join(nest.names)}"
+            )
+        found[path] = None
+    return list(found)
+
+
+def level_text(value: object) -> str:
+    """Write a data value as the text of a level: whole numbers without a point, truth values in lower case.
+
+    Decimals print as the numbers they are and timestamps at midnight as dates, since engines differ in these types.
+    Every engine follows this rule, so that one schema reads the same data alike everywhere.
+
+    >>> level_text(1.0), level_text(True), level_text("north"), level_text(Decimal("1.50"))
+    ('1', 'true', 'north', '1.5')
+    >>> level_text(datetime.datetime(2020, 1, 2)), level_text(np.datetime64("2020-01-02T03:04"))
+    ('2020-01-02', '2020-01-02 03:04:00')
+    """
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, Decimal) and value.is_finite():
+        return format(value.to_integral_value() if value == value.to_integral_value() else value.normalize(), "f")
+    if isinstance(value, datetime.datetime):
+        midnight = value.time() == datetime.time() and value.tzinfo is None
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def missing_values(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each value of a column is missing: None, not a number, or the null of a data frame.
+
+    >>> missing_values(np.array([1.0, np.nan])), missing_values(np.array(["f", None], dtype=object))
+    (array([False,  True]), array([False,  True]))
+    """
+    if column.dtype.kind == "f":
+        return np.asarray(np.isnan(column))
+    if column.dtype.kind == "M":
+        return np.asarray(np.isnat(column))
+    if column.dtype.kind == "O":
+        return np.array([_is_missing(value) for value in column], dtype=bool)
+    return np.zeros(column.shape, dtype=bool)
+
+
+def value_text(value: object) -> str | None:
+    """Write a data value as the text of a level, by the rule of `level_text`; None if it is missing.
+
+    >>> [value_text(value) for value in (2.0, True, math.nan)]
+    ['2', 'true', None]
+    """
+    return None if _is_missing(value) else level_text(value)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # the null of a data frame is neither equal to itself nor not
+        return True
+
+
+def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
+    edges: list[Fraction | float] = []
+    for position, edge in enumerate(bins):
+        if position == 0 and str(edge).strip() == "-inf":
+            edges.append(-math.inf)
+        else:
+            edges.append(exact(edge, f"a bin edge of {name!r}"))
+    if any(isinstance(edge, Fraction) and abs(edge) > _LARGEST_EDGE for edge in edges):
+        raise SchemaError(f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)")
+    # Values are compared with edges as floating-point numbers, so that edges must differ as such.
+    if not edges or any(float(low) >= float(high) for low, high in itertools.pairwise(edges)):
+        raise SchemaError(f"the bins of {name!r} must be increasing numbers such as 0, 18, 65")
+    return tuple(edges)
+
+
+def _bin_labels(edges: tuple[Fraction | float, ...]) -> tuple[str, ...]:
+    text = [plain(edge) if isinstance(edge, Fraction) else str(edge) for edge in edges]
+    labels = [f"{low} to <{high}" for low, high in itertools.pairwise(text)] + [f"{text[-1]} and over"]
+    if edges[0] == -math.inf:
+        labels[0] = f"below {text[1]}" if len(text) > 1 else "any"
+    return tuple(labels)

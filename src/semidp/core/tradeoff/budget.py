@@ -1,0 +1,236 @@
+"""How much privacy loss may be spent, in exact numbers.
+
+A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked out elsewhere.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+from attrs import frozen
+
+from semidp.core.exact import Number, number, plain, positive, sqrt_down, sqrt_up
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.polygons import Approximate
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
+from semidp.errors import InputError
+
+Kind = Literal["zcdp", "gdp", "pure", "approximate"]
+
+MOST = 10**15
+"""The largest rho, mu or epsilon: beyond it nothing is private, and floating point runs out first."""
+
+
+GIVEN: dict[str, tuple[str, ...]] = {
+    "zcdp": ("rho",),
+    "gdp": ("mu",),
+    "pure": ("epsilon",),
+    "approximate": ("epsilon", "delta"),
+}
+"""The numbers that each kind of budget is given; a pure one has a delta of 0 besides."""
+
+_WORDS = {"zcdp": "zero-concentrated DP", "gdp": "Gaussian DP", "pure": "pure DP", "approximate": "approximate DP"}
+
+
+@frozen
+class Budget:
+    """A privacy-loss budget: ``Budget.zcdp(rho)``, ``.gdp(mu)``, ``.pure(epsilon)``, ``.approximate(epsilon, delta)``.
+
+    >>> Budget.zcdp("0.1").rho
+    Fraction(1, 10)
+    >>> Budget.approximate(1, "1e-9").tradeoff()
+    Approximate(epsilon0=Fraction(1, 1), delta0=Fraction(1, 1000000000), size=1)
+    >>> print(Budget.gdp(0.5))
+    mu = 0.5 (Gaussian DP)
+    """
+
+    kind: Kind = ""  # type: ignore[assignment]  # no kind: Budget(mu=1) is refused in a sentence, below
+    rho: Fraction | None = None
+    mu: Fraction | None = None
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
+
+    def __attrs_post_init__(self) -> None:
+        given = {*GIVEN.get(self.kind, ()), *(["delta"] if self.kind == "pure" and not self.delta else [])}
+        if not given or set(self._numbers()) != given:
+            raise InputError(
+                "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or "
+                "Budget.approximate(epsilon, delta)"
+            )
+        if not all(isinstance(number, Fraction) for number in self._numbers().values()):
+            raise InputError(
+                "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or .approximate"
+            )
+
+    @classmethod
+    def zcdp(cls, rho: Number) -> "Budget":
+        """Return rho-zCDP.
+
+        >>> Budget.zcdp(0)
+        Traceback (most recent call last):
+        semidp.errors.InputError: rho must be above 0, not 0
+        """
+        return cls("zcdp", rho=_amount(rho, "rho"))
+
+    @classmethod
+    def gdp(cls, mu: Number) -> "Budget":
+        """Return mu-GDP.
+
+        >>> Budget.gdp(1).mu
+        Fraction(1, 1)
+        """
+        return cls("gdp", mu=_amount(mu, "mu"))
+
+    @classmethod
+    def pure(cls, epsilon: Number) -> "Budget":
+        """Return pure epsilon-DP.
+
+        >>> Budget.pure("1/3").epsilon
+        Fraction(1, 3)
+        """
+        return cls("pure", epsilon=_amount(epsilon, "epsilon"), delta=Fraction(0))
+
+    @classmethod
+    def approximate(cls, epsilon: Number, delta: Number) -> "Budget":
+        """Return (epsilon, delta)-DP with delta strictly between 0 and 1.
+
+        >>> Budget.approximate(1, 1)
+        Traceback (most recent call last):
+        semidp.errors.InputError: delta must be below 1, not 1
+        """
+        small = positive(delta, "delta")
+        if small >= 1:
+            raise InputError(f"delta must be below 1, not {delta}")
+        return cls("approximate", epsilon=_amount(epsilon, "epsilon"), delta=small)
+
+    def tradeoff(self) -> Tradeoff:
+        """Return the budget as a tradeoff function.
+
+        >>> Budget.pure(1).tradeoff().epsilon(0)
+        1.0
+        """
+        if self.rho is not None:
+            return ZCDP(self.rho)
+        if self.mu is not None:
+            return Gaussian(self.mu**2)
+        assert self.epsilon is not None
+        return Approximate(self.epsilon, self.delta or Fraction(0))
+
+    def shared(self, parts: int) -> "Budget":
+        """Return the budget that each of several measurements gets, so that together they spend no more than this.
+
+        >>> Budget.zcdp(1).shared(4).rho, Budget.gdp(1).shared(4).mu
+        (Fraction(1, 4), Fraction(1, 2))
+        """
+        return self.share(Fraction(1, parts))
+
+    def share(self, part: Fraction) -> "Budget":
+        """Return a fraction of the budget: of rho, of epsilon and delta, or of mu squared.
+
+        >>> Budget.gdp(1).share(Fraction(1, 4)).mu
+        Fraction(1, 2)
+        """
+        if part == 1:
+            return self
+        if self.mu is not None:
+            return Budget.gdp(sqrt_down(self.mu**2 * part))
+        return Budget._of(self.kind, [number * part for number in self._given().values()])
+
+    @staticmethod
+    def together(parts: "Sequence[Budget | None]") -> "Budget | None":
+        """Return what several measurements may spend together, simply added; None where kinds differ or one has none.
+
+        >>> Budget.together([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu
+        Fraction(1, 1)
+        """
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(parts) or len({part.kind for part in known}) != 1:
+            return None
+        if len(known) == 1:
+            return known[0]
+        if known[0].mu is not None:
+            return Budget.gdp(sqrt_up(sum(((part.mu or Fraction(0)) ** 2 for part in known), Fraction(0))))
+        if sum(part.delta or Fraction(0) for part in known) >= 1:
+            return None
+        sums = [sum(numbers, Fraction(0)) for numbers in zip(*(part._given().values() for part in known), strict=True)]
+        return Budget._of(known[0].kind, sums)
+
+    @staticmethod
+    def stated(value: Mapping[str, Any]) -> "Budget | None":
+        """Read a budget from the keys of a plan: one of epsilon (with delta or without), rho or mu; None without any.
+
+        >>> Budget.stated({"epsilon": "1"}) == Budget.pure(1)
+        True
+        """
+        given = [key for key in ("epsilon", "rho", "mu") if value.get(key) is not None]
+        if not given:
+            return None
+        if len(given) > 1:
+            raise InputError(f"give one of epsilon, rho and mu as the privacy budget, not {' and '.join(given)}")
+        amount, delta = value[given[0]], value.get("delta")
+        if given[0] == "epsilon":
+            return Budget.pure(amount) if delta is None else Budget.approximate(amount, delta)
+        if delta is not None:
+            raise InputError(f"delta is part of an epsilon budget; beside {given[0]} set report_delta instead")
+        return Budget.zcdp(amount) if given[0] == "rho" else Budget.gdp(amount)
+
+    def keys(self) -> dict[str, str]:
+        """Return the budget as the keys of a plan that `stated` reads."""
+        return {name: plain(x) for name, x in self._given().items()}
+
+    def __str__(self) -> str:
+        return f"{', '.join(f'{name} = {text}' for name, text in self.keys().items())} ({_WORDS[self.kind]})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the budget as plain values, exact numbers as text.
+
+        >>> Budget.zcdp(0.5).to_json()
+        {'kind': 'zcdp', 'rho': '0.5'}
+        """
+        return {"kind": self.kind, **{name: plain(x) for name, x in self._numbers().items()}}
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the budget for readers of a result: numbers, rounded up where no float prints as they do.
+
+        >>> Budget.approximate(1, "1e-9").numbers()
+        {'kind': 'approximate', 'epsilon': 1, 'delta': 1e-09}
+        """
+        return {"kind": self.kind, **{name: number(x) for name, x in self._numbers().items()}}
+
+    def _numbers(self) -> dict[str, Fraction]:
+        found = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
+        return {name: x for name, x in found.items() if x is not None}
+
+    def _given(self) -> dict[str, Fraction]:
+        return {name: x for name, x in self._numbers().items() if name in GIVEN[self.kind]}
+
+    @classmethod
+    def _of(cls, kind: Kind, numbers: Sequence[Number]) -> "Budget":
+        makers: dict[Kind, Callable[..., Budget]]
+        makers = {"zcdp": cls.zcdp, "gdp": cls.gdp, "pure": cls.pure, "approximate": cls.approximate}
+        return makers[kind](*numbers)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Budget":
+        """Read what `to_json` wrote.
+
+        >>> Budget.from_json({"kind": "gdp", "mu": "0.5"}) == Budget.gdp("1/2")
+        True
+        """
+        kind: Any = value.get("kind")
+        if kind not in get_args(Kind):
+            raise InputError(f"a budget is one of {', '.join(get_args(Kind))}, not {kind!r}")
+        return cls._of(kind, [value[name] for name in GIVEN[kind]])
+
+
+def _amount(value: Number, name: str) -> Fraction:
+    """Read a budget's number.
+
+    >>> _amount("1e300", "epsilon")
+    Traceback (most recent call last):
+    semidp.errors.InputError: epsilon must be at most 1e15, and a budget that protects anybody is far smaller
+    """
+    amount = positive(value, name)
+    if amount > MOST:
+        raise InputError(f"{name} must be at most 1e15, and a budget that protects anybody is far smaller")
+    return amount

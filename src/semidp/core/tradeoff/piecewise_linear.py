@@ -1,0 +1,262 @@
+"""Piecewise linear curves with exact corners: given as such, as a privacy profile, or as code.
+
+Everything here is rational arithmetic, groups and symmetrisation included; what polygons have in common is in polygons.
+"""
+
+import itertools
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semidp.core.ball_arithmetic import RealBall, ball, precision
+from semidp.core.exact import Number, exact, plain, up
+from semidp.core.tradeoff.base import Floats, Order, Tradeoff, group_size, nonnegative, proportion
+from semidp.core.tradeoff.polygons import BITS, Polygon, lowest
+from semidp.errors import InputError
+
+_GRID = 1 << 200  # denominators of corners that stand for irrational ones
+_NOISE = 1e-9  # what rounding inside a user's function may do to its values
+
+Corner = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear(Polygon):
+    """The curve through exact corners ``(alphas[i], values[i])``, from alpha 0 to alpha 1.
+
+    >>> curve = PiecewiseLinear((0, Fraction(1, 2), 1), (0, Fraction(1, 4), 1))
+    >>> curve(0.75), curve.group(2)(0.75), curve.is_symmetric
+    (0.624..., 0.437..., False)
+    """
+
+    alphas: tuple[Fraction, ...]
+    values: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        alphas = tuple(exact(alpha, "alpha") for alpha in self.alphas)
+        values = tuple(exact(value, "a value of f") for value in self.values)
+        _check_shape(alphas, values)
+        kept = lower_hull(list(zip(alphas, values, strict=True)))  # without corners on straight lines
+        object.__setattr__(self, "alphas", tuple(alpha for alpha, _ in kept))
+        object.__setattr__(self, "values", tuple(value for _, value in kept))
+
+    def at(self, alpha: Fraction) -> Fraction:
+        """Return ``f(alpha)`` exactly.
+
+        >>> PiecewiseLinear((0, Fraction(1, 3), 1), (0, 0, 1)).at(Fraction(1, 2))
+        Fraction(1, 4)
+        """
+        return _interpolate(alpha, self.alphas, self.values)
+
+    def group(self, k: int) -> "PiecewiseLinear":
+        result = self
+        for _ in range(group_size(k) - 1):
+            result = self._after(result)
+        return result
+
+    def _after(self, inner: "PiecewiseLinear") -> "PiecewiseLinear":
+        top = inner.values[-1]
+        pulled = [inner._inverse_at(alpha) for alpha in self.alphas if 0 < alpha < top]
+        alphas = sorted({*inner.alphas, *pulled})
+        return PiecewiseLinear(tuple(alphas), tuple(self.at(inner.at(alpha)) for alpha in alphas))
+
+    def _inverse_at(self, value: Fraction) -> Fraction:
+        start = max((i for i, known in enumerate(self.values) if known == 0), default=0)
+        return _interpolate(value, self.values[start:], self.alphas[start:])
+
+    def symmetric(self) -> "PiecewiseLinear":
+        other = self._reflected
+        alphas = sorted({*self.alphas, *other.alphas})
+        places = [(alpha, self.at(alpha), other.at(alpha)) for alpha in alphas]
+        corners = [(alpha, max(values)) for alpha, *values in places]
+        for (low, *ours), (high, *theirs) in itertools.pairwise(places):
+            left, right = ours[0] - ours[1], theirs[0] - theirs[1]
+            if left * right < 0:  # both are straight here, and meet
+                alpha = low + (high - low) * left / (left - right)
+                corners.append((alpha, self.at(alpha)))
+        return _through(sorted(corners))
+
+    def compare(self, other: Tradeoff) -> Order:
+        if not isinstance(other, PiecewiseLinear):
+            return super().compare(other)
+        gaps = [self.at(alpha) - other.at(alpha) for alpha in {*self.alphas, *other.alphas}]
+        return Order.of(below=min(gaps) < 0, above=max(gaps) > 0)
+
+    @property
+    def is_symmetric(self) -> bool:
+        return self._reflected == self
+
+    @property
+    def is_trivial(self) -> bool:
+        return self.alphas == self.values
+
+    def _delta(self, epsilon: Fraction) -> float:
+        if epsilon == 0:
+            return up(max(alpha - value for alpha, value in zip(self.alphas, self.values, strict=True)))
+        return super()._delta(epsilon)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "piecewise", "alphas": [*map(plain, self.alphas)], "values": [*map(plain, self.values)]}
+
+    @cached_property
+    def _reflected(self) -> "PiecewiseLinear":
+        corners = [(1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)][::-1]
+        if corners[0][0] > 0:  # f(1) < 1: the inverse is 0 up to 1 - f(1)
+            corners.insert(0, (Fraction(0), Fraction(0)))
+        # a flat start of f reflects to a vertical end at alpha = 1; the curve keeps its lower value
+        return _through([corner for i, corner in enumerate(corners) if i == 0 or corner[0] > corners[i - 1][0]])
+
+    def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
+        corners = [(ball(1 - alpha), ball(1 - value)) for alpha, value in zip(self.alphas, self.values, strict=True)]
+        return corners[::-1]
+
+
+def piecewise(alphas: Iterable[Number], values: Iterable[Number]) -> PiecewiseLinear:
+    """Return the curve through the given corners, exactly; refuse what is not a tradeoff function.
+
+    >>> piecewise([0, 0.5, 1], [0, 0.6, 1])
+    Traceback (most recent call last):
+    semidp.errors.InputError: not a tradeoff function: f(x) <= x fails at alpha = 0.5
+    """
+    return PiecewiseLinear(
+        tuple(exact(alpha, "alpha") for alpha in alphas), tuple(exact(value, "a value of f") for value in values)
+    )
+
+
+def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
+    """Return the best curve for a mechanism that is (epsilon, delta)-DP at each of the given points.
+
+    ``f(a) = max(0, 1 - delta_i - e^eps_i (1 - a), e^-eps_i (a - delta_i))`` over all points i, with irrational corners
+    rounded down on a grid of 2^-200 (Dong, Roth and Su 2022, Proposition 6).
+
+    >>> curve = from_profile([(1, "1e-6"), ("1/2", "1e-3")])
+    >>> curve.delta("1/2") - 1e-3 < 1e-12, curve.is_symmetric
+    (True, True)
+    """
+    pairs = [(nonnegative(e, "epsilon"), proportion(d, "delta")) for e, d in points]
+    if not pairs:
+        raise InputError("a privacy profile needs at least one pair (epsilon, delta)")
+    with precision(BITS):  # power <= slope · size + delta, with the slope rounded up: claims a little less
+        lines = sorted(((_ceiling(ball(e).exp()), d) for e, d in pairs), reverse=True)
+    first, corners = lowest([*lines, (Fraction(0), Fraction(1))])
+    ends = [(Fraction(0), first), *(corner for corner in corners if corner[0] < 1), (Fraction(1), Fraction(1))]
+    return _through([(1 - size, 1 - power) for size, power in reversed(ends)]).symmetric()
+
+
+def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> PiecewiseLinear:
+    """Return a curve just below a function given as code, after checking that it can be a tradeoff function.
+
+    The function is asked for its values at about `points` alphas, down to 1e-15 from 0 and from 1. Between them a
+    convex function lies above its neighbouring chords, extended, and those are what is returned.
+
+    Parameters
+    ----------
+    f
+        Takes an array of alphas and returns as many values. Values may be off by 1e-9 through rounding.
+    points
+        How many alphas to look at.
+
+    Examples
+    --------
+    >>> curve = from_function(lambda a: a**2)
+    >>> curve(0.5) <= 0.25, 0.25 - curve(0.5) < 1e-4
+    (True, True)
+    >>> from_function(lambda a: a * float("nan"))
+    Traceback (most recent call last):
+    semidp.errors.InputError: not a tradeoff function: a value is not a number
+    """
+    ends = np.geomspace(1e-15, 0.5, points // 4)
+    grid = np.unique(np.concatenate([(1 - np.cos(np.linspace(0, np.pi, points // 2))) / 2, ends, 1 - ends]))
+    grid[0] = 0.0
+    values = np.asarray(f(grid), dtype=np.float64)
+    if values.shape != grid.shape:
+        raise InputError("not a tradeoff function: it must return one value for each alpha of an array")
+    if np.isnan(values).any():
+        raise InputError("not a tradeoff function: a value is not a number")
+    hull = np.array(lower_hull(list(zip(grid, np.clip(values, 0.0, grid), strict=True))))
+    for law, fails in (
+        ("f(x) <= x", values > grid + _NOISE),
+        ("f(x) >= 0", values < -_NOISE),
+        ("f nondecreasing", values < np.maximum.accumulate(values) - _NOISE),
+        ("f convex", values > np.interp(grid, hull[:, 0], hull[:, 1]) + _NOISE),
+    ):
+        if fails.any():
+            raise InputError(f"not a tradeoff function: {law} fails at alpha = {grid[int(np.argmax(fails))]:.6g}")
+    exact_hull = lower_hull([(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()])
+    return _through(_below_chords(exact_hull))
+
+
+def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None:
+    if len(alphas) != len(values) or len(alphas) < 2 or alphas[0] != 0 or alphas[-1] != 1:
+        raise InputError("a piecewise linear curve needs as many values as alphas, from alpha = 0 to alpha = 1")
+    if any(low >= high for low, high in itertools.pairwise(alphas)):
+        raise InputError("the alphas of a piecewise linear curve must increase")
+
+    corners = list(zip(alphas, values, strict=True))
+    slopes = [((v1 - v0) / (a1 - a0), a1) for (a0, v0), (a1, v1) in itertools.pairwise(corners)]
+    for law, fails in (
+        ("f(x) <= x", [alpha for alpha, value in corners if value > alpha]),
+        ("f(x) >= 0", [alpha for alpha, value in corners if value < 0]),
+        ("f nondecreasing", [alpha for slope, alpha in slopes if slope < 0]),
+        ("f convex", [alpha for (before, alpha), (after, _) in itertools.pairwise(slopes) if before > after]),
+    ):
+        if fails:
+            raise InputError(f"not a tradeoff function: {law} fails at alpha = {plain(fails[0])}")
+
+
+def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
+    return (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
+
+
+def lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the corners of the largest convex function below sorted points, none of them on a straight line."""
+    hull: list[tuple[Any, Any]] = []
+    for point in points:
+        while len(hull) > 1 and _turn(hull[-2], hull[-1], point) <= 0:
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _below_chords(corners: list[Corner]) -> list[Corner]:
+    """Return corners of a polygon that lies below every convex function through the given points.
+
+    Between two points a convex function is above both neighbouring chords, extended. At the two ends only one
+    neighbour exists; the other bound is that f does not fall.
+    """
+    if len(corners) < 3:
+        return [corners[0], (Fraction(1), Fraction(0))] if corners[-1][1] == 0 else corners
+    slopes = [(v1 - v0) / (a1 - a0) for (a0, v0), (a1, v1) in itertools.pairwise(corners)]
+    result = [corners[0]]
+    for i, ((a0, v0), (a1, v1)) in enumerate(itertools.pairwise(corners)):
+        left = slopes[i - 1] if i else Fraction(0)  # f is nondecreasing
+        if i + 1 == len(slopes):  # beyond the last chord the curve may rise at once, at alpha = 1
+            result.append((a1, v0 + left * (a1 - a0)))
+            continue
+        right = slopes[i + 1]
+        meeting = a0 + (v1 - v0 - right * (a1 - a0)) / (left - right) if left != right else a1
+        result += [(meeting, v0 + left * (meeting - a0)), (a1, v1)]
+    return lower_hull([corner for i, corner in enumerate(result) if i == 0 or corner[0] > result[i - 1][0]])
+
+
+def _interpolate(x: Fraction, xs: Sequence[Fraction], ys: Sequence[Fraction]) -> Fraction:
+    i = min(max(bisect_left(xs, x), 1), len(xs) - 1)
+    return ys[i - 1] + (ys[i] - ys[i - 1]) * (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+
+
+def _ceiling(x: RealBall) -> Fraction:
+    """Return a fraction with denominator 2^200 that is at least the number in the ball."""
+    mantissa, exponent = x.upper().man_exp()
+    value = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    return Fraction(math.ceil(value * _GRID), _GRID)
+
+
+def _through(corners: list[Corner]) -> PiecewiseLinear:
+    return PiecewiseLinear(tuple(alpha for alpha, _ in corners), tuple(value for _, value in corners))

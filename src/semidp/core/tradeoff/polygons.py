@@ -1,0 +1,211 @@
+"""Curves with corners, and the first of them: (epsilon, delta) and its groups, with corners known as balls.
+
+A corner is kept as (size, power) = (1 - alpha, 1 - f(alpha)) of a test, where small numbers keep their precision and
+``delta(eps) = max over corners of power - e^eps size``. Curves with corners given by the user are in
+`piecewise_linear`.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from semidp.core.ball_arithmetic import RealBall, above, ball, below, precision
+from semidp.core.exact import Number, plain, up
+from semidp.core.tradeoff.base import (
+    ROUNDOFF,
+    Floats,
+    Tradeoff,
+    group_size,
+    grown,
+    proportion,
+    pure_rho,
+    read_up,
+    strength,
+)
+
+BITS = 320  # of precision for corners; enough to tell e^eps from 1 down to eps = 1e-60
+
+_NEARLY = Fraction(1, 1 << 100)
+_LINES = 1024  # of a group's curve that are kept
+
+
+class Cornered(Tradeoff):
+    """A curve known by the corners (size, power) of its power function, in floats that claim a little less."""
+
+    @property
+    @abstractmethod
+    def _outer(self) -> tuple[Floats, Floats]:
+        """Sizes that are rounded down and powers that are rounded up; where these pass 1, the curve ends."""
+
+    def _values(self, alpha: Floats) -> Floats:
+        sizes, powers = self._outer
+        values: Floats = 1 - np.minimum(np.interp(1 - alpha, sizes, powers), 1.0) * (1 + 4 * ROUNDOFF) - ROUNDOFF
+        if self.is_symmetric:  # then f is the inverse of the power function, which is precise where f is small
+            rising, first = np.unique(powers, return_index=True)
+            values = np.maximum(values, np.interp(alpha, rising, sizes[first]) * (1 - 8 * ROUNDOFF))
+        return values
+
+
+class Polygon(Cornered):
+    """A curve through finitely many corners, from (size, power) = (0, p) to (1, 1)."""
+
+    @cached_property
+    def _corners(self) -> list[tuple[RealBall, RealBall]]:
+        """Balls around the (size, power) of each corner, sizes increasing from 0 to 1."""
+        with precision(BITS):
+            return self._compute_corners()
+
+    @abstractmethod
+    def _compute_corners(self) -> list[tuple[RealBall, RealBall]]: ...
+
+    @cached_property
+    def _outer(self) -> tuple[Floats, Floats]:
+        sizes = np.array([max(below(size), 0.0) for size, _ in self._corners])
+        powers = np.array([min(above(power), 1.0) for _, power in self._corners])
+        return sizes, powers
+
+    def _delta(self, epsilon: Fraction) -> float:
+        first = above(self._corners[0][1])
+        steepest = self._steepest()
+        if steepest is not None and epsilon >= steepest:
+            return first
+        with precision(BITS):
+            factor = ball(epsilon).exp()
+            gaps = [above(power - factor * size) for size, power in self._corners[1:-1]]
+        return max([first, *gaps, 0.0])
+
+    def epsilon(self, delta: Number) -> float:
+        target = proportion(delta, "delta")
+        with precision(BITS):
+            goal = ball(target)
+            if self._corners[0][1] > goal:
+                return math.inf
+            ratios = [(power - goal) / size for size, power in self._corners[1:]]
+            found = max([0.0, *(read_up(above(ratio.log())) for ratio in ratios if not ratio <= 1)])
+        steepest = self._steepest()
+        return found if steepest is None else min(found, up(steepest))
+
+    def _steepest(self) -> Fraction | None:
+        """Return an epsilon beyond which delta no longer falls, where one is known exactly."""
+        return None
+
+    def _landmarks(self) -> Floats:
+        sizes, powers = self._outer
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = np.log(np.diff(powers) / np.diff(sizes))
+        kinks = slopes[np.isfinite(slopes) & (slopes > 0)]
+        last = float(kinks.max()) if kinks.size else 0.0
+        return np.unique(np.concatenate([[0.0], kinks, np.linspace(0, last, 65), [2 * last + 1]]))
+
+    def _deltas(self, epsilons: Floats) -> Floats:
+        sizes, powers = self._outer
+        best: Floats = np.full(epsilons.shape, powers[0])
+        factor = grown(epsilons)
+        for size, power in zip(sizes[1:-1], powers[1:-1], strict=True):
+            best = np.maximum(best, power - factor * size + ROUNDOFF * power)
+        return np.clip(best, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Approximate(Polygon):
+    """(epsilon, delta)-DP for one record, seen by a group of `size` records.
+
+    For one record ``f(a) = max(0, 1 - delta - e^eps (1 - a), e^-eps (a - delta))``. For k records ``f∘…∘f`` is the
+    maximum of 0 and the k + 1 lines that apply the steep piece k - j times and then the flat piece j times (the other
+    orders are never higher): strictly more private than (k eps, delta (e^{k eps} - 1)/(e^eps - 1)).
+
+    >>> pair = Approximate(Fraction(1)).group(2)
+    >>> pair.epsilon(0), pair.compare(Approximate(Fraction(2))).name
+    (2.0, 'STRONGER')
+    """
+
+    epsilon0: Fraction
+    delta0: Fraction = Fraction(0)
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon0", strength(self.epsilon0, "epsilon"))
+        object.__setattr__(self, "delta0", proportion(self.delta0, "delta"))
+        object.__setattr__(self, "size", group_size(self.size))
+        strength(self.epsilon0 * self.size, "epsilon for the whole group")
+
+    def group(self, k: int) -> "Approximate":
+        return Approximate(self.epsilon0, self.delta0, self.size * group_size(k))
+
+    def implied_rho(self) -> Fraction | None:
+        return None if self.delta0 else pure_rho(self.epsilon0 * self.size)
+
+    def implied_epsilon(self) -> Fraction | None:
+        return None if self.delta0 else self.epsilon0 * self.size
+
+    @property
+    def is_trivial(self) -> bool:
+        return self.epsilon0 == 0 and self.delta0 == 0
+
+    def to_json(self) -> dict[str, Any]:
+        parameters = {"epsilon": plain(self.epsilon0), "delta": plain(self.delta0)}
+        return {"kind": "approximate", **parameters, "group": self.size}
+
+    def _steepest(self) -> Fraction:
+        return self.epsilon0 * self.size
+
+    def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
+        """Return the corners of the lowest of the lines power_j + slope_j · size and 1.
+
+        Some lines are dropped for very large groups: a higher curve only claims less.
+        """
+        step = ball(self.epsilon0)
+        some = sorted(
+            {round(i * self.size / _LINES) for i in range(_LINES + 1)} if self.size > _LINES else range(self.size + 1)
+        )
+        flat = ball(1), ball(min(self.size * self.delta0, Fraction(1)))
+        lines = [self._line(j, step) for j in some] if self.epsilon0 else [flat]
+        first, corners = lowest([*lines, (ball(0), ball(1))])
+        if any(not (size < 1 or size > ball(1 - _NEARLY)) for size, _ in corners):
+            return [(ball(0), ball(1)), (ball(1), ball(1))]  # beyond arithmetic: claim nothing
+        return [(ball(0), first), *(corner for corner in corners if corner[0] < 1), (ball(1), ball(1))]
+
+    def _line(self, j: int, step: RealBall) -> tuple[RealBall, RealBall]:
+        """Return slope and power at size 0 of the line with j flat pieces outside k - j steep ones."""
+        lost = ball(self.delta0) * (geometric(self.size - j, step) + geometric(j, step))
+        return ((self.size - 2 * j) * step).exp(), (-j * step).exp() * lost - (-j * step).expm1()
+
+
+def geometric(terms: int, step: RealBall) -> RealBall:
+    """Return ``1 + e^step + … + e^{(terms-1) step}``, exact for no term and for one."""
+    return ball(terms) if terms < 2 else (terms * step).expm1() / step.expm1()
+
+
+def lowest(lines: Iterable[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Return the power at size 0 and the corners (size, power) of the lowest of lines (slope, power at size 0).
+
+    Lines come steepest first, in fractions or in balls. One is dropped where balls cannot prove it lowest somewhere:
+    a higher curve only claims less.
+
+    >>> lowest([(Fraction(2), Fraction(0)), (Fraction(1), Fraction(1, 4)), (Fraction(0), Fraction(1))])
+    (Fraction(0, 1), [(Fraction(1, 4), Fraction(1, 2)), (Fraction(3, 4), Fraction(1, 1))])
+    """
+    corners: list[tuple[Any, Any]] = []
+    kept: list[tuple[Any, Any]] = []
+    for slope, power in lines:
+        while kept and not power > kept[-1][1]:  # lower at size 0 and flatter: always lower
+            kept.pop()
+            del corners[-1:]
+        while corners and not _meeting(kept[-1], (slope, power)) > corners[-1][0]:
+            kept.pop()
+            corners.pop()
+        if kept:
+            size = _meeting(kept[-1], (slope, power))
+            corners.append((size, power + slope * size))
+        kept.append((slope, power))
+    return kept[0][1], corners
+
+
+def _meeting(steep: tuple[Any, Any], flat: tuple[Any, Any]) -> Any:
+    return (flat[1] - steep[1]) / (steep[0] - flat[0])

@@ -1,0 +1,332 @@
+"""Integer fits by thresholds and flows: one margin and two exactly, more by flows inside flows.
+
+A flow carries records from rows to columns, and a cell's next record costs more than its last, so a table is optimal
+when no cycle of single records improves it. Cells are a list with a row and a column each: groups may have any size.
+"""
+
+import operator
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import Counts, Totals, View, join, junction_order, meet, trimmed_view
+from semidp.core.progress import Progress, silent
+from semidp.fitting.problem import WORD_BITS, Floats, Infeasible, Problem, pose
+from semidp.fitting.real import RealFit, approach, water_level
+
+Index = NDArray[np.intp]
+Arcs = tuple[Index, Counts, Counts]  # the cells they add records to, their sizes, their costs a record
+
+CELLS_AT_ONCE = 400_000  # flows of separate groups are solved together up to about this many cells
+FARTHEST = 40  # no step is longer than 2^40 records, which keeps capacities within a word
+COST_BITS = 61  # what a flow's costs times its nodes may use of a word
+
+
+def thresholds(problem: Problem) -> Counts:
+    """Return the optimal table under one margin: each of its cells has its own total, table cells are otherwise free.
+
+    The k-th record of a cell costs 2(k - y) - 1, so the cheapest records win: all those with k - y below a threshold,
+    which bisection finds exactly in units of the noisy values, and as many of those at the threshold as are left.
+
+    >>> from semidp.core.margins import Grid
+    >>> thresholds(pose(Grid.flat((3,)), np.array([2.4, 0.3, -1.0]), [Totals((0,), np.array([4]))]))
+    array([3, 1, 0])
+    """
+    (total,) = problem.totals
+    grid, view, bits = problem.grid, total.view, problem.bits
+
+    def below(threshold: Counts) -> Counts:
+        records = -((-problem.units - grid.spread(threshold, view)) >> bits)
+        return np.where(problem.allowed, np.maximum(0, records), 0)
+
+    guess = np.rint(np.ldexp(water_level(grid, problem.values, total), bits)).astype(np.int64)
+    low, high, width = guess - 1, guess + 1, 1
+    while (short := grid.sum(below(high), view) < total.counts).any():
+        high = high + width * short
+        width *= 2
+    width = 1
+    while (over := grid.sum(below(low), view) > total.counts).any():
+        low = low - width * over
+        width *= 2
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        enough = grid.sum(below(middle), view) >= total.counts
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    sure = below(low)
+    tied = np.flatnonzero(below(high) > sure)
+    group = grid.labels(view)[tied]
+    left = (total.counts - grid.sum(sure, view)).ravel()
+    sure.ravel()[tied[_rank(group) < left[group]]] += 1
+    return sure
+
+
+def _rank(group: Index) -> Index:
+    """Return how many earlier entries are in the same group as each entry.
+
+    >>> _rank(np.array([4, 2, 4, 4]))
+    array([0, 0, 1, 2])
+    """
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
+    return rank
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """Records that go from rows to columns through cells: two margins, of which every cell lies in one row and column.
+
+    The k-th record of a cell (from 0) costs ``first + k * unit``, where the multipliers of a projection are already
+    taken off, so that costs are small near the optimum. Cells between one row and one column are parallel arcs. A
+    table is the list of its counts in the cells.
+    """
+
+    first: Counts
+    unit: int
+    row: Index
+    column: Index
+    rows: Counts
+    columns: Counts
+    longest: int  # no cycle passes through more nodes
+
+    @classmethod
+    def of(cls, problem: Problem, levels: Sequence[Floats], rows: Totals, columns: Totals) -> "Flow":
+        """Return the flow through the allowed cells, with `levels` (of margins that these two determine) taken off.
+
+        The multipliers of each margin are rounded by themselves, so that what is taken off a cell is still a sum of a
+        row's and a column's part and changes no cycle. Any multipliers do, so huge ones are cut to fit a word.
+        """
+        grid, half, largest = problem.grid, 1 << problem.bits, 2.0**WORD_BITS
+        first = half - 2 * problem.units
+        for view, level in zip(problem.views, levels, strict=True):
+            taken = np.clip(np.ldexp(level, problem.bits + 1), -largest, largest)
+            first -= grid.spread(np.rint(taken).astype(np.int64), view)
+        open_cells = problem.allowed.ravel()
+        shared = meet(rows.view, columns.view)
+        shorter = np.minimum(grid.below(shared, rows.view), grid.below(shared, columns.view))
+        return cls(
+            first.ravel()[open_cells],
+            2 * half,
+            grid.labels(rows.view)[open_cells],
+            grid.labels(columns.view)[open_cells],
+            rows.counts.ravel(),
+            columns.counts.ravel(),
+            2 * int(shorter.max()),
+        )
+
+    def part(self, cells: Index) -> "Flow":
+        """Return the flow through some cells that no cycle leaves."""
+        (rows, row), (columns, column) = (
+            np.unique(label[cells], return_inverse=True) for label in (self.row, self.column)
+        )
+        return Flow(self.first[cells], self.unit, row, column, self.rows[rows], self.columns[columns], self.longest)
+
+    @property
+    def dearest(self) -> int:
+        """The largest cost that the solver's words hold."""
+        return (1 << COST_BITS) // (self.rows.size + self.columns.size + 1)
+
+    def improved(self, table: Counts, reach: int) -> tuple[Counts, int, bool]:
+        """Return the best table within 2^reach - 1 records of `table` in each cell, its gain in units, and a proof.
+
+        Steps of more than one record enter at their mean cost, an upper bound that is exact where they are used
+        fully or not at all. So the loss never rises, and no gain at any reach means that no cycle of single records
+        improves the table: it is optimal if the proof, that no cost was too large for the solver, holds.
+        """
+        up = self.first + self.unit * table
+        down = self.unit - up
+        gain_per_arc = -min(0, int(up.min(initial=0)), int(down[table > 0].min(initial=0)))
+        if gain_per_arc == 0:
+            return table, 0, True
+        safe, limit = self.longest * gain_per_arc, self.dearest
+        arcs, low = self._steps(table, reach)
+        answer = self._solve(low, arcs, min(safe, limit))
+        assert answer is not None, "the table that was given is feasible"
+        moved = np.flatnonzero(answer - table)
+        cost = self.first[moved] + (self.unit // 2) * (answer[moved] + table[moved] - 1)
+        gain = -sum(map(operator.mul, (answer - table)[moved].tolist(), cost.tolist()))
+        return (answer, gain, True) if gain > 0 else (table, 0, safe <= limit)
+
+    def anywhere(self, lifted: Floats) -> Counts:
+        """Return a table that meets the sums, cheap if not cheapest."""
+        centre = np.clip(np.rint(lifted), 0, self._most()).astype(np.int64)
+        arcs, low = self._steps(centre, FARTHEST)
+        answer = self._solve(low, arcs, self.dearest)
+        if answer is None:
+            raise Infeasible
+        return answer
+
+    def rounded(self, lifted: Floats) -> Counts | None:
+        """Return the best table within one or two records of max(0, lifted), or None where there is none."""
+        lowest = np.maximum(np.ceil(lifted - 1.5), 0.0)
+        low = lowest.astype(np.int64)
+        size = np.maximum(np.floor(lifted + 0.5) + 1.0, lowest).astype(np.int64) - low
+        cell = np.repeat(np.arange(size.size), size)
+        step = np.arange(cell.size) - np.repeat(size.cumsum() - size, size)
+        cost = self.first[cell] + self.unit * (low[cell] + step)
+        return self._solve(low, (cell, np.ones_like(cell), cost), self.dearest)
+
+    def optimum(self, lifted: Floats) -> tuple[Counts, bool]:
+        """Return the best table, starting near max(0, lifted), and whether that is proved."""
+        counts, reach = self.rounded(lifted), 1
+        if counts is None:
+            counts, reach = self.anywhere(lifted), FARTHEST
+        while True:
+            counts, gain, proved = self.improved(counts, reach)
+            if gain == 0:
+                return counts, proved
+            reach = min(2 * reach, FARTHEST)
+
+    def _steps(self, table: Counts, reach: int) -> tuple[Arcs, Counts]:
+        """Return arcs of 1, 2, 4, … records up and down from `table`, and the table with all of the latter taken."""
+        most, low, high, parts = self._most(), table, table, []
+        for power in range(reach):
+            if power and (low == 0).all() and (high == most).all():
+                break
+            longer = np.minimum(high + (1 << power), most)
+            lower = np.maximum(low - (1 << power), 0)
+            for start, end in ((high, longer), (lower, low)):
+                cell = np.flatnonzero(end > start)
+                size = (end - start)[cell]
+                parts.append((cell, size, self.first[cell] + (self.unit // 2) * (2 * start[cell] + size - 1)))
+            low, high = lower, longer
+        cells, sizes, costs = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return (cells, sizes, costs), low
+
+    def _most(self) -> Counts:
+        return np.minimum(self.rows[self.row], self.columns[self.column])
+
+    def _solve(self, low: Counts, arcs: Arcs, cap: int) -> Counts | None:
+        """Return the cheapest table that adds records along `arcs` to `low` and meets the sums."""
+        cells, sizes, costs = arcs
+        tails, heads = self.row[cells], self.rows.size + self.column[cells]
+        solver = _solver()()
+        index = solver.add_arcs_with_capacity_and_unit_cost(
+            tails.astype(np.int32), heads.astype(np.int32), sizes, np.clip(costs, -cap, cap)
+        )
+        rows, columns = self.rows.copy(), self.columns.copy()
+        np.subtract.at(rows, self.row, low)
+        np.subtract.at(columns, self.column, low)
+        supply = np.concatenate([rows, -columns])
+        solver.set_nodes_supplies(np.arange(supply.size, dtype=np.int32), supply)
+        if solver.solve() != solver.OPTIMAL:
+            return None
+        filled = low.copy()
+        np.add.at(filled, cells, solver.flows(index))
+        return filled
+
+
+def transport(problem: Problem, start: RealFit | None = None, progress: Progress = silent) -> tuple[Counts, bool]:
+    """Return the optimal table under two margins, and whether that is proved.
+
+    The first flow looks next to the real-valued projection; further ones look around its answer until nothing
+    improves, which proves that it is optimal (Ahuja, Magnanti and Orlin, Network Flows, 1993, chapter 14). What the
+    margins share splits the cells into groups with flows of their own.
+
+    >>> from semidp.core.margins import Grid
+    >>> totals = [Totals((1, 0), np.array([[2], [3]])), Totals((0, 1), np.array([[2, 3]]))]
+    >>> transport(pose(Grid.flat((2, 2)), np.array([[1.7, 0.0], [0.2, 3.9]]), totals))
+    (array([[2, 0],
+           [0, 3]]), True)
+    """
+    start = approach(problem, progress) if start is None else start
+    flow = Flow.of(problem, start.levels, *problem.totals)
+    lifted = problem.lifted(start.levels)[problem.allowed]
+    counts, proved, done = np.zeros(lifted.shape, dtype=np.int64), True, 0
+    for cells in _groups(problem):
+        progress("fitting whole numbers", done, len(lifted))
+        done += len(cells)
+        counts[cells], sure = flow.part(cells).optimum(lifted[cells])
+        proved &= sure
+    return problem.filled(counts), proved
+
+
+def _groups(problem: Problem) -> Iterator[Index]:
+    """Return the allowed cells, a number of whole groups at a time: groups are what all margins share."""
+    labels = problem.grid.labels(problem.common)[problem.allowed.ravel()]
+    if len(labels) <= CELLS_AT_ONCE or not any(problem.common):
+        if len(labels):
+            yield np.arange(len(labels))
+        return
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    firsts = starts[np.flatnonzero(np.diff(starts // CELLS_AT_ONCE, prepend=-1))]
+    yield from np.split(order, firsts[1:])
+
+
+def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Counts | None:
+    """Return a table that has all totals, close to the real table `target`; None where the nesting does not work.
+
+    The joint counts of the first two margins are a flow; with them fixed, so are those of the first three, and so
+    on. Each step is feasible where the margins are decomposable and no cell is declared impossible.
+
+    >>> from semidp.core.margins import Grid
+    >>> table, grid = np.arange(8).reshape(2, 2, 2), Grid.flat((2, 2, 2))
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> bool((nested(pose(grid, table + 0.1, totals), table + 0.0) == table).all())
+    True
+    """
+    order, grid = junction_order(problem.views), problem.grid
+    if order is None:
+        return None
+    given = {total.view: total for total in problem.totals}
+    known = given[order[0]]
+    for step, view in enumerate(order[1:], start=2):
+        progress("nesting flows", step - 1, len(order))
+        both = join(known.view, view)
+        try:
+            if step == len(order):
+                return transport(pose(grid, problem.noisy, (known, given[view]), problem.allowed), progress=progress)[0]
+            possible = grid.sum(problem.allowed.astype(np.int64), both) > 0
+            seen = [Totals(trimmed_view(total.view, both), total.counts) for total in (known, given[view])]
+            joint = pose(grid.coarsened(both), grid.sum(target, both), seen, possible)
+            known = Totals(both, transport(joint, progress=progress)[0])
+        except Infeasible:
+            return None
+    return None
+
+
+def improve(problem: Problem, start: RealFit, counts: Counts, deadline: float, progress: Progress = silent) -> Counts:
+    """Return a table that no move improves: a move refits one margin with the joint counts of all others fixed.
+
+    >>> from semidp.fitting.real import project
+    >>> from semidp.core.margins import Grid
+    >>> table, grid = np.array([[[2, 0], [0, 2]], [[0, 2], [2, 0]]]), Grid.flat((2, 2, 2))
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> problem = pose(grid, table + 0.1, totals)
+    >>> improve(problem, project(problem), table[::-1], time.monotonic() + 10).tolist() == table.tolist()
+    True
+    """
+    grid = problem.grid
+    moves: list[tuple[Totals, View]] = []
+    for total in problem.totals:
+        others = join(*(other.view for other in problem.totals if other is not total))
+        if others != grid.full:
+            moves.append((total, others))
+    idle, turn = 0, 0
+    while idle < len(moves) and time.monotonic() < deadline:
+        total, others = moves[turn % len(moves)]
+        turn += 1
+        progress("improving the table", turn, None)
+        flow = Flow.of(problem, start.levels, Totals(others, grid.sum(counts, others)), total)
+        better, gain, _ = flow.improved(counts[problem.allowed], 1)
+        counts = problem.filled(better)
+        idle = 0 if gain else idle + 1
+    return counts
+
+
+@cache
+def _solver() -> Any:
+    """Return ortools' class of solvers; its bindings raise deprecation warnings of their own when first imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from ortools.graph.python import min_cost_flow
+
+    return min_cost_flow.SimpleMinCostFlow

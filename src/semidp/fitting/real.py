@@ -1,0 +1,377 @@
+"""The real-valued fit: projection onto the nonnegative tables with given totals.
+
+Its distance is the lower bound that integer fits are held against, and its multipliers are where they start. Whole
+numbers are in `flows`, `rounding` and `programs`.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from semidp.core.margins import Grid, Mask, Totals, View, join
+from semidp.core.progress import Progress, silent
+from semidp.fitting.problem import Block, Floats, Infeasible, Problem
+
+TOLERANCE = 1e-12  # the residual of a sum, relative to the largest total (and a little to the largest value)
+GOOD = 1e-9  # a residual that counts as met; beyond it the totals may contradict each other
+FIRST_STEPS = 15  # Newton steps before the detour over smaller noise
+STAGE_STEPS = 60  # Newton steps at each stage of the detour
+STAGE = 4.0  # how much larger the noise is from one stage to the next
+LINE_STEPS, FLAT = 30, 0.1  # steps of a line search, and the share of its first slope at which it may end
+GRADIENT_STEPS = 60  # conjugate gradient steps before a factorisation
+EXACT_ENOUGH, USEFUL = 1e-20, 1e-8  # squared relative residuals at which they end early, or end well
+DENSE = 0.1  # the share of entries that are not zero from which on the factorisation is dense
+LEVEL_STEPS = 200  # steps to a water level; about ten are usual
+
+
+@dataclass(frozen=True, eq=False)
+class RealFit:
+    """The multipliers of the closest real table, and a squared distance below which no table comes.
+
+    `residual` says how far the sums are from their totals, relative to the largest value.
+    """
+
+    problem: Problem
+    levels: tuple[Floats, ...]
+    bound: float
+    residual: float
+
+    @cached_property
+    def table(self) -> Floats:
+        """The closest real table, max(0, y + Aᵀθ)."""
+        return self.problem.nearest(self.levels)
+
+    @property
+    def met(self) -> bool:
+        """Whether the sums are met up to rounding."""
+        return self.residual <= GOOD
+
+
+def project(problem: Problem, deadline: float = math.inf, progress: Progress = silent) -> RealFit:
+    """Return the closest nonnegative real table, by a semismooth Newton method on the multipliers of the sums.
+
+    With multipliers θ the closest table is x = max(0, y + Aᵀθ), where A takes the sums, and θ solves A x(θ) = t. The
+    bound is the Lagrangian ‖x - y‖² + 2 θ·(t - A x), which is below every feasible loss for every θ, converged or
+    not. Where the noise dwarfs the totals, Newton's method starts from smaller noise and lets it grow.
+
+    Parameters
+    ----------
+    problem
+        What to fit.
+    deadline
+        The `time.monotonic()` at which to stop and return what there is.
+    progress
+        Told of each step.
+
+    Examples
+    --------
+    >>> from semidp.fitting.problem import pose
+    >>> twos = [Totals((1, 0), np.array([[2], [2]])), Totals((0, 1), np.array([[2, 2]]))]
+    >>> project(pose(Grid.flat((2, 2)), np.array([[3.0, 0.0], [0.0, 3.0]]), twos)).table.round(6)
+    array([[2., 0.],
+           [0., 2.]])
+    """
+    solver = Newton(problem, deadline, progress)
+    first = solver.run(1.0, None, FIRST_STEPS)
+    if first.met or len(problem.totals) == 1:
+        return first
+    share = min(1.0, solver.largest_total / solver.largest_value)
+    stage = solver.run(share, None, STAGE_STEPS)
+    while share < 1.0:
+        grown = min(1.0, share * STAGE)
+        start = [level * (grown / share) for level in stage.levels]
+        stage, share = solver.run(grown, start, STAGE_STEPS), grown
+    if not stage.met and problem.in_doubt and not feasible(problem, deadline):
+        raise Infeasible
+    return stage
+
+
+def approach(problem: Problem, progress: Progress = silent) -> RealFit:
+    """Return the projection after a few Newton steps: its bound holds, its sums may be missed.
+
+    >>> from semidp.fitting.problem import pose
+    >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
+    array([3., 1.])
+    """
+    return Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)
+
+
+def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) -> float:
+    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0, y + Aᵀθ).
+
+    For every θ it is below the loss of every table with these totals. Over whole numbers the best x is rounded to the
+    nearest, and the bound is a little higher.
+
+    >>> from semidp.fitting.problem import pose
+    >>> problem = pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
+    >>> lagrangian(problem, [np.array([0.5])])  # not converged, so below the loss of 2
+    1.5
+    >>> lagrangian(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([1]))]), [np.array([0.5])], whole=True)
+    1.0
+    """
+    bound = 0.0
+    missing = [total.counts.astype(np.float64) for total in problem.totals]
+
+    def part(block: Block) -> tuple[float, list[Floats]]:
+        table = problem.nearest(levels, block, whole=whole)
+        squares = float(np.square(table - problem.noisy[block.at(problem.grid.full)]).sum())
+        return squares, block.margins(table, problem.views)
+
+    for block, (squares, margins) in problem.each_slab(part):
+        bound += squares
+        for view, total, margin in zip(problem.views, missing, margins, strict=True):
+            total[block.at(view)] -= margin
+    return max(0.0, bound + 2 * _dot(levels, missing))
+
+
+def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
+    """Return the bound of `lagrangian` for each table of a problem whose first feature numbers tables.
+
+    >>> from semidp.fitting.problem import pose
+    >>> two = pose(Grid.flat((2, 2)), np.array([[2.0, 0.0], [2.0, 2.0]]), [Totals((1, 0), np.array([4, 4]))])
+    >>> lagrangians(two, [np.array([1.0, 0.0])])
+    array([2., 0.])
+    """
+    table = problem.nearest(levels)
+    bounds = np.square(table - problem.noisy).reshape(len(table), -1).sum(axis=1)
+    for level, missing in zip(levels, problem.missing(table), strict=True):
+        bounds += 2 * (level * missing).reshape(len(table), -1).sum(axis=1)
+    return np.asarray(np.maximum(bounds, 0.0))
+
+
+def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
+    """Return for each cell of a margin the level θ with Σ max(0, v + θ) = total; 0 where the total is 0.
+
+    Newton's method on a convex, piecewise linear function: from the level at which every cell is wet it falls, and
+    dries cells, until it stands (Michelot, 1986). No sorting, so that groups of cells may have any size. Values of
+    minus infinity stay dry.
+
+    >>> water_level(Grid.flat((3,)), np.array([3.0, 1.0, -5.0]), Totals((0,), np.array([2])))
+    array(-1.)
+    """
+    wet = values > -np.inf
+    wanted = total.counts.astype(np.float64)
+    cells = np.maximum(grid.sum(wet.astype(np.float64), total.view), 1.0)
+    level: Floats = np.asarray((wanted - grid.sum(np.where(wet, values, 0.0), total.view)) / cells)
+    level[total.counts == 0] = 0.0
+    for _ in range(LEVEL_STEPS):
+        filled = np.maximum(values + grid.spread(level, total.view), 0.0)
+        over = grid.sum(filled, total.view) - wanted
+        wet_cells = grid.sum((filled > 0).astype(np.float64), total.view)
+        lower = level - over / np.maximum(wet_cells, 1.0)
+        falling = (lower < level) & (total.counts > 0)
+        if not falling.any():
+            break
+        level = np.where(falling, lower, level)
+    return level
+
+
+def feasible(problem: Problem, deadline: float = math.inf) -> bool:
+    """Whether some nonnegative real table has the totals (a linear program); true where time runs out.
+
+    >>> from semidp.fitting.problem import pose
+    >>> feasible(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([4]))]))
+    True
+    """
+    from scipy.optimize import linprog
+
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return True
+    answer = linprog(
+        np.zeros(problem.matrix.shape[1]),
+        A_eq=problem.matrix,
+        b_eq=problem.wanted,
+        bounds=(0, None),
+        method="highs",
+        options={"time_limit": left} if left < math.inf else {},
+    )
+    return bool(answer.status != 2)
+
+
+class Newton:
+    """Newton's method for A max(0, y + Aᵀθ) = t, with θ a list of arrays, one for each margin."""
+
+    def __init__(self, problem: Problem, deadline: float, progress: Progress) -> None:
+        self.problem, self.grid, self.totals = problem, problem.grid, problem.totals
+        self.deadline, self.progress = deadline, progress
+        self.largest_total = max(1.0, *(float(total.counts.max()) for total in self.totals))
+        self.largest_value = max(1.0, float(np.abs(problem.noisy).max()))
+        self.steps = 0
+
+    def run(self, share: float, levels: Sequence[Floats] | None, steps: int) -> RealFit:
+        """Return the best projection of a share of the values met on at most so many steps from `levels`."""
+        self.progress("projecting the table", self.steps, None)
+        levels = self.start(share) if levels is None else levels
+        missing = self.missing(levels, share)
+        scale = self.largest_total + 1e-4 * share * self.largest_value
+        best, least = levels, math.inf
+        for step in range(steps + 1):
+            residual = _largest(missing) / scale
+            stuck = residual > 0.5 * least and least <= GOOD
+            if residual < least:
+                best, least = levels, residual
+            if least <= TOLERANCE or stuck or step == steps or time.monotonic() > self.deadline:
+                break
+            levels, missing = self.step(levels, missing, share, GOOD * scale)
+        return RealFit(self.problem, tuple(best), lagrangian(self.problem, best), least)
+
+    def start(self, share: float) -> list[Floats]:
+        """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure.
+
+        A large table with few totals starts from the levels that meet the first margin with every cell wet.
+        """
+        levels = [np.zeros(total.counts.shape) for total in self.totals]
+        if self.problem.coarse and len(self.problem.slabs) > 1 and len(self.totals) > 1:
+            levels[0] = self.all_wet(share)
+            return levels
+        lifted = self.problem.lifted(levels, share=share)
+        for _ in range(1 if len(self.totals) == 1 else 3):
+            for total, level in zip(self.totals, levels, strict=True):
+                step = water_level(self.grid, lifted, total)
+                level += step
+                lifted += self.grid.spread(step, total.view)
+        return levels
+
+    def all_wet(self, share: float) -> Floats:
+        """Return the levels of the first margin at which its cells meet their totals without staying above zero."""
+        view = self.totals[0].view
+        lacking, cells = self.totals[0].counts.astype(np.float64), np.zeros(self.grid.shape_of(view))
+        nothing = [np.zeros(total.counts.shape) for total in self.totals]
+
+        def wet(block: Block) -> tuple[Floats, Floats]:
+            values = self.problem.lifted(nothing, block, share)
+            there = values > -np.inf
+            held, open_cells = block.margins(np.where(there, values, 0.0), [view]), block.margins(there, [view])
+            return held[0], open_cells[0]
+
+        for block, (held, open_cells) in self.problem.each_slab(wet):
+            lacking[block.at(view)] -= held
+            cells[block.at(view)] += open_cells
+        return np.where(cells > 0, lacking / np.maximum(cells, 1.0), 0.0)
+
+    def missing(self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False) -> list[Floats]:
+        """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
+        missing = [total.counts.astype(np.float64) for total in self.totals]
+        self.problem.subtract(
+            missing, self.problem.views, lambda block: self.problem.nearest(levels, block, share, whole)
+        )
+        return missing
+
+    def step(
+        self, levels: Sequence[Floats], missing: list[Floats], share: float, good: float
+    ) -> tuple[list[Floats], list[Floats]]:
+        """Go along Newton's direction up to its end, or to where the concave dual is highest before it.
+
+        The direction comes from conjugate gradients, or from a factorisation where those are slow and more than a
+        `good` amount is missing. The slope of the dual along it is d·(t - A x).
+        """
+        self.progress("projecting the table", self.steps, None)
+        self.steps += 1
+        direction, met = self.gradients(self.active(levels, share), missing)
+        if not met and _largest(missing) > good:
+            direction = self.factorised(self.problem.lifted(levels, share=share) > 0, missing)
+
+        def there(size: float) -> tuple[list[Floats], list[Floats]]:
+            ahead = [level + size * way for level, way in zip(levels, direction, strict=True)]
+            return ahead, self.missing(ahead, share)
+
+        first = _dot(direction, missing)
+        ahead, lacking = there(1.0)
+        slope = _dot(direction, lacking)
+        if min(_largest(missing), _largest(lacking)) > good and slope < -1e-9 * abs(first):
+            low, high, rising, falling, kept = 0.0, 1.0, first, slope, 0
+            for _ in range(LINE_STEPS):  # false position, where an end that stays counts for half
+                size = low + (high - low) * rising / (rising - falling)
+                ahead, lacking = there(size)
+                slope = _dot(direction, lacking)
+                if 0 <= slope <= FLAT * first:
+                    break
+                if slope > 0:
+                    low, rising, falling, kept = size, slope, falling / 2 if kept > 0 else falling, 1
+                else:
+                    high, falling, rising, kept = size, slope, rising / 2 if kept < 0 else rising, -1
+        return ahead, lacking
+
+    def active(self, levels: Sequence[Floats], share: float = 1.0) -> dict[View, Floats]:
+        """Return the number of cells above zero in each margin and in the joint margin of each two."""
+        views = list(dict.fromkeys(join(one, other) for one in self.problem.views for other in self.problem.views))
+        counts = [np.zeros(self.grid.shape_of(view)) for view in views]
+        self.problem.subtract(
+            counts,
+            views,
+            lambda block: np.negative(self.problem.lifted(levels, block, share) > 0, dtype=np.float64),
+        )
+        return dict(zip(views, counts, strict=True))
+
+    def gradients(self, active: dict[View, Floats], missing: list[Floats]) -> tuple[list[Floats], bool]:
+        """Solve A diag(active) Aᵀ d = missing by conjugate gradients, and say whether that succeeded.
+
+        The matrix is the counts of active cells in each pair of margins: small for one-way sums of a large table.
+        """
+        views = self.problem.views
+        weight = [np.maximum(active[view], 0.5) for view in views]
+        way = [np.zeros(gap.shape) for gap in missing]
+        residual, search, size = missing, way, math.inf
+        first = _dot(missing, [gap / count for gap, count in zip(missing, weight, strict=True)])
+        for _ in range(GRADIENT_STEPS):
+            scaled = [gap / count for gap, count in zip(residual, weight, strict=True)]
+            size, before = _dot(residual, scaled), size
+            if size <= EXACT_ENOUGH * first:
+                return way, True
+            search = [a + (size / before) * b for a, b in zip(scaled, search, strict=True)]
+            image = [np.zeros(gap.shape) for gap in missing]
+            for one, total in zip(views, image, strict=True):
+                for other, part in zip(views, search, strict=True):
+                    both = join(one, other)
+                    total += self.grid.sum(active[both] * self.grid.spread(part, other, both), one, both)
+            curvature = _dot(search, image)
+            if curvature <= 1e-14 * _dot(search, search):
+                break
+            way = [a + (size / curvature) * b for a, b in zip(way, search, strict=True)]
+            residual = [a - (size / curvature) * b for a, b in zip(residual, image, strict=True)]
+        return way, size <= USEFUL * first
+
+    def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
+        """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is singular."""
+        part = self.problem.matrix[:, np.flatnonzero(active[self.problem.allowed])]
+        square = (part @ part.T).tocsc()
+        there = [total.counts > 0 for total in self.totals]
+        right = np.concatenate([gap[rows] for gap, rows in zip(missing, there, strict=True)])
+        solve = _factor(square)
+        answer = solve(right)
+        for _ in range(2):
+            answer += solve(right - square @ answer)
+        way = [np.zeros(gap.shape) for gap in missing]
+        parts = np.split(answer, np.cumsum([int(rows.sum()) for rows in there])[:-1])
+        for whole, rows, piece in zip(way, there, parts, strict=True):
+            whole[rows] = piece
+        return way
+
+
+def _factor(square: Any) -> Callable[[Floats], Floats]:
+    size = square.shape[0]
+    if square.nnz > DENSE * size * size:
+        from scipy.linalg import cho_factor, cho_solve
+
+        factor = cho_factor(square.toarray() + 1e-9 * np.eye(size), overwrite_a=True, check_finite=False)
+        return lambda right: cho_solve(factor, right, check_finite=False)
+    from scipy.sparse import diags_array
+    from scipy.sparse.linalg import splu
+
+    damped = (square + diags_array(np.full(size, 1e-9))).tocsc()
+    options = {"SymmetricMode": True}
+    return splu(damped, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).solve
+
+
+def _dot(one: Sequence[Floats], other: Sequence[Floats]) -> float:
+    return sum(float((a * b).sum()) for a, b in zip(one, other, strict=True))
+
+
+def _largest(missing: Sequence[Floats]) -> float:
+    return max(float(np.abs(gap).max()) for gap in missing)

@@ -1,0 +1,582 @@
+"""The mechanism of a product of tables: noise on residuals, as much on each as serves the tables best.
+
+The allocation is a closed form of costs and gains, then tightened by the exact joint sensitivity where the moves can
+be enumerated. The measurement is one vector with one guarantee.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.core.exact import plain, positive, up
+from semidp.core.guarantee import Guarantee
+from semidp.core.margins import View, named, trimmed_view
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
+from semidp.errors import InputError, Refused
+from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
+from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian, sample_each
+from semidp.noise.randomness import Randomness
+from semidp.noise.sums import LEVEL, Weighted, half_widths
+from semidp.queries.base import QuerySpace
+from semidp.queries.costs import BallCosts
+from semidp.queries.products import ProductSpace
+from semidp.queries.projection import MOST_PATTERNS
+from semidp.queries.residuals import below
+from semidp.queries.tables import sensitivity_space
+
+_BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+_DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
+_ROUNDS = 400
+_CLOSE = 1e-3
+_NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
+_MOST_COMPARED = 64  # tables that are compared with measuring each by itself
+_Law = DiscreteGaussian | RoundedGaussian
+_LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
+
+
+class Objective(StrEnum):
+    """What the noise of a product is placed for.
+
+    >>> [str(objective) for objective in Objective]
+    ['total', 'largest']
+    """
+
+    total = "total"
+    largest = "largest"
+
+
+def allocate(costs: Sequence[float], gains: Sequence[float], precision: float) -> list[float]:
+    """Return the σ² that minimise ``Σ v σ²`` among those with ``Σ k/σ² <= precision`` (μ² for GDP, 2ρ for zCDP).
+
+    ``σ_d² = sqrt(k_d/v_d) Σ sqrt(v k) / precision``, by the inequality of Cauchy and Schwarz; the minimum is
+    ``(Σ sqrt(v k))² / precision``. With the costs of add/remove adjacency it is the allocation of ResidualPlanner
+    (xiao2023optimal).
+
+    >>> [round(x, 9) for x in allocate([2.0, 8.0], [1.0, 1.0], 1.0)]
+    [6.0, 12.0]
+    """
+    total = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
+    return [math.sqrt(k / v) * total / precision for k, v in zip(costs, gains, strict=True)]
+
+
+def allocate_largest(costs: Sequence[float], gains: NDArray[np.float64], precision: float) -> list[float]:
+    """Return σ² whose largest ``Σ_d V_wd σ_d²`` over the tables w is within a thousandth of the least possible.
+
+    The dual weighs the tables: for each weighting the best noise is `allocate`; weights grow where the error is largest
+    until the largest error and the weighted one agree.
+
+    >>> [round(x, 2) for x in allocate_largest([2.0, 2.0], np.array([[1.0, 0.0], [0.0, 1.0]]), 1.0)]
+    [4.0, 4.0]
+    """
+    weights = np.full(len(gains), 1 / len(gains))
+    best, found = math.inf, [0.0] * len(costs)
+    for _ in range(_ROUNDS):
+        pulled = np.maximum(weights @ gains, 1e-12 * gains.max())
+        sigma2 = allocate(costs, pulled.tolist(), precision)
+        errors = gains @ np.array(sigma2)
+        if errors.max() < best:
+            best, found = float(errors.max()), sigma2
+        if best <= (1 + _CLOSE) * float(weights @ errors):
+            break
+        weights = weights * errors
+        weights = weights / weights.sum()
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualMechanism(Mechanism):
+    """Gaussian noise on the residuals of a product of tables: discrete for zCDP, rounded for GDP and (ε, δ).
+
+    A move m costs ``Σ_d |H_d M_d m|²/σ_d²``, which is at most μ² (GDP) or 2ρ (zCDP) for every move between adjacent
+    datasets. Residuals are measured times their scale, in whole numbers, so that the noise in an entry has variance
+    scale²·σ_d².
+
+    Parameters
+    ----------
+    space
+        The residuals.
+    sigma2
+        σ² of each measured residual, exact.
+    precision
+        What the cost of every move is at most.
+    law
+        ``discrete`` or ``rounded``.
+    saved
+        The share of the noise's variance that the joint sensitivity saved against residual by residual; 0 where the
+        moves could not be enumerated.
+
+    Examples
+    --------
+    >>> from semidp.queries.products import product_space
+    >>> from semidp.mechanisms.examples import two_way
+    >>> both, table = two_way()
+    >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+    >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
+    >>> {view: round(float(square), 4) for view, square in mechanism.sigma2.items()}, mechanism.tradeoff
+    ({(1, 1): 4.0}, Gaussian(mu_squared=Fraction(1, 1)))
+    """
+
+    name: ClassVar[str] = "residuals"
+    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
+
+    space: ProductSpace
+    sigma2: Mapping[View, Fraction]
+    precision: Fraction
+    law: str
+    saved: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        if self.law not in _LAWS:
+            raise InputError(f"the noise of residuals is {' or '.join(_LAWS)}, not {str(self.law)[:40]!r}")
+
+    @classmethod
+    def calibrate(
+        cls,
+        space: QuerySpace,
+        budget: Budget,
+        weights: Sequence[float] | None = None,
+        objective: Objective = Objective.total,
+        joint: bool = True,
+    ) -> Self:
+        """Return the mechanism whose tables have the least total variance, or the least largest standard error.
+
+        Parameters
+        ----------
+        space
+            The residuals of the product.
+        budget
+            zCDP, GDP or (ε, δ).
+        weights
+            How much the variance of each table counts; all alike unless given.
+        objective
+            What is minimised.
+        joint
+            Whether the exact joint sensitivity is used where it can be found.
+        """
+        if not isinstance(space, ProductSpace):
+            raise InputError("residuals are those of a product of tables: build it with product_space")
+        if budget.kind not in cls.kinds:
+            raise Refused(
+                "tables are measured together for a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each "
+                "table a budget of its own"
+            )
+        law = "discrete" if budget.kind == "zcdp" else "rounded"
+        precision = 2 * rho_within(budget) if law == "discrete" else mu_within(budget) ** 2
+        wanted = _noise(space, float(precision), _checked(weights, space), objective)
+        sigma2 = _within_precision(space, wanted, precision)
+        saved = 0.0
+        found = space.costs.joint(sigma2) if joint and sigma2 else None
+        if found is not None and found < (1 - 1e-5) * float(precision):
+            factor = Fraction(found) * (1 + Fraction(1, 2**20)) / precision
+            sigma2 = {view: _coarse(square * factor) for view, square in sigma2.items()}
+            saved = max(0.0, 1 - float(factor))
+        for view, square in sigma2.items():
+            check_scale(square * space.residuals.largest_scale(view) ** 2)
+        return cls(space, sigma2, precision, law, saved)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """What every pair of adjacent datasets satisfies: μ-GDP or ρ-zCDP; perfect secrecy where nothing is drawn."""
+        if not self.sigma2:
+            return Gaussian(Fraction(0))
+        return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
+
+    def record(self) -> dict[str, Any]:
+        """Return what a ledger keeps: the tables, and the exact noise of every residual; see `recorded`."""
+        named = self.space.schema.named
+        squares = [{"features": list(named(view)), "sigma2": plain(square)} for view, square in self.sigma2.items()]
+        return {"query": self.space.query(), "noise": {"law": self.name, "draw": self.law, "residuals": squares}}
+
+    @classmethod
+    def from_record(cls, space: ProductSpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise on a space: what its residuals cost there, over the same σ².
+
+        Residuals that are fixed there cost nothing. One that was not measured because others fixed it must be fixed.
+        """
+        squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in noise["residuals"]}
+        if not set(space.measured) <= set(squares):
+            raise Refused("something was published exactly because others fixed it, and here they do not fix it")
+        measured = {view: squares[view] for view in space.measured}
+        return cls(space, measured, _cost(space, measured), noise["draw"])
+
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return what the same noise guarantees under another adjacency: its costs, over the same σ².
+
+        >>> from semidp.queries.products import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).under(Adjacency(4)).tradeoff.mu_squared > 3
+        True
+        """
+        space = self.space.under(adjacency)
+        assert isinstance(space, ProductSpace)
+        return replace(self, space=space, precision=_cost(space, self.sigma2)).guarantee
+
+    @property
+    def scale(self) -> float:
+        """The largest σ of a residual, rounded up."""
+        return max((root_up(square) for square in self.sigma2.values()), default=0.0)
+
+    @property
+    def variance(self) -> float:
+        """The mean variance of a direction; residuals have different ones."""
+        return self.expected_l2**2 / max(1, self.space.dimension)
+
+    @property
+    def expected_l2(self) -> float:
+        """The root of the expected sum of squared errors over the cells of all tables."""
+        return math.sqrt(sum(float(self.cell_variances(table).sum()) for table in range(len(self.space.views))))
+
+    @property
+    def naive_l2(self) -> float:
+        """The same root for ordinary differential privacy, at this guarantee by group privacy.
+
+        The better of two: noise on the same residuals, and noise on the cells of each table with the best split.
+        """
+        free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
+        needed = [view for view in self.space.needed if any(view)]
+        costs = [float(free.cost(view)) * a**2 for view in needed]
+        gains = dict.fromkeys(needed, 0.0)
+        for table in self.space.views:
+            for view in below(table):
+                if view in gains:
+                    gains[view] += self.space.residuals.gain(view, table)
+        together = sum(math.sqrt(k * v) for k, v in zip(costs, gains.values(), strict=True))
+        cells = [math.prod(self.space.residuals.shape(view)) for view in self.space.views]
+        one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
+        return min(together, one_by_one) / math.sqrt(self.precision)
+
+    @cached_property
+    def one_by_one_l2(self) -> float | None:
+        """The same root for tables measured one by one at this guarantee, with the best split of the budget.
+
+        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are too many to ask.
+        """
+        views, space = self.space.views, self.space
+        if len(views) > _MOST_COMPARED or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6:
+            return None
+        try:
+            alone = [sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view)) for view in views]
+        except Refused:
+            return None
+        parts = (math.sqrt(float(table.variances().sum()) * table.l2_squared) for table in alone if not table.is_zero)
+        return sum(parts) / math.sqrt(self.precision)
+
+    @property
+    def forgotten(self) -> Fraction:
+        """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were forgotten."""
+        free = BallCosts(self.space.residuals, (), 1)
+        spent = sum(math.ceil(free.cost(view) / square * 2**40) for view, square in self.sigma2.items())
+        return Fraction(spent, 2**40)
+
+    @cached_property
+    def samplers(self) -> tuple[list[_Law], NDArray[np.intp]]:
+        """The distributions of the noise, and for each entry of the vector the number of its own."""
+        numbers: dict[Fraction, int] = {}
+        which = np.zeros(self.space.shape, dtype=np.intp)
+        for view, part in self.space.parts.items():
+            scales, at = _different(self.space.scales[part])
+            squares = [self.sigma2[view] * scale**2 for scale in scales]
+            which[part] = np.array([numbers.setdefault(square, len(numbers)) for square in squares])[at]
+        return [_LAWS[self.law](square) for square in numbers], which
+
+    @cached_property
+    def variances(self) -> NDArray[np.float64]:
+        """The variance of the noise in each entry of the vector, rounding included."""
+        laws, which = self.samplers
+        return np.array([law.variance for law in laws])[which]
+
+    def cell_variances(self, table: int) -> NDArray[np.float64]:
+        """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
+        view = self.space.views[table]
+        noise = tuple((trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table])
+        alike = (self.space.alike(table), noise)
+        if alike not in self._cell_variances:
+            self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
+        return self._cell_variances[alike]
+
+    @cached_property
+    def _cell_variances(self) -> dict[object, NDArray[np.float64]]:
+        return {}
+
+    def rms_error(self, table: int) -> float:
+        """Return the root of the mean variance of one table's cells, rounding apart, without an array of them.
+
+        >>> from semidp.queries.products import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> round(ResidualMechanism.calibrate(space, Budget.gdp(1)).rms_error(0), 4)
+        1.1547
+        """
+        view = self.space.views[table]
+        total = sum(float(self.sigma2[d]) * self.space.residuals.gain(d, view) for d in self.space.inside[table])
+        return math.sqrt(total / math.prod(self.space.residuals.shape(view)))
+
+    def table_errors(self, table: int) -> NDArray[np.float64]:
+        """Return the standard error of each cell of one table's estimate."""
+        return np.sqrt(self.cell_variances(table))
+
+    def table_half_widths(self, table: int) -> NDArray[np.float64]:
+        """Return for each cell of one table's estimate how far it is off at most in 95% of all draws."""
+        space, view = self.space, self.space.views[table]
+        if not space.inside[table]:
+            return np.zeros(space.schema.grid.shape_of(view))
+        noise = {trimmed_view(small, view): self.sigma2[small] for small in space.inside[table]}
+        families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
+        return space.whole(residual_half_widths(self.law, noise, families), view)
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each entry of the projected vector."""
+        found = [np.zeros(0)]
+        for view, part in self.space.parts.items():
+            own = self.variances[part] / self.space.scales[part].astype(float) ** 2
+            shape = self.space.residuals.shape(view)
+            found.append(np.sqrt(self.space.residuals.centred_variance(view, own.reshape(shape))).ravel())
+        return np.concatenate(found) * self.space.scales
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of entries of the projected vector."""
+        pulled = self.space.project(cell_weights(weights, self.space) * self.space.scales.astype(float) ** 2)
+        return math.sqrt(float(((pulled / self.space.scales.astype(float) ** 2) ** 2 * self.variances).sum()))
+
+    def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
+        """Return the standard error of a weighted sum of cells of the estimates, by the number of the table.
+
+        >>> from semidp.queries.products import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).combination_error({0: [[1, 1, 1], [0, 0, 0]]})
+        0.0
+        """
+        pulled = self.space.combination(weights)
+        pulled[np.abs(pulled) * self.space.scales < 1e-12] = 0.0
+        return math.sqrt(float((pulled**2 * self.variances).sum()))
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw one number an entry, entries of equal scale together."""
+        return _draws(*self.samplers, count, randomness)
+
+    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
+        laws, which = self.samplers
+        return _draws(laws, which[entries], count, randomness)
+
+    def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw one number an entry, those of each residual from the part of the source that is named after it."""
+        found = [np.zeros(0, np.int64)]
+        for view, part in self.space.parts.items():
+            source = randomness.part(*self.space.schema.named(view))
+            found.append(residual_noise(self.law, self.sigma2[view], self.space.scales[part], source))
+        return np.concatenate(found)
+
+
+def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int64]:
+    """Draw the noise of one residual, a whole number an entry, of variance ``scale²·σ²`` (before rounding).
+
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> residual_noise("discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)).shape
+    (2, 2)
+    """
+    known, which = _different(scales)
+    laws = [_LAWS[law](sigma2 * scale**2) for scale in known]
+    return _draws(laws, which.ravel(), 1, randomness).reshape(scales.shape)
+
+
+def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the variance of each entry of a measured residual once it is divided by its scale, rounding included.
+
+    >>> float(residual_variance("rounded", Fraction(4), np.array([1])).round(4)[0])  # σ² + 1/12
+    4.0833
+    """
+    known, which = _different(scales)
+    found = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in known]
+    return np.asarray(np.array(found)[which].reshape(scales.shape))
+
+
+def residual_half_widths(
+    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """Return for each cell of a table how far it is off at most in 95% of all draws, from the noise of its residuals.
+
+    Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on the c - 1 siblings
+    of that node, shared out evenly further down. So cells whose families are as large at every depth share a law.
+    Most are normal numbers moved by next to nothing (`near_normal`); the others get the series of `half_width`.
+
+    Parameters
+    ----------
+    law, sigma2
+        The law, and σ² of each residual, by its depths in the features of the table.
+    families
+        For each of those features the sizes of the families of every node, as `Residuals.families` has them.
+
+    Examples
+    --------
+    >>> residual_half_widths("discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])])  # multiples of a quarter
+    array([0.75, 0.75])
+    """
+    alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]
+    kinds = [different for different, _ in alike]
+    shape = tuple(different.shape[1] for different in kinds)
+    variance, distance = np.zeros(shape), np.zeros(shape)
+    for view, square in sigma2.items():
+        sizes, squares, scales = (_outer(kinds, view, part) for part in (_size, _square, _scale))
+        variance += float(square) * squares
+        near = _LAWS[law](square * Fraction(scales.min()) ** 2).near_normal  # of the narrowest, the others are nearer
+        distance += math.inf if near is None else near[1] * sizes / scales
+    normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
+    found = normal + distance
+    open_ones = np.argwhere(~(distance <= _NEAR * np.sqrt(variance)) & (variance > 0))
+    if len(open_ones) <= MOST_PATTERNS:
+        sums = [_terms(law, sigma2, [kind[:, n] for kind, n in zip(kinds, place, strict=True)]) for place in open_ones]
+        for place, half in zip(open_ones, half_widths(sums), strict=True):
+            found[tuple(place)] = half
+    else:  # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
+        found = np.minimum(found, math.sqrt(8 * math.log(2 / (1 - LEVEL))) * np.sqrt(variance))
+    return found[np.ix_(*(which.ravel() for _, which in alike))]
+
+
+def _terms(law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]) -> list[Weighted]:
+    """The weights of one cell's error on the noise in the entries of its residuals, which are scaled."""
+    found = []
+    for view, square in sigma2.items():
+        scale = math.prod(int(counts[depth - 1]) for counts, depth in zip(families, view, strict=True) if depth)
+        weights = {Fraction(1, scale): 1}
+        for counts, depth in zip(families, view, strict=True):
+            share = Fraction(1, math.prod(counts[depth:].tolist()))
+            own = int(counts[depth - 1]) if depth else 1
+            steps = [(share * (1 - Fraction(1, own)), 1), (-share / own, own - 1)] if depth else [(share, 1)]
+            spread: dict[Fraction, int] = {}
+            for (weight, count), (step, often) in itertools.product(weights.items(), steps):
+                spread[weight * step] = spread.get(weight * step, 0) + count * often
+            weights = spread
+        found += [Weighted(_LAWS[law](square * scale**2), weight, count) for weight, count in weights.items()]
+    return found
+
+
+def _outer(kinds: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
+    """The product over the features of a number for each kind of node, as an array with an axis a feature."""
+    result = np.ones(())
+    for counts, depth in zip(kinds, view, strict=True):
+        own = counts[depth - 1].astype(float) if depth else np.ones(counts.shape[1])
+        share = 1 / counts[depth:].astype(float).prod(axis=0)
+        result = np.multiply.outer(result, part(own, share, depth))
+    return np.asarray(result)
+
+
+def _size(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+    """``Σ |weight|`` along one feature."""
+    return share * 2 * (1 - 1 / own) if depth else share
+
+
+def _square(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+    """``Σ weight²`` along one feature."""
+    return share**2 * (1 - 1 / own) if depth else share**2
+
+
+def _scale(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+    """What the residual was multiplied by, along one feature."""
+    return own
+
+
+def _different(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
+    """Return the scales that occur, and which of them each entry has; mostly there is one, and nothing is sorted."""
+    if scales.size and (scales == scales.flat[0]).all():
+        return [int(scales.flat[0])], np.zeros(scales.shape, dtype=np.intp)
+    known, which = np.unique(scales, return_inverse=True)
+    return known.tolist(), which
+
+
+def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+    """Draw for many measurements at once, each entry from the law of that number; laws with few draws together."""
+    result = np.zeros((count, len(which)), dtype=np.int64)
+    order = np.argsort(which, kind="stable") if len(laws) > 1 else np.arange(len(which))
+    numbers, firsts = np.unique(which[order], return_index=True)
+    rare = []
+    for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
+        sampler = laws[number]
+        if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+            rare.append((sampler, mine))
+        else:
+            result[:, mine] = sampler.sample((count, mine.size), randomness)
+    if rare:
+        places = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
+        drawn = sample_each([sampler for sampler, _ in rare], np.tile(places, count), randomness)
+        result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
+    return result
+
+
+def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:
+    given = [1.0] * len(space.views) if weights is None else [float(weight) for weight in weights]
+    if len(given) != len(space.views) or not all(math.isfinite(weight) and weight > 0 for weight in given):
+        raise InputError("every table of a product has one weight, a positive number")
+    return given
+
+
+def _noise(space: ProductSpace, precision: float, weights: list[float], objective: Objective) -> dict[View, float]:
+    """Return the σ² of every residual, before they are rounded."""
+    costs = [float(space.cost[view]) for view in space.measured]
+    if not costs:
+        return {}
+    gain = space.residuals.gain
+    if objective is Objective.total:
+        gains = [
+            sum(weights[number] * gain(view, space.views[number]) for number in space.holders[view])
+            for view in space.measured
+        ]
+        return dict(zip(space.measured, allocate(costs, gains, precision), strict=True))
+    place = {view: number for number, view in enumerate(space.measured)}
+    rows = np.zeros((len(space.views), len(space.measured)))
+    for number, weight in enumerate(weights):
+        for view in space.inside[number]:
+            unit, part = np.zeros(space.shape), space.parts[view]
+            unit[part] = space.scales[part].astype(float) ** 2
+            rows[number, place[view]] = weight * float(space.cell_variances(unit, number).max())
+    return dict(zip(space.measured, allocate_largest(costs, rows[rows.any(axis=1)], precision), strict=True))
+
+
+def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precision: Fraction) -> dict[View, Fraction]:
+    """Return exact σ² with ``Σ k/σ² <= precision``: rounded up, and a little more where that is not enough."""
+    factor = Fraction(1)
+    while True:
+        sigma2 = {view: _coarse(Fraction(square) * factor) for view, square in wanted.items()}
+        if _spent(space, sigma2) <= precision:
+            return sigma2
+        factor *= 1 + Fraction(1, 2**22)
+
+
+def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
+    """Return ``Σ k/σ²``, rounded up to at least 60 significant bits, however small it is."""
+    costs = [space.cost[view] / square for view, square in sigma2.items()]
+    exponent = math.frexp(up(max(costs, default=Fraction(1))))[1]
+    bits = 80 - min(0, exponent + 20)
+    return Fraction(sum(math.ceil(cost * 2**bits) for cost in costs), 2**bits)
+
+
+def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
+    """Return what a move costs at most: the sum over residuals, or the joint sensitivity where that is known."""
+    found = space.costs.joint(sigma2) if sigma2 else None
+    spent = _spent(space, sigma2)
+    return spent if found is None else min(spent, Fraction(found))
+
+
+def _coarse(square: Fraction) -> Fraction:
+    """Round σ² up to few significant bits."""
+    exponent = math.frexp(up(square))[1]
+    step = Fraction(2) ** (exponent - _BITS)
+    return math.ceil(square / step) * step

@@ -1,0 +1,147 @@
+"""Which canonical noise serves which tradeoff function.
+
+Closed forms where they exist; every other f is replaced by a polygon that lies just above it, so that the noise is
+exact and protects a little more than f says. The distributions themselves are in `canonical`.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import scipy
+
+from semidp.core.ball_arithmetic import ball, precision
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, lower_hull
+from semidp.core.tradeoff.polygons import Approximate
+from semidp.core.tradeoff.smooth import Gaussian
+from semidp.errors import Refused
+from semidp.noise.canonical import CanonicalNoise, Floats, Normal, Recursive, Tulap
+
+_LIFT = 1 + 2.0**-36  # more than rounding inside f can take away
+_ALPHAS = (-8.0, 8.0, 0.002)  # normal quantiles at which a curve is looked at: from 6e-16 to 1 - 6e-16
+_GAP, _TAIL_GAP = 1e-5, 1e-2  # how far a chord may rise above the curve: absolutely, and as a share of small values
+_RATIONAL = 1 << 200  # denominator of a fraction just below e^ε
+
+
+def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> CanonicalNoise:
+    """Return the canonical noise for a guarantee: Tulap for (ε, δ), normal for Gaussian privacy, recursive otherwise.
+
+    A polygon is met exactly. Any other curve is met by the polygon of its chords, which is at least f everywhere and
+    within 1e-5 of it, so that the noise is hardly wider. A zCDP budget is met by normal noise with variance 1/(2ρ),
+    which is ρ-zCDP (Cho and Awan, construction of canonical noise).
+
+    Parameters
+    ----------
+    privacy
+        A budget or any nontrivial tradeoff function; one that is not symmetric is made so, which loses nothing.
+    sensitivity
+        By how much the count can move between adjacent datasets.
+
+    Examples
+    --------
+    >>> from semidp.core.tradeoff.curves import approximate, gaussian
+    >>> canonical_noise(approximate("0.5"))
+    Tulap(sensitivity=1, epsilon=Fraction(1, 2), delta=Fraction(0, 1))
+    >>> canonical_noise(gaussian(2), sensitivity=3)
+    Normal(sensitivity=3, variance=Fraction(1, 4))
+    >>> pair = canonical_noise(approximate(1).group(2))
+    >>> float(pair.cdf(-0.5).round(4))
+    0.1839
+    """
+    f = curve_of(privacy).symmetric()
+    if f.is_trivial:
+        raise Refused("perfect privacy would need infinite noise: ask for a guarantee that allows some information")
+    if isinstance(f, Gaussian):
+        return Normal(1 / f.mu_squared, sensitivity=sensitivity)
+    if isinstance(f, Approximate) and f.size == 1 and f.epsilon0 > 0 and f.delta0 < 1:
+        return Tulap(f.epsilon0, f.delta0, sensitivity=sensitivity)
+    polygon = polygon_above(f)
+    return Recursive(polygon.alphas, polygon.values, sensitivity=sensitivity)
+
+
+def curve_of(privacy: Tradeoff | Budget) -> Tradeoff:
+    """Return the tradeoff function that the noise for `privacy` meets, and that may be claimed.
+
+    Gaussian, (ε, δ) and polygons are met as they are. Of a curve that is known by numbers, or that follows from zCDP
+    without implying it back, only the polygon of chords is claimed.
+
+    >>> curve_of(Budget.zcdp("1/2"))
+    Gaussian(mu_squared=Fraction(1, 1))
+    """
+    if isinstance(privacy, Budget):
+        return Gaussian(2 * privacy.rho) if privacy.rho is not None else privacy.tradeoff()
+    f = privacy.symmetric()
+    return f if f.is_trivial or isinstance(f, (Gaussian, Approximate, PiecewiseLinear)) else polygon_above(f)
+
+
+def polygon_above(f: Tradeoff) -> PiecewiseLinear:
+    """Return a symmetric polygon that is at least f everywhere, and f itself where f is one.
+
+    Chords of a convex curve lie above it. The curve is looked at on its lower half, lifted by more than its rounding
+    error, reflected, and the lower hull taken in exact arithmetic, so that symmetry holds exactly.
+
+    >>> from semidp.core.tradeoff.curves import zcdp
+    >>> polygon = polygon_above(zcdp(1))
+    >>> polygon.is_symmetric, bool(np.all(polygon([0.1, 0.5, 0.9]) >= zcdp(1)([0.1, 0.5, 0.9])))
+    (True, True)
+    """
+    if isinstance(f, PiecewiseLinear):
+        return f.symmetric()
+    if isinstance(f, Approximate):
+        return _approximate_above(f)
+    f = f.symmetric()
+    c = _fixed_point(f)
+    lower_half = [(Fraction(0), Fraction(0)), *_few_points(f, 1 - c), (1 - Fraction(c), Fraction(c))]
+    hull = lower_hull(sorted({*lower_half, *((1 - y, 1 - x) for x, y in lower_half)}))
+    return PiecewiseLinear(tuple(x for x, _ in hull), tuple(y for _, y in hull))
+
+
+def _few_points(f: Tradeoff, end: float) -> list[tuple[Fraction, Fraction]]:
+    """Points just above the curve up to `end` whose chords stay within the gaps: from each, the farthest that does."""
+    alphas = scipy.special.ndtr(np.arange(*_ALPHAS))
+    alphas = np.append(alphas[alphas < end], end)
+    values = np.minimum(np.asarray(f(alphas)) * _LIFT, alphas)
+    alphas, values = alphas[values > 0], values[values > 0]
+    kept = [0] if alphas.size else []
+    while kept and kept[-1] < alphas.size - 1:
+        kept.append(_farthest(alphas, values, kept[-1]))
+    return [(Fraction(float(alphas[i])), Fraction(float(values[i]))) for i in kept[:-1]]
+
+
+def _farthest(alphas: Floats, values: Floats, start: int) -> int:
+    """The last index whose chord from `start` stays close to the curve: doubling, then bisection."""
+
+    def close(end: int) -> bool:
+        inside = slice(start, end + 1)
+        chord = np.interp(alphas[inside], alphas[[start, end]], values[[start, end]])
+        return bool(np.all(chord - values[inside] <= np.minimum(_GAP, _TAIL_GAP * values[inside])))
+
+    low, high, last = start + 1, start + 2, alphas.size - 1
+    while high <= last and close(high):
+        low, high = high, start + 2 * (high - start)
+    high = min(high, last + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if close(middle) else (low, middle)
+    return low
+
+
+def _fixed_point(f: Tradeoff) -> float:
+    """A number just above the c with ``f(1 - c) = c``, where a symmetric curve may have a kink."""
+    low, high = 0.0, 0.5
+    for _ in range(60):
+        c = (low + high) / 2
+        low, high = (c, high) if float(f(np.array([1 - c]))[0]) * _LIFT > c else (low, c)
+    return high
+
+
+def _approximate_above(f: Approximate) -> PiecewiseLinear:
+    """The group of (ε, δ) with a fraction just below e^ε in place of e^ε, composed exactly."""
+    with precision(512 + 4 * int(f.epsilon0)):
+        power = ball(f.epsilon0).exp() * _RATIONAL
+        growth = max(Fraction(int(power.lower().floor().unique_fmpz()), _RATIONAL), Fraction(1))
+    delta = f.delta0
+    c = (1 - delta) / (1 + growth)
+    corners = {Fraction(0): Fraction(0), delta: Fraction(0), 1 - c: c, Fraction(1): 1 - delta}
+    return PiecewiseLinear(tuple(corners), tuple(corners.values())).group(f.size)

@@ -1,0 +1,379 @@
+"""What is published as files of columns: CSV, or Parquet where there are many rows; as data frames; and described.
+
+Every row has labels (of a nested feature the whole path), then numbers that read back the same. The description of what
+the columns mean is for machines: CSV on the Web, a vocabulary of the W3C.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import repeat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.notebook import SHOWN_ROWS, sheet
+from semidp.core.progress import Progress, silent
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError
+from semidp.output.columns import Labels, read_parquet, write_parquet
+from semidp.output.files import LARGEST, digest, read_plain
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+PARQUET_FROM = 10**6
+"""Tables of so many cells and more are written as Parquet unless said."""
+
+_ROWS = 1 << 16  # rows of a CSV file that are put together at once
+
+METADATA = "csv-metadata.json"
+"""The name at which readers of CSV on the Web look beside the tables."""
+
+TABLE_NUMBERS = ("count", "estimate", "standard_error", "estimate_low", "estimate_high")
+"""The columns of a table's file beside its features; large tables leave the ends of the interval out."""
+_MEANINGS = {
+    "count": "the number of records that is published",
+    "estimate": "the unbiased estimate of the count, before it was fitted to the exact totals",
+    "standard_error": "of the estimate, from the noise alone",
+    "estimate_low": "the lower end of a 95% interval of the estimate, from the noise alone",
+    "estimate_high": "the upper end of a 95% interval of the estimate, from the noise alone",
+    "noisy_count": "the count with the noise that was drawn",
+    "mean": "the mean, from noisy sums and exact counts",
+    "sum": "the noisy sum",
+    "proportion": "the share of ones, from noisy sums and exact counts",
+    "noisy_steps": "the noisy sum as drawn, in steps of the grid above the lower bound",
+    "coefficient": "the estimated coefficient",
+    "entry": "the position in what was measured",
+    "lower": "the lower end of an interval for the value of these records",
+    "upper": "the upper end of an interval for the value of these records",
+    "population_lower": "the lower end of an interval for the population that the records were drawn from",
+    "population_upper": "the upper end of an interval for the population that the records were drawn from",
+    "difference": "the estimate of the first group less that of the second",
+    "scale": "what the entry was multiplied by before noise was added",
+    "noisy": "the entry with the noise that was drawn",
+}
+_LEVELS = {"term": "the column of the design", "residual": "the features whose residual was measured"}
+
+
+class Form(StrEnum):
+    """How the cells of a table are written.
+
+    >>> Form("parquet")
+    <Form.parquet: 'parquet'>
+    """
+
+    csv = "csv"
+    parquet = "parquet"
+
+
+def form_named(value: str) -> Form:
+    """Return a form by its name.
+
+    >>> form_named("xlsx")
+    Traceback (most recent call last):
+    semidp.errors.InputError: tables are written as csv or parquet, not 'xlsx'
+    """
+    if value not in list(Form):
+        raise InputError(f"tables are written as {' or '.join(Form)}, not {value!r}")
+    return Form(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What a file holds: columns of labels, then columns of numbers.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> columns = Columns.of_cells(Schema([Feature("sex", ["f", 'm"'])]), {"count": np.array([3, 4])})
+    >>> print(b"".join(columns.csv()).decode(), end="")
+    sex,count
+    f,3
+    "m\"\"",4
+    """
+
+    labels: Mapping[str, Labels] = field(repr=False)
+    numbers: Mapping[str, NDArray[Any]] = field(repr=False)
+
+    @classmethod
+    def of_cells(cls, schema: Schema, numbers: Mapping[str, NDArray[Any]]) -> "Columns":
+        """Return numbers for every cell of a schema, one row a cell, with the labels of every depth of its features."""
+        labels, stride = [], schema.size
+        for feature in schema.features:
+            stride //= len(feature.levels)
+            labels += [Labels(column, stride) for column in zip(*feature.paths(), strict=True)]
+        named = dict(zip(schema.names, labels, strict=True))
+        return cls(named, {name: column.reshape(-1) for name, column in numbers.items()})
+
+    @classmethod
+    def of_rows(
+        cls, names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Mapping[str, NDArray[Any]]
+    ) -> "Columns":
+        """Return numbers beside rows of labels."""
+        labels = zip(*rows, strict=True) if rows else repeat((), len(names))
+        return cls(dict(zip(names, map(Labels, labels), strict=True)), numbers)
+
+    @property
+    def header(self) -> list[str]:
+        """The names of the columns."""
+        return [*self.labels, *self.numbers]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(next(iter(self.numbers.values())))
+
+    def lists(self, rows: int | None = None) -> list[list[Any]]:
+        """Return the columns as lists, all rows or the first; an end that is open is missing, NaN."""
+        many = self.rows if rows is None else min(rows, self.rows)
+        numbers = [column[:many] for column in self.numbers.values()]
+        closed = [np.where(np.isinf(part), np.nan, part) if part.dtype.kind == "f" else part for part in numbers]
+        labels = [column.column(many).tolist() for column in self.labels.values()]
+        return labels + [part.tolist() for part in closed]
+
+    def form(self, asked: Form | None = None) -> Form:
+        """Return how they are written: as asked for, else Parquet from a million rows."""
+        return form_of(self.header, self.rows, asked)
+
+    def write(self, path: Path, progress: Progress = silent) -> None:
+        """Write them to a file that is not there: Parquet or CSV by its name."""
+        if path.suffix == f".{Form.parquet}":
+            progress(f"writing {path.name}", 0, None)
+            write_parquet(path, self.labels, self.numbers)
+            return
+        with path.open("wb") as file:
+            for done, part in enumerate(self.csv()):
+                progress(f"writing {path.name}", min(done * _ROWS, self.rows), self.rows)
+                file.write(part)
+
+    def csv(self) -> Iterator[bytes]:
+        """Yield a CSV file in parts, as `csv_bytes` writes it; every label is quoted once."""
+        yield csv_bytes(self.header, ())
+        plain = all("\r" not in label for column in self.labels.values() for label in column.labels)
+        columns = [
+            replace(column, labels=_quoted(column.labels)) if plain else column for column in self.labels.values()
+        ]
+        for start in range(0, self.rows, _ROWS):
+            numbers = [_written(column[start : start + _ROWS]) for column in self.numbers.values()]
+            heads = [column.column(len(numbers[0]), start).tolist() for column in columns]
+            if plain:
+                lines = map(",".join, zip(*heads, *numbers, strict=True))
+                yield ("\n".join(lines) + "\n").encode()
+            else:  # a row with a carriage return is quoted whole
+                yield _rows(zip(*heads, *numbers, strict=True))
+
+
+def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
+    """Return how a file of so many rows is written: as asked for, else Parquet from a million rows.
+
+    Names of columns that differ in nothing but capitals are refused in Parquet files, where not every reader tells
+    them apart.
+
+    >>> form_of(["sex", "count"], 2)
+    <Form.csv: 'csv'>
+    >>> form_of(["Count", "count"], 2, Form.parquet)
+    Traceback (most recent call last):
+    semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the feature, or write CSV
+    """
+    known = [name.casefold() for name in names]
+    twice = next((name for number, name in enumerate(known) if name in known[:number]), None)
+    if asked is Form.parquet and twice is not None:
+        raise InputError(f"two columns of a Parquet file would be called {twice!r}: rename the feature, or write CSV")
+    if asked is not None:
+        return asked
+    return Form.parquet if rows >= PARQUET_FROM and twice is None else Form.csv
+
+
+def named_files(files: Mapping[str, Columns], form: Form | None) -> dict[str, Columns]:
+    """Return files by their names, which end in how they are written."""
+    return {f"{stem}.{columns.form(form)}": columns for stem, columns in files.items()}
+
+
+def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
+    """Return a CSV file that every reader splits into the same rows."""
+    return _rows((header, *rows))
+
+
+def _rows(rows: Any) -> bytes:
+    text = io.StringIO()
+    few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in rows:  # a carriage return is not quoted by itself, and ends the line for a reader
+        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
+    return text.getvalue().encode()
+
+
+def _written(numbers: NDArray[Any]) -> list[str]:
+    """Return numbers as a CSV file holds them, and nothing for one that does not exist or an end that is open."""
+    texts = list(map(repr, numbers.tolist()))
+    if numbers.dtype.kind == "f":
+        for place in np.flatnonzero(~np.isfinite(numbers)):
+            texts[place] = ""
+    return texts
+
+
+def _quoted(labels: Sequence[str]) -> list[str]:
+    """Return labels as a CSV file holds them beside others."""
+    rows: list[str] = []
+    sink: Any = SimpleNamespace(write=rows.append)  # a writer writes row by row
+    csv.writer(sink, lineterminator="\n").writerows((label, "") for label in labels)
+    return [row.removesuffix(",\n") for row in rows]
+
+
+class Framed:
+    """Something that is published as one file whose first columns are levels and the others numbers."""
+
+    name: str
+
+    def columns(self) -> Columns:
+        """Return the columns of the file."""
+        raise NotImplementedError
+
+    def csv(self) -> bytes:
+        """Return the file."""
+        return b"".join(self.columns().csv())
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as lists: levels as text, counts as whole numbers, what is missing as NaN."""
+        columns = self.columns()
+        return dict(zip(columns.header, columns.lists(), strict=True))
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Return an Arrow table (needs pyarrow)."""
+        return _package("pyarrow").table(self.to_dict())
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return a pandas data frame (needs pandas)."""
+        return _package("pandas").DataFrame(self.to_dict())
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Return a polars data frame (needs polars)."""
+        return _package("polars").DataFrame(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+        rows = zip(*columns.lists(SHOWN_ROWS), strict=True)
+        return sheet(self.name, columns.header, rows, columns.rows)
+
+
+@dataclass(frozen=True)
+class Sheet(Framed):
+    """A file of a release that holds no table of counts: the statistics of groups, or their differences."""
+
+    name: str
+    content: Columns = field(repr=False)
+
+    def columns(self) -> Columns:
+        """Return the columns of the file."""
+        return self.content
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(f"{name} is not installed: install it, or use to_dict()") from None
+
+
+def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
+    """Return the description of the CSV files of a release as JSON; None where it has none.
+
+    Parameters
+    ----------
+    title
+        What the release is about.
+    files
+        What every file holds, by its name.
+    """
+    tables = [
+        {"url": quote(name), "tableSchema": _schema(content)}
+        for name, content in files.items()
+        if name.endswith(".csv")
+    ]
+    document = {
+        "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
+        "dc:title": title,
+        "tables": tables,
+    }
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if tables else None
+
+
+def _schema(content: Columns) -> dict[str, Any]:
+    kinds = ["string"] * len(content.labels)
+    kinds += ["integer" if column.dtype.kind == "i" else "number" for column in content.numbers.values()]
+    columns = []
+    for name, kind in zip(content.header, kinds, strict=True):
+        meaning = _LEVELS.get(name, "a level of this feature") if kind == "string" else _MEANINGS.get(name)
+        columns.append(
+            {
+                "name": quote(name, safe=""),
+                "titles": name,
+                "datatype": kind,
+                **({} if meaning is None else {"dc:description": meaning}),
+            }
+        )
+    keys = [quote(name, safe="") for name in content.labels]
+    return {"columns": columns, **({"primaryKey": keys} if keys and "residual" not in content.labels else {})}
+
+
+@dataclass(frozen=True, eq=False)
+class StoredFiles(Mapping[str, bytes]):
+    """The files of a release folder that its release.json lists: their contents, and the cells in them.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    names
+        What they are called.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> bytes:
+        if name not in self.names:
+            raise KeyError(name)
+        return read_plain(self.folder / name, self.folder)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file; only those of columns may be larger than what is read whole."""
+        if name.endswith(f".{Form.parquet}"):
+            return digest(self.folder / name, self.folder)
+        return digest(self.folder / name, self.folder, LARGEST)
+
+    def counts(self, name: str, labels: int) -> NDArray[Any]:
+        """Return the counts in the file of a table, which follow so many columns of labels."""
+        if f"{name}.{Form.parquet}" in self.names:
+            return read_parquet(self.folder / f"{name}.{Form.parquet}", ["count"])["count"]
+        return self.numbers(name, labels)["count"]
+
+    def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
+        """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so many of labels.
+
+        A column of a CSV file is of whole numbers where every number in it is written as one.
+        """
+        if f"{name}.{Form.parquet}" in self.names:
+            return read_parquet(self.folder / f"{name}.{Form.parquet}")
+        header, *rows = csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode()))
+        found: dict[str, NDArray[Any]] = {}
+        for place, key in enumerate(header[labels:], start=labels):
+            whole = all(not set(row[place]) & set(".eni") for row in rows)
+            texts = np.array([row[place] for row in rows], dtype=str)
+            found[key] = texts.astype(np.int64 if whole else np.float64)
+        return found

@@ -1,0 +1,179 @@
+"""Published columns in Parquet files, and files of numbers, written and read by DuckDB in this process.
+
+Columns of labels are given by what repeats, never row by row. What the columns mean is decided in `release`.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError, SemidpError
+from semidp.sources.contract import quietly
+from semidp.sources.duck import confine, connect, literal, quoted_name, quoted_text
+
+_NUMBERS = ("BIGINT", "DOUBLE")
+_READERS = {".csv": "read_csv_auto", ".tsv": "read_csv_auto", ".txt": "read_csv_auto", ".parquet": "read_parquet"}
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """A column of labels: each holds for `stride` rows, and after the last the first comes again; or by their codes.
+
+    >>> Labels(("f", "m"), 2).column(6).tolist()
+    ['f', 'f', 'm', 'm', 'f', 'f']
+    >>> Labels(("f", "m"), codes=np.array([0, 0, 0, 1])).column(2, start=2).tolist()
+    ['f', 'm']
+    """
+
+    labels: Sequence[str]
+    stride: int = 1
+    codes: NDArray[np.integer] | None = field(default=None, repr=False)
+
+    def column(self, rows: int, start: int = 0) -> NDArray[np.object_]:
+        """Return the labels of so many rows."""
+        if self.codes is None:
+            numbers: NDArray[np.integer] = np.arange(start, start + rows) // self.stride % len(self.labels)
+        else:
+            numbers = self.codes[start : start + rows]
+        return np.asarray(np.array(self.labels, dtype=object)[numbers])
+
+
+def write_parquet(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write columns of labels, and of as many numbers each, to a Parquet file that is not there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])})
+    ...     read_parquet(Path(folder) / "x.parquet", ["count"])["count"]
+    array([3, 4])
+    """
+    failed = InputError(f"cannot write {path.name}: the disk is full, or memory ran out")
+    with contextlib.closing(connect()) as connection:
+        quietly(lambda: _copy(connection, path, labels, columns), failed)
+
+
+def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Return columns of numbers of a Parquet file, all unless named, in the order of its rows.
+
+    A `ValueError` if it is no such file, or a number is missing.
+    """
+    with contextlib.closing(connect()) as connection:
+        return quietly(lambda: _numbers(connection, path, names), DamagedColumns())
+
+
+def different_column(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> str | None:
+    """Return the first column of a Parquet file that is not as `write_parquet` would write it, or None.
+
+    Labels are compared inside DuckDB, so that no row becomes a Python object.
+
+    >>> import tempfile
+    >>> sexes, counts = {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("m", "f"), 1)}, counts)
+    ...     different_column(Path(folder) / "x.parquet", sexes, counts)
+    'sex'
+    """
+    with contextlib.closing(connect()) as connection:
+        return quietly(lambda: _different(connection, path, labels, columns), DamagedColumns())
+
+
+def read_numbers(path: Path) -> NDArray[Any]:
+    """Return the rows of a file of numbers: whole numbers where all are, else floats.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "samples.csv").write_text("a,b\\n1,2\\n3,4\\n")
+    ...     read_numbers(Path(folder) / "samples.csv").tolist()
+    [[1, 2], [3, 4]]
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None or not path.is_file():
+        raise InputError(f"{path} is not a CSV or Parquet file of numbers")
+    failed = InputError(f"{path} could not be read as a file of numbers")
+    sql = f"SELECT * FROM {reader}({quoted_text(literal(str(path)))})"
+    with contextlib.closing(connect()) as connection:
+        found = quietly(lambda: connection.execute(sql).fetchnumpy(), failed)
+    columns = [np.ma.getdata(column) for column in found.values() if not np.ma.getmaskarray(column).any()]
+    if not columns or len(columns) < len(found) or any(column.dtype.kind not in "iufb" for column in columns):
+        raise InputError(f"every column of {path} must hold numbers, and none may be missing")
+    return np.column_stack(columns)
+
+
+class DamagedColumns(SemidpError, ValueError):
+    """A file is no Parquet file of numbers."""
+
+
+def _copy(connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
+    rows, selected, held = len(next(iter(columns.values()))), [], {}
+    for place, (name, column) in enumerate(labels.items()):
+        # Of an enumerated type, labels are written as they are numbered, and nothing looks at their letters again.
+        connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
+        connection.execute(f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT unnest(getvariable('labels_{place}')))")
+        connection.execute(f"SET VARIABLE labels_{place} = CAST(getvariable('labels_{place}') AS kind_{place}[])")
+        label = f"number // {column.stride} % {len(column.labels)}"
+        if column.codes is not None:
+            held[f"code_{place}"], label = column.codes.astype(np.int32), f"code_{place}"
+        label = f"list_extract(getvariable('labels_{place}'), CAST({label} AS INTEGER) + 1)"
+        selected.append(f"{label} AS {quoted_name(name)}")
+    for place, (name, numbers) in enumerate(columns.items()):
+        held[f"column_{place}"] = np.ascontiguousarray(numbers)
+        selected.append(f"column_{place} AS {quoted_name(name)}")
+    held["number"] = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
+    connection.register("cells", held)
+    connection.execute(f"COPY (SELECT {', '.join(selected)} FROM cells) TO {quoted_text(str(path))} (FORMAT parquet)")
+
+
+def _different(
+    connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
+) -> str | None:
+    codes = {
+        f"code_{place}": column.codes.astype(np.int32)
+        for place, column in enumerate(labels.values())
+        if column.codes is not None
+    }
+    if codes:
+        connection.register("codes", codes)
+    file = os.path.realpath(path)
+    confine(connection, [file])
+    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false, file_row_number = true)"
+    names = [name for name, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
+    expected = [*labels, *columns, "file_row_number"]
+    if names != expected:
+        return next((name for name in expected if name not in names), "file_row_number")
+    for place, (name, column) in enumerate(labels.items()):
+        connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
+        joined = "" if column.codes is None else " POSITIONAL JOIN codes"
+        code = f"code_{place}" if column.codes is not None else f"(row // {column.stride}) % {len(column.labels)}"
+        rows = f"(SELECT CAST({quoted_name(name)} AS VARCHAR) AS label, file_row_number AS row FROM {source})"
+        label = f"list_extract(getvariable('labels_{place}'), CAST({code} AS INTEGER) + 1)"
+        query = f"SELECT count(*) FROM {rows}{joined} WHERE label IS DISTINCT FROM {label}"
+        if connection.execute(query).fetchone()[0]:
+            return name
+    found = _numbers_from(connection, source, list(columns))
+    for name, numbers in columns.items():
+        if name not in found or not np.array_equal(found[name], numbers, equal_nan=numbers.dtype.kind == "f"):
+            return name
+    return None
+
+
+def _numbers(connection: Any, path: Path, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    file = os.path.realpath(path)
+    confine(connection, [file])
+    # A part lies in a folder such as state=A, which is no column of its files.
+    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false)"
+    return _numbers_from(connection, source, names)
+
+
+def _numbers_from(connection: Any, source: str, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    wanted = [name for name, kind in kinds.items() if kind in _NUMBERS and (names is None or name in names)]
+    found = connection.execute(f"SELECT {', '.join(map(quoted_name, wanted))} FROM {source}").fetchnumpy()
+    if any(np.ma.getmaskarray(found[name]).any() for name in wanted):
+        raise ValueError
+    return {name: np.asarray(found[name]) for name in wanted}

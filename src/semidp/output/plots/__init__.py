@@ -1,0 +1,1 @@
+"""Figures: `figures` draws curves and tables, `style` is their common look."""

@@ -1,0 +1,317 @@
+"""Whole numbers of tables that are cut at a depth: what is settled before the parts, in each part, and after them.
+
+A part must meet no circle of totals that one piece does not have. So nothing is settled at the cut but what one piece
+settles too: exact totals, tables that do not reach below the cut, and of totals that cross parts their share of each
+part. The tables of the parts are fitted under these in the order of one piece; at the cut they are the sums of parts.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import Grid, Totals, View, join, junction_order, maximal
+from semidp.core.progress import Progress
+from semidp.fitting.problem import Infeasible
+from semidp.fitting.tables import fit_totals
+from semidp.queries.branches import Cut
+from semidp.statistics.tables.fitting import FIT_SECONDS, Settled, SettledViews, by_size, fit_product
+from semidp.statistics.tables.published import FitKind, Fitted
+
+MOST_CHOSEN = 7
+"""Up to so many tables at the cut or above, every choice of those that come before the parts is tried."""
+LEAST_SECONDS = 2.0
+"""How long the search for one table of a part may take, however many parts there are."""
+
+Floats = NDArray[np.float64]
+Fits = dict[View, tuple[NDArray[Any], Fitted]]
+
+
+@dataclass(frozen=True)
+class FitOrder:
+    """The order in which tables are fitted part by part.
+
+    Parameters
+    ----------
+    early
+        Tables at the cut or above that are fitted before the parts.
+    below
+        Tables of the parts, in turn.
+    late
+        Tables at the cut or above that are fitted after the parts, whose sums they have.
+    circles
+        Tables whose settled totals hang together in a circle, so that whole numbers may not exist.
+    """
+
+    early: tuple[View, ...]
+    below: tuple[View, ...]
+    late: tuple[View, ...]
+    circles: tuple[View, ...]
+
+    def with_first(self, view: View) -> "FitOrder":
+        """Return the order in which one table of the parts comes before everything else."""
+        others = tuple(other for other in self.below if other != view)
+        return FitOrder((), (view, *others), (*self.early, *self.late), self.circles)
+
+
+def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> FitOrder:
+    """Return an order of fits for the parts that has no circle of totals which one piece does not have.
+
+    One piece goes from the smallest table to the largest. Parts cannot: a table at the cut comes before all parts or
+    after them. It comes after them where one piece fits it after all of their tables. Else it had better come before,
+    because then they agree with it, and not it with sums of many cells. Where that closes another circle than those of
+    one piece, or leaves a table no way out of one, other orders are tried, and the best of them is taken.
+
+    Parameters
+    ----------
+    grid
+        All cells, not those of one part: an order that differed from part to part would differ from one piece.
+    views
+        The tables that are fitted.
+    exact
+        The exact totals.
+    cut
+        Where tables are cut.
+
+    Examples
+    --------
+    >>> from semidp.core.margins import Chain
+    >>> grid = Grid((Chain(4, ((0, 2), (0, 1, 2, 3))), Chain.flat(2), Chain.flat(3)))
+    >>> fit_order(grid, [(2, 1, 1), (2, 0, 1), (2, 1, 0)], [(1, 1, 0)], Cut(0, 1))
+    FitOrder(early=(), below=((2, 1, 0), (2, 0, 1), (2, 1, 1)), late=(), circles=())
+    """
+    in_turn = list(dict.fromkeys(views[number] for number in by_size(grid, views)))
+    inevitable = _circles(in_turn, exact)
+    below = [view for view in in_turn if cut.reaches(view)]
+    others = [view for view in in_turn if not cut.reaches(view)]
+    places = {view: place for place, view in enumerate(in_turn)}
+    before_some = [view for view in others if below and places[view] < places[below[-1]]]
+    before_all = [view for view in others if below and places[view] < places[below[0]]]
+    choices = [before_some, others, before_all]
+    if len(others) <= MOST_CHOSEN:
+        for many in reversed(range(len(others))):
+            choices += [list(some) for some in itertools.combinations(others, many)]
+    choices.append([])
+    best, fewest = None, math.inf
+    for early in choices:
+        late = [view for view in others if view not in early]
+        circles = _circles([*early, *below, *late], exact)
+        added = [view for view in circles if view not in inevitable]
+        faults = len(added) + len(_closed((early, below, late), circles, exact))
+        if faults < fewest:
+            best, fewest = FitOrder(tuple(early), tuple(below), tuple(late), circles), faults
+        if faults == 0:
+            break
+    assert best is not None
+    return best
+
+
+def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
+    """Return the tables for which what exact totals and earlier tables fix of them is not decomposable."""
+    settled, found = SettledViews(*exact), []
+    for view in in_turn:
+        if junction_order(list(settled.fixed(view))) is None:
+            found.append(view)
+        settled.add(view)
+    return tuple(found)
+
+
+def _closed(stages: Sequence[Sequence[View]], circles: Sequence[View], exact: Iterable[View]) -> list[View]:
+    """Return the tables that stay in a circle even if they come first in their stage: before, in or after the parts."""
+    settled, found = SettledViews(*exact), []
+    for stage in stages:
+        found += [view for view in stage if view in circles and junction_order(list(settled.fixed(view))) is None]
+        for view in stage:
+            settled.add(view)
+    return found
+
+
+def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
+    """Return the margins at the cut that split what crosses parts in the totals of a table, in the order of their fits.
+
+    Let P be the depths of the cut feature down to the cut. A total M that does not name all of P crosses parts; its
+    shares are the margin M ∪ P. If the totals are decomposable, so are they with P added to all of them: one junction
+    tree serves both. Rooted at a total with the deepest part of P and fitted from there, the totals of which some have
+    P already keep that tree, because those that have it and those that are named by the root hang together. So no
+    share meets a circle, and neither does the table in a part.
+
+    Parameters
+    ----------
+    view
+        The table.
+    fixed
+        The totals that are settled of it.
+    cut
+        Where it is cut.
+
+    Examples
+    --------
+    >>> shares((3, 1, 1), [(2, 0, 0), (0, 1, 0), (0, 0, 1)], Cut(0, 1))
+    [(1, 1, 0), (1, 0, 1)]
+    >>> shares((3, 1, 1), [(3, 1, 0), (3, 0, 1)], Cut(0, 1))
+    []
+    """
+    prefix = tuple(cut.depth if axis == cut.axis else 0 for axis in range(len(view)))
+    every = list(fixed)
+    if not any(other[cut.axis] < cut.depth for other in every):
+        return []
+    at_cut = maximal(cut.above(other) for other in every) or [tuple(0 for _ in view)]
+    at_cut.sort(key=lambda other: -other[cut.axis])
+    in_turn = junction_order(at_cut)
+    if in_turn is None:  # totals in a circle are split together
+        return [join(prefix, *(other for other in at_cut if other[cut.axis] < cut.depth))]
+    return [join(prefix, other) for other in in_turn if other[cut.axis] < cut.depth]
+
+
+@dataclass(frozen=True, eq=False)
+class CutFit:
+    """What is settled of the tables of one request before the parts are carried out.
+
+    Parameters
+    ----------
+    order
+        The order of fits.
+    first
+        Tables of the parts that come before everything else, because their shares were not found otherwise.
+    unfitted
+        Tables of the parts without whole numbers at the cut that have all totals.
+    fits
+        The early tables.
+    totals
+        Whatever is settled at the cut: exact totals, early tables, shares of what crosses parts.
+    """
+
+    order: FitOrder
+    first: tuple[View, ...]
+    unfitted: frozenset[View]
+    fits: Fits = field(repr=False)
+    totals: tuple[Totals, ...] = field(repr=False)
+
+    def part(self, grid: Grid, cut: Cut, node: int, views: Sequence[View]) -> "PartFit":
+        """Return how the tables of one part, given by their views, are fitted."""
+        totals = [
+            Totals(total.view, cut.row(grid, total.view, total.counts, node))
+            for total in self.totals
+            if total.view[cut.axis] == cut.depth
+        ]
+        places = {view: place for place, view in enumerate(self.order.below)}
+        fitted = [number for number, view in enumerate(views) if view in places]
+        others = [number for number in range(len(views)) if number not in fitted]
+        in_turn = sorted(fitted, key=lambda number: places[views[number]])
+        return PartFit(
+            totals=tuple(totals),
+            order=(*in_turn, *others),
+            first=tuple(number for view in self.first for number in in_turn if views[number] == view),
+            unfitted=frozenset(number for number, view in enumerate(views) if view in self.unfitted),
+            seconds=max(LEAST_SECONDS, FIT_SECONDS / grid.chains[cut.axis].size(cut.depth)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PartFit:
+    """How the tables of one part are fitted; tables are meant by their numbers.
+
+    Parameters
+    ----------
+    totals
+        What is settled at the cut for this part.
+    order, first
+        The order of fits, and what comes before everything else.
+    unfitted
+        Tables that have no whole numbers at the cut with all totals, and so in no part.
+    seconds
+        How long the search for one table may take: all parts together about as long as one piece.
+    """
+
+    totals: tuple[Totals, ...] = field(repr=False)
+    order: tuple[int, ...]
+    first: tuple[int, ...]
+    unfitted: frozenset[int]
+    seconds: float
+
+
+def fit_at_cut(
+    grid: Grid,
+    views: Sequence[View],
+    exact: Sequence[Totals],
+    cut: Cut,
+    estimates: Mapping[View, Floats],
+    progress: Progress,
+) -> CutFit:
+    """Settle what the parts need: the early tables, and the shares of every total that crosses parts.
+
+    Parameters
+    ----------
+    grid, views, exact, cut
+        All cells, the tables that are fitted, the exact totals with n, and where tables are cut.
+    estimates
+        Of every table, at the cut.
+    progress
+        Told what is going on.
+    """
+    order = fit_order(grid, views, [total.view for total in exact], cut)
+    first: list[View] = []
+    unfitted: set[View] = set()
+    while True:
+        fits = fit_views(grid, order.early, exact, estimates, progress)
+        settled = [*exact, *whole_totals(fits)]
+        stuck = _settle_shares(grid, order, settled, unfitted, cut, estimates, progress)
+        if stuck is None:
+            return CutFit(order, tuple(first), frozenset(unfitted), fits, tuple(settled))
+        if stuck in first:
+            unfitted.add(stuck)
+        else:
+            first.insert(0, stuck)
+            order = order.with_first(stuck)
+
+
+def fit_views(
+    grid: Grid, views: Sequence[View], totals: Sequence[Totals], estimates: Mapping[View, Floats], progress: Progress
+) -> Fits:
+    """Return the whole numbers of tables at the cut or above, by their views."""
+    kinds = [FitKind.integer] * len(views)
+    found = fit_product(
+        grid, views, totals, [estimates[view] for view in views], kinds, progress, order=range(len(views))
+    )
+    return dict(zip(views, found, strict=True))
+
+
+def whole_totals(fits: Fits) -> list[Totals]:
+    """Return the fitted tables that others are fitted to."""
+    return [Totals(view, counts) for view, (counts, how) in fits.items() if how.kind == FitKind.integer]
+
+
+def _settle_shares(
+    grid: Grid,
+    order: FitOrder,
+    totals: list[Totals],
+    unfitted: set[View],
+    cut: Cut,
+    estimates: Mapping[View, Floats],
+    progress: Progress,
+) -> View | None:
+    """Add the shares of what crosses parts to the totals; return the first table for which there are none, if any."""
+    counts = Settled(grid, totals)
+    settled = SettledViews(*(total.view for total in totals))
+    for view in order.below:
+        if view in unfitted:
+            continue
+        for share in shares(view, settled.fixed(view), cut):
+            if share in counts.fixed(share):  # an earlier table needed it too
+                continue
+            above = cut.above(view)
+            estimate = grid.sum(estimates[above], share, above)
+            try:
+                fit = fit_totals(estimate, grid.coarsened(share), counts.margins(share), progress=progress)
+            except Infeasible:
+                return view
+            if fit.counts is None:
+                return view
+            counts.settle(Totals(share, fit.counts))
+            totals.append(Totals(share, fit.counts))
+        settled.add(view)
+    return None

@@ -1,0 +1,299 @@
+"""From a plan and data to a release: the page to read first.
+
+`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee; `run` charges it,
+draws the noise and publishes. Rehearsals, audits and tests use what was prepared.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.accounting.ledger import Ledger
+from semidp.core.guarantee import Guarantee
+from semidp.core.progress import Progress, silent
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.errors import InputError, Refused
+from semidp.mechanisms.base import Mechanism
+from semidp.noise.randomness import Randomness, SystemRandomness
+from semidp.output.cells import Form
+from semidp.publishing.budgets import one_by_one, with_targets_met
+from semidp.publishing.needs import refuse_files
+from semidp.publishing.parts.partitions import Partition, unfitted
+from semidp.publishing.plan import Plan
+from semidp.publishing.release import Release, versions
+from semidp.publishing.survey import exchange_of, survey
+from semidp.queries.base import QuerySpace
+from semidp.sources.opening import Source, open_source
+from semidp.statistics.protocol import Published, Request, budget_of
+
+CHARGE_STANDS = "the ledger was charged all the same"
+"""The note of an error in a release that has charged its ledger: noise may have been drawn, so the charge stands."""
+_LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A plan carried out up to the first random number: everything in it but `values` is public.
+
+    Parameters
+    ----------
+    plan
+        What was asked for; where errors were, with the budget that meets them.
+    scope
+        What is public: the totals, a(t), the adjacency.
+    mechanisms
+        One for each request of the plan, calibrated.
+    guarantee
+        What all of them guarantee together.
+    values
+        The confidential values of each request's query.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"])
+    >>> prepared = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
+    >>> prepared.mechanisms[0].name, prepared.guarantee.tradeoff.mu
+    ('rounded gaussian', Fraction(1, 1))
+    """
+
+    plan: Plan
+    scope: Scope
+    mechanisms: tuple[Mechanism, ...]
+    guarantee: Guarantee
+    values: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
+
+    @property
+    def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
+        """Each request with its mechanism."""
+        return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
+
+
+@contextlib.contextmanager
+def records_of(plan: Plan, data: Any) -> Iterator[Source]:
+    """Yield the records of a plan: a source that was opened as it says, or one that is open as long as it is needed."""
+    if not isinstance(data, Source):
+        with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
+            yield source
+        return
+    if (data.count, data.where, data.id) != (plan.count, plan.where, plan.id):
+        raise InputError(
+            "the source was opened with another count, where or id than the plan has: open it as the plan says"
+        )
+    yield data
+
+
+def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
+    """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is spent.
+
+    Parameters
+    ----------
+    plan
+        What to publish exactly and what with noise. Every request needs a budget.
+    data
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened here is closed.
+    memory
+        The bytes that may be used, which a release must be expected to fit in; all of the machine unless given.
+
+    Examples
+    --------
+    >>> from semidp import Budget, TableRequest
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
+    >>> prepared = prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> prepared.scope.adjacency.a, [mechanism.scale for mechanism in prepared.mechanisms]
+    (3, [2.0])
+    """
+    with records_of(plan, data) as source:
+        _check(plan)
+        scope, reader = survey(plan, source, memory)
+        plan, scope = one_by_one(with_targets_met(plan, scope), scope)
+        prepared = calibrate(plan, scope)
+        values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
+    for request, numbers in zip(plan.requests, values, strict=True):
+        if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
+            raise InputError(f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not cover")
+    return replace(prepared, values=values)
+
+
+def calibrate(
+    plan: Plan,
+    scope: Scope,
+    space: Callable[[Request, Scope], QuerySpace] = lambda request, scope: request.space(scope),
+) -> Prepared:
+    """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits.
+
+    Parameters
+    ----------
+    plan, scope
+        What is asked for, and what is public.
+    space
+        Where the query space of a request comes from; whoever tries many budgets keeps them.
+    """
+    _check(plan)
+    mechanisms = []
+    for request in plan.requests:
+        budget_of(request)
+        mechanisms.append(request.calibrate(space(request, scope)))
+    return Prepared(plan, scope, tuple(mechanisms), Guarantee.compose(*(found.guarantee for found in mechanisms)))
+
+
+def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
+    """Return what the noise of a release, made or prepared, guarantees under the other adjacency: from public values.
+
+    An exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f where the
+    noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
+
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
+    >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
+    >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+    >>> found = implied_guarantee(release)
+    >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
+    (Adjacency(a=2), Fraction(2, 1))
+    """
+    scope = release.scope
+    try:
+        if not scope.adjacency.is_exchange:
+            other = exchange_of(scope.dataspace, bool(release.plan.outcomes))
+        elif scope.semi_adjacency is not None:
+            other = Adjacency(scope.semi_adjacency.bound)
+        else:
+            return None
+        return Guarantee.compose(*(mechanism.under(other) for mechanism in release.mechanisms))
+    except Refused:
+        return None
+
+
+def run(
+    plan: Plan,
+    data: Any,
+    randomness: Randomness | None = None,
+    *,
+    ledger: Ledger | None = None,
+    label: str | None = None,
+    memory: int | None = None,
+    folder: Path | None = None,
+    form: Form | None = None,
+    progress: Progress = silent,
+) -> Release:
+    """Carry out a plan: prepare, account, measure, publish.
+
+    Parameters
+    ----------
+    plan
+        What to publish exactly and what with noise. Every request needs a budget.
+    data
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table.
+    randomness
+        Where random words come from; the operating system unless given. Any other marks the release not private.
+    ledger
+        Charged with the composed guarantee before any noise is drawn.
+    label
+        What the ledger calls the charge; what is released, unless given.
+    memory
+        The bytes that may be used, as for `prepare`.
+    folder, form
+        An empty folder that the release will be written to, and in which form: before the ledger is charged, it must
+        take files of these names and this size.
+    progress
+        Told what is going on.
+
+    Returns
+    -------
+    Release
+        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
+
+    Examples
+    --------
+    >>> from semidp import Budget, TableRequest
+    >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.zcdp(1))], ["sex", "region"])
+    >>> release = run(plan, people)
+    >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
+    ([2, 3], 3)
+    """
+    randomness = SystemRandomness() if randomness is None else randomness
+    progress("reading the records", 0, None)
+    prepared = prepare(plan, data, memory=memory)
+    if folder is not None:
+        assert prepared.scope.dataspace.schema is not None
+        refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
+    with charge_told(ledger):
+        entry = charged(prepared, ledger, label)
+        results = []
+        for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
+            progress(f"measuring {request.name}", 0, None)
+            measured = mechanism.reporting(progress).measure(values, randomness)
+            results.append(request.publish(mechanism, measured, prepared.scope, progress))
+    return put_together(prepared, results, entry, form)
+
+
+def charged(
+    prepared: Prepared, ledger: Ledger | None, label: str | None = None, run: str | None = None
+) -> Mapping[str, Any] | None:
+    """Charge everything that is prepared to a ledger, if there is one, and return its entry; a named run only once."""
+    if ledger is None:
+        return None
+    records = [mechanism.record() for mechanism in prepared.mechanisms]
+    return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records, run)
+
+
+@contextlib.contextmanager
+def charge_told(ledger: Ledger | None) -> Iterator[None]:
+    """Say with whatever goes wrong in the block that the ledger was charged, where the block has charged it."""
+    before = () if ledger is None else ledger.made
+    try:
+        yield
+    except BaseException as error:
+        told = CHARGE_STANDS in getattr(error, "__notes__", ())
+        if ledger is not None and ledger.made != before and not told:
+            error.add_note(CHARGE_STANDS)
+        raise
+
+
+def put_together(
+    prepared: Prepared,
+    results: Iterable[Published],
+    entry: Mapping[str, Any] | None,
+    form: Form | None,
+    partition: Partition | None = None,
+) -> Release:
+    """Return the release of what is published."""
+    found = tuple(results)
+    told = [sentence for result in found for sentence in unfitted(result, partition)]
+    return Release(
+        plan=prepared.plan,
+        scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
+        results=found,
+        guarantee=prepared.guarantee,
+        private=all(result.private for result in found),
+        ledger=entry,
+        versions=versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        form=form,
+        partition=partition,
+    )
+
+
+def charge_label(plan: Plan) -> str:
+    """Say what is released, for a ledger.
+
+    >>> from semidp import TableRequest
+    >>> charge_label(Plan([TableRequest(["sex", "region"])]))
+    'table (sex × region)'
+    """
+    return ", ".join(f"{request.name} ({' × '.join(dict.fromkeys(request.features))})" for request in plan.requests)
+
+
+def _check(plan: Plan) -> None:
+    if not plan.requests:
+        raise InputError(
+            "the plan releases nothing: ask for a table, a statistic by groups or a regression", needs="request"
+        )

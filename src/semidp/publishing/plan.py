@@ -1,0 +1,413 @@
+"""A plan: everything about a release that can be decided before the data are read.
+
+A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so that it can be reviewed,
+kept and reused. What it does to data is in `pipeline`.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+from semidp.core.checks import flag, only_keys, text
+from semidp.core.documents import from_toml, toml_text
+from semidp.core.exact import Number, exact, plain
+from semidp.core.notebook import facts
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.features import Feature, Nest
+from semidp.core.tables.schema import Schema, StructuralZero
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError, SchemaError
+
+if TYPE_CHECKING:
+    from semidp.statistics.protocol import Request
+    from semidp.statistics.quantiles.request import QuantileRequest
+    from semidp.statistics.regression.request import RegressionRequest
+    from semidp.statistics.sums.request import GroupRequest
+    from semidp.statistics.tables.request import ProductRequest, TableRequest
+
+
+class Reading(StrEnum):
+    """Which pairs of datasets are protected: any a(t) records, in either reading, or the exchanges of one person.
+
+    >>> Plan(adjacency=Reading.definition).adjacency
+    <Reading.definition: 'definition'>
+    """
+
+    worst_case = "worst-case"
+    definition = "definition"
+    exchange = "exchange"
+
+
+def adjacency_from(choice: Reading | int | str) -> Reading | int:
+    """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at least 1.
+
+    >>> adjacency_from("3"), adjacency_from("worst-case")
+    (3, <Reading.worst_case: 'worst-case'>)
+    """
+    written = str(choice)
+    if written in list(Reading):
+        return Reading(written)
+    if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
+        return int(written)
+    raise InputError(
+        f"the adjacency must be worst-case, definition, exchange or a whole number of at least 1, not {written[:40]!r}"
+    )
+
+
+def margins_from(value: "Iterable[Margin | str | Iterable[str]]") -> tuple[Margin, ...]:
+    """Read a list of margins.
+
+    >>> margins_from(["sex", ["sex", "region"]])
+    (Margin('sex'), Margin('sex', 'region'))
+    """
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f'invariants are a list of margins, such as ["{value}"], not {value!r}')
+    return tuple(Margin.of(margin) for margin in value)
+
+
+def _features(value: Iterable[Feature]) -> tuple[Feature, ...]:
+    return _all(value, Feature, "features")
+
+
+def _nests(value: Iterable[Nest]) -> tuple[Nest, ...]:
+    return _all(value, Nest, "nests")
+
+
+def _zeros(value: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
+    return _all(value, StructuralZero, "structural zeros")
+
+
+def _all(value: Any, kind: type, what: str) -> tuple[Any, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, (str, Mapping)):
+        raise InputError(f"the {what} of a plan are a list of {kind.__name__}, not {value!r}")
+    found = tuple(value)
+    if not all(isinstance(item, kind) for item in found):
+        raise InputError(f"the {what} of a plan are a list of {kind.__name__}")
+    return found
+
+
+def _tables(value: "Iterable[TableRequest]") -> "tuple[TableRequest, ...]":
+    """Read the tables; several that are to share a budget are called after their features unless named."""
+    from semidp.statistics.tables.request import called_after_features
+
+    tables = _of_kind(value, "table")
+    together = called_after_features(table for table in tables if table.budget is None)
+    return tuple(table if table.budget else together.pop(0) for table in tables) if len(together) > 1 else tables
+
+
+def _groups(value: "Iterable[GroupRequest]") -> "tuple[GroupRequest, ...]":
+    return _of_kind(value, "group")
+
+
+def _regressions(value: "Iterable[RegressionRequest]") -> "tuple[RegressionRequest, ...]":
+    return _of_kind(value, "regression")
+
+
+def _quantiles(value: "Iterable[QuantileRequest]") -> "tuple[QuantileRequest, ...]":
+    return _of_kind(value, "quantile")
+
+
+def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
+    from semidp.statistics.kinds import KINDS
+
+    return _all(value, KINDS[key], f"{key}s")
+
+
+def _product(value: "ProductRequest | None") -> "ProductRequest | None":
+    from semidp.statistics.tables.request import ProductRequest
+
+    if value is not None and not isinstance(value, ProductRequest):
+        raise InputError(f"the product of a plan is a ProductRequest, not {value!r}")
+    if value is not None and len(value.tables) == 1:
+        raise InputError("tables share a budget where there are several: give a single one a budget of its own")
+    return value
+
+
+def _count(value: str | None) -> str | None:
+    return None if value is None else text(value, "the count column")
+
+
+def _where(value: str | None) -> str | None:
+    return None if value is None else text(value, "the condition on records")
+
+
+def _id(value: str | None) -> str | None:
+    return None if value is None else text(value, "the id column")
+
+
+def _levels_from_data(value: bool) -> bool:
+    return flag(value, "levels_from_data")
+
+
+def _delta(value: Number) -> Fraction:
+    delta = exact(value, "the reporting delta")
+    if not 0 < delta < 1:
+        raise InputError(f"the reporting delta must lie between 0 and 1, not {plain(delta)}")
+    return delta
+
+
+@frozen(slots=False, repr=False)
+class Plan:
+    """What to publish exactly, what to publish with noise, and how the data are to be read.
+
+    Parameters
+    ----------
+    tables
+        The tables to release, each with its own budget; all stand under the same invariants.
+    invariants
+        The margins published exactly; none means that only the number of records is.
+    features
+        The declared features: levels, bins, null level. A feature that an invariant covers may be left out: the
+        invariant publishes its levels.
+    structural_zeros
+        Combinations of levels that cannot occur.
+    adjacency
+        Which reading of a(t) to use, a number of records, or exchanges.
+    count, where, id
+        The column of counts, the condition on records, and the column that identifies a person.
+    levels_from_data
+        Read undeclared levels of unpublished features from the data; the report then says that this is a disclosure.
+    report_delta
+        The delta at which a guarantee without one is restated as (epsilon, delta).
+    groups, regressions
+        The statistics of private outcomes by group, and the regressions of private outcomes, to release under the same
+        invariants and with budgets of their own.
+    nests
+        Nested features whose levels are read from the data, by the names of their depths: under the same rule as
+        other levels, an invariant publishes them or the report says that they are disclosed.
+    product
+        Tables that share one budget and agree with each other.
+    quantiles
+        The quantiles of private outcomes by group, to release under the same invariants and with budgets of their own.
+
+    Examples
+    --------
+    >>> from semidp import TableRequest
+    >>> plan = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/2"))], ["sex", "region"])
+    >>> Plan.from_toml(plan.to_toml()) == plan
+    True
+    """
+
+    tables: "tuple[TableRequest, ...]" = field(default=(), converter=_tables)
+    invariants: tuple[Margin, ...] = field(default=(), converter=margins_from)
+    features: tuple[Feature, ...] = field(default=(), converter=_features)
+    structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
+    adjacency: Reading | int = field(default=Reading.worst_case, converter=adjacency_from)
+    count: str | None = field(default=None, converter=_count)
+    where: str | None = field(default=None, converter=_where)
+    id: str | None = field(default=None, converter=_id)
+    levels_from_data: bool = field(default=False, converter=_levels_from_data)
+    report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
+    groups: "tuple[GroupRequest, ...]" = field(default=(), converter=_groups)
+    regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
+    nests: tuple[Nest, ...] = field(default=(), converter=_nests)
+    product: "ProductRequest | None" = field(default=None, converter=_product)
+    quantiles: "tuple[QuantileRequest, ...]" = field(default=(), converter=_quantiles)
+
+    def __attrs_post_init__(self) -> None:
+        declared = {name for feature in self.features for name in feature.names}
+        if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
+            raise SchemaError("structural zeros need the features that they name: declare their levels")
+        depths = [name for part in self.chains for name in part.names]
+        if len(set(depths)) < len(depths):
+            raise SchemaError("two features of the plan have the same name, or depths that do: give each its own")
+        names = [file.casefold() for request in self.requests for file in request.files]
+        if len(set(names)) < len(names):
+            raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+
+    def __repr__(self) -> str:
+        noisy = ", ".join(request.name for request in self.requests) or "nothing"
+        exact = ", ".join(map(str, self.invariants)) or "the number of records"
+        return f"Plan({noisy}; exact: {exact}; {self.budget or 'budgets apart'}; adjacency: {self.adjacency})"
+
+    def _repr_html_(self) -> str:
+        requests = [(request.name, f"{' × '.join(request.features)}: {request.budget}") for request in self.requests]
+        exact = ", ".join(map(str, self.invariants)) or "only the number of records"
+        levels = [(part.name, _levels_text(part)) for part in self.chains]
+        return facts("Plan", [("exact", exact), *requests, ("adjacency", str(self.adjacency)), *levels])
+
+    @property
+    def chains(self) -> tuple[Feature | Nest, ...]:
+        """Every feature that is declared, with its levels or by the names of its depths."""
+        return (*self.features, *self.nests)
+
+    @property
+    def requests(self) -> "tuple[Request, ...]":
+        """Everything that is released with noise: tables, those that share a budget, groups, regressions, quantiles."""
+        together = () if self.product is None else (self.product,)
+        return (*self.tables, *together, *self.groups, *self.regressions, *self.quantiles)
+
+    @property
+    def all_tables(self) -> "tuple[TableRequest, ...]":
+        """Every table, with a budget of its own or a shared one."""
+        return (*self.tables, *(self.product.tables if self.product else ()))
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The columns of outcomes, which nothing publishes."""
+        kinds = (self.groups, self.regressions, self.quantiles)
+        return tuple(request.outcome.column for kind in kinds for request in kind)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that is read."""
+        others = (name for name in (self.count, self.id) if name is not None)
+        return tuple(dict.fromkeys((*self.names, *self.outcomes, *others)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every feature that the plan uses, in order of first mention."""
+        used = [name for request in self.requests for name in request.features]
+        used += [name for margin in self.invariants for name in margin.names]
+        return tuple(dict.fromkeys(used))
+
+    @property
+    def budget(self) -> Budget | None:
+        """What everything may spend together, budgets simply added; None where they are of different kinds."""
+        return Budget.together([request.budget for request in self.requests])
+
+    def with_budget(self, budget: Budget) -> "Plan":
+        """Return the plan with this budget for every request that has none of its own; tables share it."""
+        from semidp.statistics.tables.request import tables_for
+
+        def given(requests: Any) -> tuple[Any, ...]:
+            return tuple(request if request.budget else request.with_budget(budget) for request in requests)
+
+        own = tuple(table for table in self.tables if table.budget)
+        alone, product = tables_for([table for table in self.tables if not table.budget], budget)
+        if product is not None and self.product is not None:
+            raise InputError("some tables of the plan share a budget already: give the others budgets of their own")
+        return evolve(
+            self,
+            tables=(*own, *alone),
+            product=product or self.product,
+            groups=given(self.groups),
+            regressions=given(self.regressions),
+            quantiles=given(self.quantiles),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain values; `from_json` reads them back."""
+        document = {
+            "invariants": [list(margin.names) for margin in self.invariants],
+            "adjacency": self.adjacency if isinstance(self.adjacency, int) else str(self.adjacency),
+            "count": self.count,
+            "where": self.where,
+            "id": self.id,
+            "levels_from_data": self.levels_from_data,
+            "report_delta": plain(self.report_delta),
+            **({} if self.product is None else self.product.to_json()),
+            "table": [table.to_json() for table in self.all_tables],
+            "group": [group.to_json() for group in self.groups],
+            "regression": [regression.to_json() for regression in self.regressions],
+            "quantile": [quantile.to_json() for quantile in self.quantiles],
+            "feature": [part.to_json() for part in self.chains],
+            "structural_zero": [zero.to_json() for zero in self.structural_zeros],
+        }
+        return {key: value for key, value in document.items() if value not in (None, [], False)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
+        """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
+        from semidp.statistics.kinds import KINDS
+
+        def asked(key: str) -> list[Any]:
+            return [KINDS[key].from_json(entry) for entry in _entries(value, key)]
+
+        alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
+        shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}
+        lists = {"invariants", "table", "group", "regression", "quantile", "feature", "structural_zero"}
+        only_keys(value, {*alone, *shared, *lists}, "a plan")
+        tables, product = _shared(value)
+        features, zeros, nests = declared(value, folder)
+        return cls(
+            tables=tables,
+            product=product,
+            groups=asked("group"),
+            regressions=asked("regression"),
+            quantiles=asked("quantile"),
+            invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
+            features=features,
+            structural_zeros=zeros,
+            nests=nests,
+            **{key: value[key] for key in alone if key in value},
+        )
+
+    def to_toml(self) -> str:
+        """Write the plan as TOML."""
+        return toml_text(self.to_json())
+
+    @classmethod
+    def from_toml(cls, text: str, folder: Path | None = None) -> "Plan":
+        """Read a plan from TOML text; lookup files are named as seen from `folder`."""
+        try:
+            document = from_toml(text)
+        except ValueError as error:
+            raise InputError(f"the plan is not valid TOML: {str(error)[:200]}") from None
+        return cls.from_json(document, folder)
+
+
+def _shared(value: Mapping[str, Any]) -> "tuple[tuple[TableRequest, ...], ProductRequest | None]":
+    """Read the tables of a plan: those with budgets of their own, and those that share the one at the top."""
+    from semidp.statistics.tables.request import TableRequest, all_of, tables_for
+
+    tables = [TableRequest.from_json(entry) for entry in _entries(value, "table")]
+    tables += all_of(_entries(value, "all_of"), value.get("order"))
+    budget = Budget.stated(value)
+    objective = value.get("objective")
+    if budget is None:
+        if objective is not None:
+            raise InputError("an objective is for tables that share a budget: give epsilon, rho or mu beside it")
+        return tuple(tables), None
+    without = [table for table in tables if not table.budget]
+    if not without:
+        raise InputError("the plan has a budget for tables that share it, but each has its own: leave one of them out")
+    alone, product = tables_for(without, budget)
+    if objective is not None:
+        if product is None:
+            raise InputError("an objective is for several tables that share a budget other than pure epsilon")
+        product = evolve(product, objective=objective)
+    return (*(table for table in tables if table.budget), *alone), product
+
+
+def _levels_text(part: Feature | Nest) -> str:
+    if isinstance(part, Nest):
+        return f"{' > '.join(part.names)}: levels read from the data"
+    return f"{len(part.levels):,} levels: {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
+
+
+def _entries(value: Mapping[str, Any], key: str) -> list[Any]:
+    entries = value.get(key, [])
+    if not isinstance(entries, (list, tuple)):
+        raise InputError(f"{key} of a plan is a list, not {str(entries)[:40]!r}")
+    return list(entries)
+
+
+def declared(
+    value: Mapping[str, Any], folder: Path | None = None
+) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...], tuple[Nest, ...]]:
+    """Return what a plan or a schema file declares: features, structural zeros, and nests without levels.
+
+    >>> declared({"feature": [{"name": "county", "nest": ["state", "county"]}]})
+    ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
+    """
+    entries = _entries(value, "feature")
+    unread = [
+        isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry) for entry in entries
+    ]
+    nests = tuple(Nest.from_json(entry) for entry, is_nest in zip(entries, unread, strict=True) if is_nest)
+    features = [entry for entry, is_nest in zip(entries, unread, strict=True) if not is_nest]
+    if not features:
+        if value.get("structural_zero"):
+            raise SchemaError("structural zeros need the features that they name: declare their levels")
+        return (), (), nests
+    rest = {
+        "feature": features,
+        **({"structural_zero": value["structural_zero"]} if "structural_zero" in value else {}),
+    }
+    whole = Schema.from_json(rest, folder)
+    return whole.features, whole.structural_zeros, nests

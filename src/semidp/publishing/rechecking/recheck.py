@@ -1,0 +1,418 @@
+"""Whether a release follows from what it says it was made by, and what of it can only be believed.
+
+A folder may come from strangers. Its plan, exact totals and noisy values are public, and everything else that it states
+is a function of them: the adjacency, the noise that its budgets need, the guarantees, the errors, the estimates, the
+intervals, the whole numbers. So everything else is computed again and compared, field by field and column by column.
+What nothing follows from is listed as taken on trust.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from semidp._version import __version__
+from semidp.core.guarantee import Guarantee
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import normalised
+from semidp.errors import InputError, SemidpError
+from semidp.output.cells import METADATA, Columns, Form, StoredFiles, csvw
+from semidp.output.files import document_at
+from semidp.publishing.parts.partitions import PARTS, measurements_stem
+from semidp.publishing.plan import Plan
+from semidp.publishing.rechecking.findings import Findings, Recheck, Trust, differences, same, short
+from semidp.publishing.rechecking.refit import MOST_CELLS
+from semidp.publishing.rechecking.results_again import ResultCheck
+from semidp.publishing.rechecking.stored import file_differences
+from semidp.publishing.release import REPORT, Release, release_files, release_title, versions
+from semidp.publishing.signing import SIGNATURE, SUMS
+from semidp.publishing.survey import announced, schema_of
+from semidp.sources.opening import Source
+from semidp.statistics.protocol import Published
+from semidp.statistics.recalibration import mechanism_again
+
+_RESULTS = ("tables", "products", "partitioned", "groups", "regressions", "quantiles")
+_READING = ("plan.count", "plan.where", "plan.id", "plan.levels_from_data", "plan.feature", "plan.adjacency")
+_NOISE = ("noise.mechanism", "noise.scale", "noise.claim", "noise.expected_l2", "one_by_one_l2")
+_RESIDUALS = ("precision", "law", "residuals")
+_DERIVED = (
+    *("comparisons", "intervals", "about", "rank_error", "advertised", "noise.naive_l2", "one_by_one_l2"),
+    *("saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
+)
+"""What an earlier version may have computed otherwise."""
+
+
+def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a release states that does not follow from its plan, its exact totals and its noisy values.
+
+    Of an earlier version, noise above what a budget needs, and a guarantee weaker than the noise gives, are no fault:
+    it knew looser bounds.
+
+    Parameters
+    ----------
+    release
+        The release that was read.
+    document
+        Its release.json.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], ["sex", "region"])
+    >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> disagreements(release, release.to_json())
+    ()
+    >>> disagreements(release, {**release.to_json(), "epsilon": 0.1})
+    ('it states epsilon 0.1, and its guarantee gives 6.1739...',)
+    """
+    return recheck(release, document).disagreements
+
+
+def recheck(
+    release: Release, document: Mapping[str, Any], folder: Path | None = None, *, deep: bool = False
+) -> Recheck:
+    """Compute again what a release states; return what does not follow, and what is taken on trust.
+
+    Parameters
+    ----------
+    release, document
+        The release that was read, and its release.json.
+    folder
+        Where it was read from; without it, files are not compared.
+    deep
+        Fit every table again, of however many cells; else those of two million in all, which takes seconds.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], ["sex", "region"])
+    >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+    >>> [trust.fields for trust in recheck(release, release.to_json()).trusted][:2]
+    [('measurements.csv noisy_count',), ('dataspace',)]
+    """
+    findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
+    check = _Check(release, document, findings)
+    check.run()
+    if folder is not None:
+        check.files(folder)
+    trusted = [Trust(what, tuple(dict.fromkeys(fields))) for what, fields in findings.trusted.items()]
+    return Recheck(tuple(dict.fromkeys(findings.wrong)), tuple(trusted))
+
+
+def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
+    """Read a release to answer questions from; refuse one whose numbers do not follow from its measurements.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    fits
+        Whether whole numbers are used, so that they are fitted again, too.
+
+    Examples
+    --------
+    >>> import semidp, tempfile
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+    ...     load_consistent(f"{root}/release").private
+    True
+    """
+    release = Release.load(folder)
+    if release.partition is not None:  # questions to parts are refused, or need no numbers of them
+        return release
+    findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
+    _Check(release, document_at(Path(folder) / "release.json"), findings).run()
+    if findings.wrong:
+        raise InputError(
+            f"{folder} states what does not follow from its measurements, so that nothing is answered from it: "
+            f"semidp show {folder} says what"
+        )
+    return release
+
+
+def _findings(release: Release, refits: bool) -> Findings:
+    """Return nothing found so far, for a release that says which software made it."""
+    return Findings(release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions())
+
+
+@dataclass(eq=False)
+class _Check:
+    """One recheck: what it is about, and what it has found so far."""
+
+    release: Release
+    document: Mapping[str, Any]
+    findings: Findings
+
+    def run(self) -> None:
+        """Compare everything."""
+        release = self.release
+        self._usual_trust()
+        self.findings.wrong += _stated(release, self.document)
+        again = self._scope()
+        if again is None:
+            return
+        self._warnings(again)
+        rebuilt, needed = [], []
+        for request, result in zip(release.plan.requests, release.results, strict=True):
+            try:
+                mechanism = mechanism_again(request, result, release.scope)
+                needed.append(mechanism.guarantee)
+                rebuilt.append(ResultCheck(self.findings, release, request, result, mechanism).compared())
+            except SemidpError as error:
+                self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
+                rebuilt.append(result)
+        if len(needed) == len(release.results):
+            together = Guarantee.compose(*needed).tradeoff
+            said = self.findings.guarantee(release.guarantee.tradeoff, together)
+            self.findings.wrong += [] if said is None else [f"it states {said} than its parts have together"]
+        self._document(rebuilt)
+
+    def _usual_trust(self) -> None:
+        release = self.release
+        measured = [name for result in release.results for name in _measured_columns(result, release.form)]
+        if release.partition is not None:
+            stems = [(measurements_stem(result.request), result) for result in release.partitioned]
+            measured += [
+                f"{part.folder}/{stem}.{release.form} noisy"
+                for part in release.partition.parts
+                for stem, result in stems
+                if not result.noise.absent
+            ]
+        self.findings.trust(
+            "the noisy values: that they were drawn from the records, by the mechanisms that are named", *measured
+        )
+        self.findings.trust("the exact totals and the levels, where no other number depends on them", "dataspace")
+        self.findings.trust(
+            "how records were chosen, which levels were declared before they were read, which rule gave the number a",
+            *_READING,
+        )
+        self.findings.trust(
+            "which mechanism was asked for, where it is one that could have been",
+            *dict.fromkeys(f"plan.{request.key}.mechanism" for request in release.plan.requests),
+        )
+        outcomes = (*release.plan.groups, *release.plan.regressions, *release.plan.quantiles)
+        self.findings.trust(
+            "which column an outcome was read from", *dict.fromkeys(f"plan.{asked.key}.column" for asked in outcomes)
+        )
+        if release.plan.quantiles:
+            self.findings.trust("which ranks the choices of quantiles aimed at", "plan.quantile.level")
+        flags = [f"{key}.private" for key in _RESULTS if any(result.key == key for result in release.results)]
+        self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
+        self.findings.trust("when it was made, and with which software", "created", "versions")
+        self.findings.trust("what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger")
+
+    def _scope(self) -> Scope | None:
+        """Compare what is public before any noise is drawn: schema, exact margins, adjacency."""
+        plan, scope = self.release.plan, self.release.scope
+        try:
+            again = announced(plan, scope.dataspace)
+            schema, disclosures = schema_of(plan, cast(Source, _StatedLevels(plan, scope)))
+            margins = normalised(schema, plan.invariants)
+        except SemidpError as error:
+            self.findings.wrong.append(f"its plan cannot be carried out: {error}")
+            return None
+        if schema != scope.dataspace.schema:
+            self.findings.wrong.append(
+                "it states other features or levels with its exact totals than its plan declares"
+            )
+        if tuple(margins) != tuple(scope.dataspace.margins):
+            self.findings.wrong.append("it states other exact totals than its plan publishes")
+        if again.adjacency != scope.adjacency:
+            self.findings.wrong.append(
+                f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
+            )
+        return replace(again, disclosures=disclosures)
+
+    def _warnings(self, again: Scope) -> None:
+        """Compare warnings and disclosures: none may be missing, and others are only believed."""
+        scope = self.release.scope
+        for key, kind, stated, found in (
+            ("warnings", "a warning", scope.warnings, again.warnings),
+            ("disclosures", "a disclosure", scope.disclosures, again.disclosures),
+        ):
+            if self.findings.current:  # others may have said it otherwise
+                missing = [words for words in found if words not in stated]
+                self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
+            if any(words not in found for words in stated):
+                self.findings.trust(f"{key} beyond those that follow from the plan and the totals", key)
+
+    def _document(self, rebuilt: Sequence[Published]) -> None:
+        """Compare release.json with the one that the results give which were computed again."""
+        release, document = self.release, self.document
+        expected = json.loads(json.dumps(replace(release, results=tuple(rebuilt)).to_json()))
+        skipped = {"created", "versions", "ledger", "guarantee", "epsilon", "report_delta", "budget"}
+        for key in expected:
+            if key in skipped or (key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}):
+                continue
+            if key in _RESULTS:
+                self._entries(key, document.get(key, []), expected[key], rebuilt)
+            elif key == "a" and not self.findings.current:
+                continue  # compared above: an earlier version may have known less of a(t)
+            else:
+                for path, stated, found in differences(document.get(key), expected[key], key):
+                    self._differs(path, "it states", path, stated, found)
+        others = [key for key in document if key not in expected and key != "files"]
+        if others and self.findings.current:
+            self.findings.wrong += [f"it states {key!r}, which no release has" for key in others]
+        else:
+            self.findings.trust("what another version of semidp states besides", *others)
+
+    def _entries(self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]) -> None:
+        """Compare the entries of one kind of results."""
+        results = [result for result in rebuilt if result.key == key]
+        for result, entry, found in zip(results, entries, expected, strict=True):
+            name = result.name
+            told = any(sentence.startswith(f"{name!r} ") for sentence in self.findings.wrong)
+            if told and result in self.release.results:
+                continue  # it was not computed again, as was said
+            for path, stated, value in differences(entry, found):
+                if path.startswith("guarantee") or (told and path.startswith((*_NOISE, *_RESIDUALS))):
+                    continue
+                if not self.findings.current and path.startswith(_RESIDUALS):
+                    continue  # no less noise than is needed, as was compared
+                self._differs(f"{key}.{path}", f"{name!r} states", path, stated, value)
+
+    def _differs(self, place: str, who: str, path: str, stated: Any, found: Any) -> None:
+        if self.findings.current or not path.startswith(_DERIVED):
+            if stated is None and not self.findings.current:
+                return  # what an earlier version did not state
+            self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(found)} follows")
+        else:
+            self.findings.earlier(place)
+
+    def files(self, folder: Path) -> None:
+        """Compare every file of the folder with the release."""
+        release, digests = self.release, self.document.get("files", {})
+        files = {name: columns for result in release.results for name, columns in result.files(release.form).items()}
+        for name, columns in files.items():
+            if name not in digests:
+                self.findings.wrong.append(f"it lists no {name}")
+                continue
+            for said in file_differences(folder, name, columns, digests[name], self.findings.current):
+                self.findings.wrong.append(f"it states {said}")
+        for key in ("plan", "dataspace"):
+            if set(self.document[key]) == {"file"}:
+                expected = json.loads(json.dumps(release.to_json()[key]))
+                for path, stated, found in differences(document_at(folder / self.document[key]["file"]), expected, key):
+                    self._differs(path, "it states", path, stated, found)
+        self._described(folder, files, digests)
+        self._listed(folder, {*files}, digests)
+        self._parts_listed()
+
+    def _described(self, folder: Path, files: Mapping[str, Columns], digests: Mapping[str, str]) -> None:
+        """Compare the two files that only describe the others: for machines, and for readers."""
+        described = csvw(release_title(self.release), files)
+        if METADATA in digests and (described is None or described != (folder / METADATA).read_bytes()):
+            if self.findings.current:
+                self.findings.wrong.append(f"{METADATA} describes other files than it has")
+            else:
+                self.findings.trust("files that only describe the others", METADATA)
+        if not (folder / REPORT).is_file():
+            return
+        try:
+            report = StoredFiles(folder, (REPORT,))[REPORT].decode()
+            page = self.release.report_html()
+        except (ValueError, OSError, SemidpError):
+            self.findings.wrong.append(f"{REPORT} cannot be read or drawn again")
+            return
+        if report == page:
+            return
+        if _without_pictures(report) == _without_pictures(page) and _markup(report) <= _markup(page):
+            self.findings.trust("the figures of the report, which other versions of software draw otherwise", REPORT)
+        elif self.findings.current:
+            self.findings.wrong.append(f"{REPORT} says something else than follows: do not read it")
+        else:
+            self.findings.trust("files that only describe the others", REPORT)
+
+    def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
+        """Compare the list of files with those that a release writes, and with those that are there."""
+        document = self.document
+        others = {METADATA, *([PARTS] if self.release.partition is not None else [])}
+        others |= {document[key]["file"] for key in ("plan", "dataspace") if set(document[key]) == {"file"}}
+        more = sorted(set(digests) - files - others)
+        self.findings.wrong += [f"it lists {name!r}, which is no file of this release" for name in more]
+        ours = {*release_files(folder), SUMS, SIGNATURE, REPORT}
+        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+        self.findings.trust("files that release.json does not list", *sorted(there - ours))
+
+    def _parts_listed(self) -> None:
+        """Compare the list of tables and files of every part with those that a part has."""
+        release = self.release
+        tables = [table.name for result in release.partitioned for table in result.below]
+        stems = {*tables, *(measurements_stem(result.request) for result in release.partitioned)}
+        files = {f"{stem}.{release.form}" for stem in stems}
+        for part in () if release.partition is None else release.partition.parts:
+            more = sorted({*part.files} - files)
+            self.findings.wrong += [
+                f"it lists {name!r} in {part.folder}, which is no file of this release" for name in more
+            ]
+            if [table.name for table in part.tables] != tables:
+                self.findings.wrong.append(f"it lists other tables in {part.folder} than its plan asks for")
+
+
+def _cells(release: Release) -> int:
+    """The cells of all tables of a release, parts included."""
+    schema = release.scope.dataspace.schema
+    assert schema is not None
+    return sum(schema.restrict(table.features).size for table in release.plan.all_tables)
+
+
+class _StatedLevels:
+    """Levels as a release states them, in the place of the data that they were read from."""
+
+    def __init__(self, plan: Plan, scope: Scope) -> None:
+        assert scope.dataspace.schema is not None
+        self._features = {feature.names: feature for feature in scope.dataspace.schema.features}
+        depths = [name for part in (*plan.chains, *self._features.values()) for name in part.names]
+        self._columns = tuple(dict.fromkeys((*plan.columns, *depths)))
+
+    def columns(self) -> tuple[str, ...]:
+        return self._columns
+
+    def levels(self, column: str) -> tuple[str, ...]:
+        return tuple(label for (label,) in self.paths((column,)))
+
+    def paths(self, names: Sequence[str], null_level: str | None = None) -> list[tuple[str, ...]]:
+        feature = self._features.get(tuple(names))
+        if feature is None:
+            raise SemidpError(f"its exact totals have no feature {names[-1]!r}")
+        return [tuple(path) for path in feature.paths()]
+
+
+def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the numbers that are stated for readers with what follows from the rest."""
+    found = release.to_json()
+    for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):
+        if not same(document.get(key), found[key]):
+            yield f"it states {key} {document.get(key)!r}, and its {source} gives {found[key]!r}"
+    stated = document.get("a")
+    for key in ("worst_case", "definition", "bound"):
+        value = stated.get(key) if isinstance(stated, Mapping) else None
+        known = found["a"][key]
+        if value is not None and known is not None and not (isinstance(value, int) and value >= known):
+            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
+
+
+def _measured_columns(result: Published, form: Form | None) -> Iterator[str]:
+    """Yield where the noisy values of a result stand."""
+    if result.noise.absent:
+        return
+    for name, columns in result.files(form).items():
+        for column in columns.numbers:
+            if column in ("noisy_count", "noisy_steps", "noisy") or column.startswith("steps_"):
+                yield f"{name} {column}"
+
+
+def _markup(page: str) -> set[str]:
+    """Return the tags and attributes of a page: a drawing by other software has no others."""
+    return {*re.findall(r"<[^\s<>/]+", page), *re.findall(r"[\w:-]+(?=\s*=)", page)}
+
+
+def _without_pictures(page: str) -> str:
+    """Return a report without its drawings."""
+    return re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)

@@ -1,0 +1,723 @@
+"""What a release is: published results, the guarantee, and where it came from. Everything in it may be published.
+
+A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
+"""
+
+import contextlib
+import csv
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp._version import __version__
+from semidp.core.checks import texts
+from semidp.core.documents import from_json
+from semidp.core.exact import number
+from semidp.core.guarantee import Guarantee
+from semidp.core.margins import Totals
+from semidp.core.notebook import facts, shortened_text
+from semidp.core.progress import Progress, silent
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tradeoff.curves import tradeoff_from_json
+from semidp.errors import AdjacencyUnknown, InputError, Refused, did_you_mean
+from semidp.mechanisms.base import Mechanism
+from semidp.noise.randomness import Randomness, SystemRandomness
+from semidp.output.cells import METADATA, Form, Sheet, StoredFiles, csvw, form_named
+from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
+from semidp.output.plots.figures import tradeoff_plot
+from semidp.publishing.parts.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
+from semidp.publishing.plan import Plan, Reading, margins_from
+from semidp.publishing.side_information import CLOSE, check_about, guarantee_under
+from semidp.publishing.signing import SIGNATURE, SUMS
+from semidp.publishing.survey import semi_of
+from semidp.questions.answers import IntervalEstimate, TableIntervals
+from semidp.questions.independence import Independence
+from semidp.questions.measured import Cells, independence_of, interval_of, intervals_of
+from semidp.questions.synthesis import SyntheticRecords, check_records, joined, save_records
+from semidp.statistics.protocol import Published
+from semidp.statistics.quantiles.published import PublishedQuantiles
+from semidp.statistics.recalibration import mechanism_again
+from semidp.statistics.regression.published import PublishedRegression
+from semidp.statistics.sums.published import PublishedGroups
+from semidp.statistics.tables.published import ProductTable, PublishedProduct, PublishedTable
+
+SCHEMA_VERSION = 1
+"""The version of release.json; it grows when a field changes its meaning."""
+
+REPORT = "report.html"
+LISTED = 10_000
+"""Up to so many levels and exact totals are listed in release.json; more have files of their own."""
+
+_DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
+_KINDS: dict[str, Any] = {  # in the order of a plan's requests
+    kind.key: kind
+    for kind in (
+        PublishedTable,
+        PublishedProduct,
+        PartitionedTables,
+        PublishedGroups,
+        PublishedRegression,
+        PublishedQuantiles,
+    )
+}
+_DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Release:
+    """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
+
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], [["sex", "region"]])
+    >>> release = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
+    >>> release.private, release.guarantee.adjacency.a, [table.name for table in release.tables]
+    (True, 2, ['table'])
+    """
+
+    plan: Plan
+    scope: Scope
+    results: tuple[Published, ...]
+    guarantee: Guarantee
+    private: bool
+    ledger: Mapping[str, Any] | None
+    versions: Mapping[str, str]
+    created: str
+    form: Form | None = None
+    partition: Partition | None = None
+
+    @property
+    def tables(self) -> tuple[PublishedTable, ...]:
+        """The published tables."""
+        return tuple(result for result in self.results if isinstance(result, PublishedTable))
+
+    @property
+    def product(self) -> PublishedProduct | None:
+        """The published tables that share a budget, or None."""
+        return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
+
+    @property
+    def all_tables(self) -> tuple[PublishedTable | ProductTable, ...]:
+        """Every published table, with a budget of its own or a shared one."""
+        return (*self.tables, *(self.product.tables if self.product else ()))
+
+    @property
+    def partitioned(self) -> tuple[PartitionedTables, ...]:
+        """The tables that were carried out part by part, as they are at the partition's depth and above."""
+        return tuple(result for result in self.results if isinstance(result, PartitionedTables))
+
+    def part(self, *path: str) -> dict[str, ProductTable]:
+        """Read the tables of one part from the folder of the release, by their names.
+
+        Parameters
+        ----------
+        path
+            The labels of the part, from the coarsest depth down; the last is enough where no other part has it.
+        """
+        if self.partition is None or self.partition.place is None:
+            raise InputError("this release was not carried out part by part, or not read from its folder")
+        part = self.partition.part(path)
+        refuse_changed(self.partition.place, part.digests, "the release was written")
+        files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
+        node = self.partition.parts.index(part)
+        return {table.name: table for result in self.partitioned for table in result.part_tables(files, node, part)}
+
+    def refuse_parts(self, what: str) -> None:
+        """Refuse something of a release that was carried out part by part."""
+        if self.partition is not None:
+            raise Refused(
+                f"{what} are for tables that were released whole, and this release was made part by part: use the "
+                "estimates and standard errors in its files"
+            )
+
+    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
+
+        Tables with budgets of their own have independent noise; those that share one have it in common.
+
+        Parameters
+        ----------
+        weights
+            For each table, by its name, a weight a cell.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+        >>> plan = semidp.Plan([request], ["sex", "region"])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]})
+        >>> release.estimate({"table": [[1, 1], [0, 0]]})  # the women, an exact total
+        (1.0, 0.0)
+        >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
+        1.0103...
+        """
+        self.refuse_parts("weighted sums")
+        known = {table.name: table for table in self.all_tables}
+        value, variance, shared = 0.0, 0.0, {}
+        for name, given in weights.items():
+            if name not in known:
+                raise InputError(f"there is no table {name!r}; there are {', '.join(known)}")
+            table, weight = known[name], np.asarray(given, dtype=np.float64)
+            if weight.shape != table.schema.shape:
+                raise InputError(f"the weights of {name!r} have shape {weight.shape}, but it has {table.schema.shape}")
+            if isinstance(table, PublishedTable):
+                value += float((table.estimate * weight).sum())
+                variance += self._error(table, weight) ** 2
+            else:
+                shared[name] = weight
+        if self.product is not None and shared:
+            part, error = self.product.estimate(shared)
+            value, variance = value + part, variance + error**2
+        return value, math.sqrt(variance)
+
+    def _error(self, table: PublishedTable, weight: NDArray[np.float64]) -> float:
+        """Return the standard error of a weighted sum of a table's estimates; 0 where exact totals fix it."""
+        if table.residuals is not None:
+            return table.residuals.combination_error({0: weight})
+        request = next(request for request in self.plan.tables if request.name == table.name)
+        mechanism = mechanism_again(request, table, self.scope)
+        if not mechanism.scale:
+            return 0.0
+        error = mechanism.standard_error(weight)
+        noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
+        return error * table.noise.scale / mechanism.scale if error > noticeable else 0.0
+
+    def test(
+        self,
+        rows: str,
+        columns: str,
+        strata: Iterable[str] = (),
+        *,
+        table: str | None = None,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> Independence:
+        """Test whether two features are independent (given strata), from what is published: at no cost in privacy.
+
+        Exact given the totals of rows and of columns (within strata), which the release must publish exactly: tables
+        are simulated from the multivariate hypergeometric law, and noise from the law that the release states.
+
+        Parameters
+        ----------
+        rows, columns, strata
+            Features of a published table, of any number of levels; a table of more features is summed.
+        table
+            Which table, where several have the features; the smallest unless given.
+        draws
+            How many tables are simulated: 9999, or 999 where the noise is drawn slowly.
+        randomness
+            For the simulation; the operating system unless given.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> semidp.run(plan, people).test("sex", "vote").p_value
+        0.0001
+        """
+        return independence_of(self, rows, columns, strata, table, draws, randomness)
+
+    def interval(
+        self,
+        of: Cells,
+        *,
+        minus: Cells | None = None,
+        among: Cells | None = None,
+        level: float = 0.95,
+        sampling: bool = False,
+        table: str | None = None,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> IntervalEstimate:
+        """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
+
+        Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
+        count; with ``minus``, the difference of two counts; with ``among``, the rate of ``of`` among those; with both,
+        the rate among the one less the rate among the other.
+
+        Parameters
+        ----------
+        of, minus, among
+            Cells of one published table, or of one that is summed over its other features.
+        level
+            The confidence level.
+        sampling
+            False: the interval is for these records, and allows for the noise alone. True: it is for the population
+            that they are a sample of (for counts: the share of it, times n), and allows for both.
+        table, draws, randomness
+            As in `test`.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> release = semidp.run(plan, people)
+        >>> rate = release.interval({"vote": "y"}, among={"sex": "f"})
+        >>> rate.exact, str(rate.covers), 0.7 < rate.low <= rate.high <= 1
+        (True, 'noise', True)
+        """
+        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness)
+
+    def intervals(
+        self,
+        table: str | None = None,
+        *,
+        level: float = 0.95,
+        sampling: bool = False,
+        draws: int | None = None,
+        randomness: Randomness | None = None,
+    ) -> TableIntervals:
+        """Return intervals for all cells of a table (the smallest unless named) that hold at once; see `interval`.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> found = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}).intervals()
+        >>> found.rows[0][:2], found.level
+        (('f', 'n'), 0.95)
+        """
+        return intervals_of(self, table, level, sampling, draws, randomness)
+
+    @property
+    def groups(self) -> tuple[PublishedGroups, ...]:
+        """The published statistics by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedGroups))
+
+    @property
+    def regressions(self) -> tuple[PublishedRegression, ...]:
+        """The published regressions."""
+        return tuple(result for result in self.results if isinstance(result, PublishedRegression))
+
+    @property
+    def quantiles(self) -> tuple[PublishedQuantiles, ...]:
+        """The published quantiles by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
+
+    def records(self, randomness: Randomness | None = None) -> SyntheticRecords:
+        """Return synthetic records that have every published table and every exact total, to the person.
+
+        They follow from the published numbers alone, so that they cost no budget. They are refused where the tables
+        are not whole numbers, do not agree, or hang together in a circle (are not decomposable).
+
+        Parameters
+        ----------
+        randomness
+            How records are matched within what tables share; the operating system's unless given.
+        """
+        self.refuse_parts("synthetic records")
+        schema = self.scope.dataspace.schema
+        assert schema is not None
+        tables: list[tuple[str, Totals]] = []
+        for table in self.all_tables:
+            if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
+                raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
+            view = schema.view(table.schema.names)
+            tables.append((table.name, Totals(view, table.counts.reshape(schema.grid.shape_of(view)))))
+        if not tables:
+            raise Refused("this release holds no table: records are put together from tables")
+        return joined(self.scope.dataspace, tables, SystemRandomness() if randomness is None else randomness)
+
+    def save_records(
+        self, path: Path | str, *, force: bool = False, randomness: Randomness | None = None
+    ) -> dict[str, Any]:
+        """Write synthetic records to a CSV file, and beside it what they are, which is returned; see `records`.
+
+        Parameters
+        ----------
+        path
+            The file to write. The one beside it is called after it: ``people.about.json``.
+        force
+            Also replace records that were written by this function.
+        randomness
+            As for `records`.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     about = semidp.run(plan, {"sex": ["f", "m", "f"]}).save_records(f"{root}/people.csv")
+        ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
+        (['sex', 'f', 'f', 'm'], 3)
+        """
+        check_records(Path(path), force=force)
+        records = self.records(randomness)
+        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
+        about = {
+            "records": len(records),
+            "columns": list(records.columns),
+            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.all_tables],
+            "exact": [list(margin.names) for margin in self.scope.dataspace.margins],
+            "private": self.private,
+            "guarantee": self.guarantee.tradeoff.to_json(),
+            "adjacency": self.scope.adjacency_json(),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "report_delta": number(self.plan.report_delta),
+            "release_created": self.created,
+            "statement": [
+                "These records are synthetic: no line is a person. They were put together from the published numbers "
+                "of a release alone, so that they have its guarantee and cost no further budget.",
+                "Counted, they give every published table of the release and every exact total, to the person.",
+                "They say nothing more: features that no table has together were matched at random within what their "
+                "tables share.",
+                *([] if self.private else ["The release is not private: its noise can be replayed or read off."]),
+            ],
+        }
+        return save_records(records, path, about, force=force)
+
+    def under(
+        self,
+        invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
+        adjacency: Adjacency | Reading | int | str | None = None,
+        known: Dataspace | None = None,
+    ) -> Guarantee:
+        """Return what the noise of this release guarantees where other statistics are exact: more, fewer, or others.
+
+        For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be weaker or stronger.
+        Nothing confidential is read.
+
+        Parameters
+        ----------
+        invariants
+            All that is exact: margins, or a `Dataspace` of them with their values.
+        adjacency
+            Which datasets are compared; unless given, exchanges for an exchange release and else any a(t) records.
+        known
+            Values of margins, and features, that are known besides those of the release. A margin whose values nobody
+            gives may have any.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+        ...     features=[semidp.Feature("ill", ["n", "y"])])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+        >>> release.under(["sex", "ill"]).tradeoff  # S is now the swaps: Δ2² = 4, where it was 8
+        ZCDP(rho=Fraction(1, 4))
+        >>> release.under([]).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
+        ZCDP(rho=Fraction(1, 8))
+        """
+        if isinstance(invariants, Dataspace):
+            margins, known = invariants.margins, invariants
+        else:
+            margins = margins_from(invariants)
+        about = self.scope.dataspace if known is None else known
+        check_about(about, self.scope.dataspace)
+        if adjacency is None:
+            adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
+        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+
+    @cached_property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
+        found = []
+        for request, result in zip(self.plan.requests, self.results, strict=True):
+            mechanism = mechanism_again(request, result, self.scope)
+            if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
+                raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
+            found.append(mechanism)
+        return tuple(found)
+
+    def save(
+        self,
+        folder: Path | str,
+        *,
+        force: bool = False,
+        form: Form | str | None = None,
+        progress: Progress = silent,
+    ) -> None:
+        """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
+
+        Parameters
+        ----------
+        folder
+            Where to write: nothing may be there, or an empty folder.
+        force
+            Also replace a release, in a folder that holds no other file.
+        form
+            How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as Parquet unless given.
+        progress
+            Told what is going on.
+
+        Examples
+        --------
+        >>> import semidp, tempfile
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
+        ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
+        ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
+        """
+        written = self if form is None else replace(self, form=form_named(form))
+        if self.partition is not None and (self.partition.place is None or written.form != self.form):
+            raise InputError("the parts of a release are copied as they are, from its folder: leave the form out")
+        with new_folder(folder, force=force, ours=release_files) as new:
+            written.write_files(new, progress)
+            if self.partition is not None:
+                self.partition.copy(new)
+
+    def write_files(self, folder: Path, progress: Progress = silent) -> None:
+        """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
+        files = {name: content for result in self.results for name, content in result.files(self.form).items()}
+        for name, columns in files.items():
+            columns.write(folder / name, progress)
+        described, names = csvw(release_title(self), files), list(files)
+        if described is not None:
+            (folder / METADATA).write_bytes(described)
+            names.append(METADATA)
+        document, space = self.to_json(), self.scope.dataspace
+        if self.partition is not None:
+            (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
+            names.append(PARTS)
+        assert space.schema is not None
+        levels = sum(len(feature.levels) for feature in space.schema.features)
+        many = levels + sum(total.counts.size for total in space.totals) > LISTED
+        for key, file in _DOCUMENTS.items() if many else ():
+            (folder / file).write_text(_text(document[key]), encoding="utf-8")
+            names.append(file)
+            document[key] = {"file": file}
+        progress("hashing the files", 0, None)
+        document["files"] = {name: digest(folder / name) for name in names}
+        (folder / "release.json").write_text(_text(document), encoding="utf-8")
+        progress("drawing the report", 0, None)
+        (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+
+    def report_html(self, title: str | None = None) -> str:
+        """Return the report as one HTML page that needs nothing else; its title names what is published.
+
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
+        '<!doctype html>'
+        """
+        return str(_report().html(self, title))
+
+    def table(self, name: str | Iterable[str]) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
+        """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
+
+        Parameters
+        ----------
+        name
+            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-`` or
+            in a list, in any order.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
+        >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
+        [1, 2]
+        """
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.all_tables}
+        found |= {part.name: part for result in (*self.groups, *self.quantiles) for part in result.sheets()}
+        found |= {part.name: part for part in (*self.regressions, *self.all_tables)}
+        if not isinstance(name, str):
+            features = texts(name, "the features of a table")
+            name = next(
+                ("-".join(table.schema.names) for table in self.all_tables if {*table.schema.names} == {*features}),
+                "-".join(features),
+            )
+        if name not in found:
+            meant = did_you_mean(name, found)
+            raise InputError(f"there is nothing called {name!r} here{meant}; there are {', '.join(found)}")
+        return found[name]  # type: ignore[no-any-return]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the error curve of the best attacker, on matplotlib axes where given; return the figure."""
+        return tradeoff_plot({str(self.guarantee.adjacency): self.guarantee.tradeoff}, axes=axes)
+
+    def __repr__(self) -> str:
+        what = ", ".join(result.name for result in self.results)
+        exact = self.scope.dataspace.summary()
+        marked, curve = "" if self.private else ", not private", shortened_text(self.guarantee.tradeoff)
+        return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
+
+    def _repr_html_(self) -> str:
+        lines = [line for line in str(_report().summary(self)).splitlines() if line]
+        return facts("Release", [(line[:11].strip(" :"), line[11:].lstrip(" :")) for line in lines])
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read a release that `save` wrote; refuse one whose files were changed since."""
+        folder = Path(folder)
+        recover(folder)
+        try:
+            document = from_json(read_plain(folder / "release.json", folder))
+            digests = {Path(name).name: expected for name, expected in document["files"].items()}
+            files = StoredFiles(folder, tuple(digests))
+            found = {name: files.digest(name) for name in digests}
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
+        if document.get("schema_version") != SCHEMA_VERSION:
+            raise InputError(f"{folder} was written by another version of semidp: read it with that version")
+        for name, expected in digests.items():
+            if found[name] != expected:
+                raise InputError(f"{folder / name} was changed after the release was written")
+        try:
+            for key, file in _DOCUMENTS.items():
+                if document[key] == {"file": file}:
+                    document[key] = from_json(files[file])
+            release = cls._from_json(document, files)
+            if "partition" in document:
+                parts = tuple(map(Part.from_json, from_json(files[PARTS])))
+                release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
+            raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
+        if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
+            release = replace(release, form=Form.csv)  # written before there was another
+        overview = [table for result in release.partitioned for table in result.overview]
+        for table in (*release.all_tables, *overview):
+            if table.fitted.kind == "integer" and not table.keeps(release.scope):
+                raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
+        return release
+
+    @staticmethod
+    def discard_unfinished(folder: Path | str) -> None:
+        """Remove what a release part by part that ended early has left for a folder; what was charged stays charged."""
+        discard_unfinished(folder)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, which are in the CSV files, as plain values.
+
+        ``epsilon`` restates the guarantee at ``report_delta``; the plan holds every number exactly, as text.
+        """
+        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "created": self.created,
+            "private": self.private,
+            **({} if self.form is None else {"form": str(self.form)}),
+            **({} if self.partition is None else {"partition": self.partition.to_json()}),
+            "plan": self.plan.to_json(),
+            "dataspace": self.scope.dataspace.to_json(),
+            "a": self.scope.adjacency_json(),
+            "guarantee": self.guarantee.tradeoff.to_json(),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "report_delta": number(self.plan.report_delta),
+            "budget": self.plan.budget and self.plan.budget.numbers(),
+            **{
+                key: [
+                    {**result.to_json(), "budget": request.budget and request.budget.numbers()}
+                    for result, request in zip(self.results, self.plan.requests, strict=True)
+                    if result.key == key
+                ]
+                for key in _KINDS
+                if key in ("tables", "groups", "regressions") or any(result.key == key for result in self.results)
+            },
+            "disclosures": list(self.scope.disclosures),
+            "warnings": list(self.scope.warnings),
+            "ledger": self.ledger,
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
+        dataspace = Dataspace.from_json(document["dataspace"])
+        if dataspace.schema is None:
+            raise ValueError("a release has features")
+        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
+        plan = Plan.from_json(document["plan"])
+        if any(request.budget is None for request in plan.requests):
+            raise ValueError("what was released had a budget")
+        try:
+            semi = semi_of(dataspace, plan)
+        except AdjacencyUnknown:
+            semi = None
+        scope = Scope(dataspace, semi, adjacency, tuple(document["disclosures"]), tuple(document["warnings"]))
+        tradeoff = tradeoff_from_json(document["guarantee"])
+        told = (*scope.disclosures, *scope.warnings, *document["versions"].values(), document["created"])
+        charged = document["ledger"]
+        if not all(isinstance(text, str) for text in told) or not isinstance(document["private"], bool):
+            raise ValueError("a release tells in texts, and is private or not")
+        if charged is not None and not isinstance(charged, Mapping):
+            raise ValueError("a charge has keys and values")
+
+        def read(key: str, entry: Any, request: Any) -> Published:
+            if key == "tables":
+                return PublishedTable.from_json(entry, scope, files)
+            if key == "partitioned":
+                return PartitionedTables.from_json(entry, request, plan, document["partition"]["depth"], scope, files)
+            result: Published = _KINDS[key].from_json(entry, request, scope, files)
+            return result
+
+        some = {key: document[key] if key in ("tables", "groups") else document.get(key, ()) for key in _KINDS}
+        entries = [(key, entry) for key, listed in some.items() for entry in listed]
+        results = [read(*entry, request) for entry, request in zip(entries, plan.requests, strict=True)]
+        if [result.name for result in results] != [request.name for request in plan.requests]:
+            raise ValueError("a release has what its plan asks for")
+        return cls(
+            plan=plan,
+            scope=scope,
+            results=tuple(results),
+            guarantee=Guarantee(dataspace, adjacency, tradeoff),
+            private=document["private"],
+            ledger=charged,
+            versions=document["versions"],
+            created=document["created"],
+            form=form_named(document["form"]) if "form" in document else None,
+        )
+
+
+def release_title(release: Release) -> str:
+    """Say what a release is about, for the description of its files."""
+    return f"{', '.join(result.name for result in release.results)}; exact: {release.scope.dataspace.summary()}"
+
+
+def _report() -> Any:
+    from semidp.report.page import html
+    from semidp.report.sentences import (
+        summary,  # the one import of a room above, allowed by name in tests/test_layers.py
+    )
+
+    return SimpleNamespace(html=html, summary=summary)
+
+
+def release_files(folder: Path) -> Collection[str]:
+    """Return the files of a release folder, by its release.json; none where that is not one of ours.
+
+    >>> release_files(Path("nowhere"))
+    ()
+    """
+    document = document_at(folder / "release.json")
+    listed = document.get("files")
+    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
+        return ()
+    names = {"release.json", REPORT, SUMS, SIGNATURE, *listed}
+    if PARTS in listed:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            parts = [*map(Part.from_json, from_json(read_plain(folder / PARTS, folder)))]
+            names |= {name for part in parts for name in part.digests}
+    return names
+
+
+def _text(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a release depends on.
+
+    >>> "semidp" in versions()
+    True
+    """
+    found = {"semidp": __version__}
+    for name in _DEPENDENCIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

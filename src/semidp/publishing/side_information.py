@@ -1,0 +1,122 @@
+"""What a release guarantees under other exact statistics than its own: what an attacker also knows, or does not.
+
+The noise that was drawn stays as it is. Which datasets it must hide follows from all that is exact, so that further
+statistics may make the guarantee weaker or stronger: it is computed anew, from public values alone.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.core.spaces.unknown_totals import widest_space
+from semidp.core.tradeoff.smooth import Gaussian
+from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.gaussian import LatticeGaussianMechanism
+from semidp.mechanisms.pure import L2Mechanism
+from semidp.publishing.plan import Reading, adjacency_from
+from semidp.publishing.survey import exchange_of
+from semidp.statistics.registry import recorded
+
+CLOSE = 1e-6
+"""Relative: what was rounded in print or by another version's arithmetic."""
+
+
+def guarantee_under(
+    mechanisms: Iterable[Mechanism],
+    margins: Iterable[Margin],
+    known: Dataspace,
+    adjacency: Adjacency | Reading | int | str,
+    outcomes: bool,
+) -> Guarantee:
+    """Return what measurements guarantee where the margins, and nothing else, are exact.
+
+    A margin that is not among the known values may have any. `outcomes` says whether records carry an unpublished
+    outcome besides.
+    """
+    reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
+    if isinstance(reading, int):
+        reading = Adjacency(reading)
+    space, pairs, about = _exact_pairs(margins, known, reading, outcomes)
+    together = Guarantee.compose(*(_guarantee(mechanism, space, pairs) for mechanism in mechanisms))
+    return Guarantee(about, together.adjacency, together.tradeoff)
+
+
+def _exact_pairs(
+    margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading, outcomes: bool
+) -> tuple[Dataspace, Adjacency, Dataspace]:
+    """Return the datasets that exact statistics leave, which of them are adjacent, and what a claim is about.
+
+    Norms are computed from the first dataspace; the claim's is the same where all values are known.
+    """
+    schema, n = known.schema, known.n
+    assert schema is not None
+    assert n is not None
+    kept = normalised(schema, margins)
+    unknown = [str(margin) for margin in kept if not known.publishes(margin)]
+    if not unknown or not n:
+        space = Dataspace.known(schema, {margin: known.value(margin) for margin in kept if not unknown}, n)
+        return space, _adjacency(space, reading, outcomes), space
+    if reading is Reading.definition:
+        raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
+    names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
+    if reading is Reading.worst_case:
+        reading = Adjacency(min(semi_adjacency_bound(schema.restrict(names), kept).bound, n))
+    together = max(len(kept) + 1, reading.a if isinstance(reading, Adjacency) else 0)
+    space = widest_space(schema, kept, known, together)
+    about = f"{', '.join(map(str, kept))} ({' and '.join(unknown)} with any values)"
+    return space, _adjacency(space, reading, outcomes), Dataspace.described(about)
+
+
+def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
+    """Return what a mechanism that was calibrated elsewhere guarantees for other pairs."""
+    own, ours = mechanism.space.dataspace, mechanism.space.adjacency
+    if dataspace == own:
+        return mechanism.under(adjacency)
+    if adjacency.a == 0:
+        return Guarantee(dataspace, adjacency, Gaussian(Fraction(0)))
+    more = all(any(margin.within(new) for new in dataspace.margins) for margin in own.margins)
+    if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
+        raise Refused(
+            f"{mechanism.name} noise leaves the exact totals of the release as they are, and says nothing without "
+            "them: name all that the release publishes"
+        )
+    try:
+        return recorded(mechanism.record(), dataspace, adjacency).guarantee
+    except Refused:
+        if not more or ours.is_exchange or adjacency.is_exchange or adjacency.a > ours.a:
+            raise
+        # fewer datasets, and no more records apart: these pairs are among those of the release
+        return Guarantee(dataspace, adjacency, mechanism.tradeoff)
+
+
+def _adjacency(dataspace: Dataspace, reading: Adjacency | Reading, outcomes: bool) -> Adjacency:
+    if isinstance(reading, Adjacency):
+        return reading
+    if reading is Reading.exchange:
+        return exchange_of(dataspace, outcomes)
+    if reading is Reading.worst_case:
+        return outcome_adjacency(dataspace) if outcomes else Adjacency(semi_adjacency(dataspace).bound)
+    literal = semi_adjacency(dataspace).definition
+    if literal is None:
+        raise AdjacencyUnknown("the literal reading of a(t) is not known for these statistics", needs="adjacency")
+    return Adjacency(max(literal, 1) if outcomes else literal)
+
+
+def check_about(known: Dataspace, own: Dataspace) -> None:
+    """Refuse statistics that are not about the records of the release."""
+    assert own.schema is not None
+    if known.schema is None:
+        raise InputError("a dataspace that is only described says nothing about a release: give its margins and values")
+    theirs = {feature.name: feature for feature in known.schema.features}
+    for feature in own.schema.features:
+        if theirs.get(feature.name) != feature:
+            raise InputError(f"the statistics must be about records with the feature {feature.name!r} of the release")
+    if known.n != own.n:
+        raise DataError("the statistics are about another number of records than the release")
+    for margin, total in zip(own.margins, own.totals, strict=True):
+        if known.publishes(margin) and known.value(margin) != total:
+            raise DataError(f"the statistics contradict the {margin} that the release publishes")

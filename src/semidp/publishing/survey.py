@@ -1,0 +1,216 @@
+"""What is public about a release before any noise is drawn, and the reader of the confidential counts behind it.
+
+A `Scope` holds public values only: the schema, the published totals t, a(t), the adjacency. A `Reader` counts and sums
+records; what it returns leaves this package only through a mechanism.
+"""
+
+from dataclasses import replace
+
+from attrs import evolve
+
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, exchange_bound, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Dataspace, normalised
+from semidp.core.spaces.outcomes import outcome_exchange
+from semidp.core.spaces.unknown_totals import even_space
+from semidp.core.tables.counts import no_column, refuse_cells
+from semidp.core.tables.features import Feature, Nest
+from semidp.core.tables.schema import Schema
+from semidp.errors import AdjacencyUnknown, DataError, SchemaError
+from semidp.publishing.needs import needs_of, part_needs
+from semidp.publishing.plan import Plan, Reading
+from semidp.queries.branches import Cut
+from semidp.sources.opening import KEEPS_NOTHING, Source
+from semidp.sources.reader import Reader, at_hand
+
+
+def survey(
+    plan: Plan, source: Source, memory: int | None = None, partition: str | None = None, jobs: int = 1
+) -> tuple[Scope, Reader]:
+    """Read what a plan publishes exactly, and return the public scope with a reader of the rest.
+
+    What does not fit in memory is refused before anything is counted: whole tables, or so many parts at a time.
+    """
+    schema, disclosures = schema_of(plan, source)
+    tables = () if partition else tuple(request.features for request in plan.all_tables)
+    for names in (*tables, *(margin.names for margin in plan.invariants)):
+        if names:
+            refuse_cells(schema.restrict(names).shape)
+    reader = Reader(schema, source, plan.features)
+    if partition is None:
+        needs_of(plan, schema, joint=reader.joint).refuse_memory(memory)
+    else:
+        part_needs(plan, schema, Cut.at(schema, partition), jobs).refuse_memory(memory)
+    if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
+        others = [name for name in plan.columns if name not in plan.names or name in plan.outcomes]
+        source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
+    margins = normalised(schema, plan.invariants)
+    n = reader.table(schema.names[:1]).n if not margins else None
+    totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
+    dataspace = Dataspace.known(schema, dict(totals), n)
+    if dataspace.n == 0 and source.where is not None and not source.allow_empty:
+        raise DataError(KEEPS_NOTHING)
+    return replace(announced(plan, dataspace), disclosures=disclosures), reader
+
+
+def announced(plan: Plan, dataspace: Dataspace) -> Scope:
+    """Return the scope of a plan from published totals alone: no data are needed."""
+    assert dataspace.schema is not None
+    said = formulas(dataspace.schema)
+    if plan.adjacency is Reading.exchange:
+        return Scope(dataspace, semi_of(dataspace, plan), exchange_of(dataspace, bool(plan.outcomes)), (), said)
+    given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    try:
+        semi = semi_of(dataspace, plan)
+    except AdjacencyUnknown:
+        if given is None:
+            raise
+        return Scope(dataspace, None, Adjacency(given), (), (_unchecked(given), *said))
+    a = given if given is not None else semi.bound
+    warnings = []
+    if plan.adjacency is Reading.definition and semi.definition is not None:
+        a = semi.definition
+    elif plan.adjacency is Reading.definition:
+        warnings.append(
+            f"The literal reading of a(t) is not known for these invariants; the worst case a = {a} is used instead."
+        )
+    if a < semi.bound:
+        sure = "is" if semi.worst_case is not None else "may be as large as"
+        warnings.append(
+            f"The adjacency a = {a} lies below the worst case, which {sure} {semi.bound}: some people "
+            "cannot be confused with every alternative that the published totals allow, and for them the guarantee "
+            "says nothing."
+        )
+    return Scope(dataspace, semi, Adjacency(a), (), (*warnings, *said))
+
+
+def _unchecked(a: int) -> str:
+    return (
+        f"The adjacency a = {a} was given and could not be checked against a(t) for these invariants; a person "
+        f"who could be confused with others only by moving more than {a} records is not protected."
+    )
+
+
+def any_totals(plan: Plan, schema: Schema) -> Scope:
+    """Return a scope that is on the safe side of all totals which the invariants of a plan may turn out to have.
+
+    Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some D_t differ in at most
+    `a` records, the difference of their tables takes at most `a` from a cell, so that it is one of two tables of this
+    dataspace, and they are `a` records apart: ``S_a(t) ⊆ S_a(t')`` for every t. The same holds of exchanges, whose
+    carriers are among the at most `a` records that differ.
+
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> scope = any_totals(Plan(invariants=["sex", "region"]), schema)
+    >>> scope.adjacency.a, scope.dataspace.value(Margin("sex")).counts.tolist()
+    (3, [9, 9])
+    """
+    given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    if plan.adjacency is Reading.exchange:
+        given = max(exchange_bound(schema, plan.invariants).a, 1)
+    try:
+        semi: SemiAdjacency | None = semi_adjacency_bound(schema, plan.invariants)
+        warnings: tuple[str, ...] = ()
+    except AdjacencyUnknown:
+        if given is None:
+            raise
+        semi, warnings = None, (_unchecked(given),)
+    a = given if given is not None else semi.bound if semi is not None else 1
+    if semi is not None and a < semi.bound:
+        warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
+    refuse_cells(schema.shape)
+    space = even_space(schema, plan.invariants, a)
+    adjacency = exchange_of(space, bool(plan.outcomes)) if plan.adjacency is Reading.exchange else Adjacency(a)
+    return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
+
+
+def exchange_of(dataspace: Dataspace, outcomes: bool) -> Adjacency:
+    """Return the exchanges of records that may carry an unpublished outcome."""
+    return outcome_exchange(dataspace) if outcomes else Adjacency.exchange(dataspace)
+
+
+def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
+    """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished outcome."""
+    found = semi_adjacency(dataspace)
+    if found.bound or not plan.outcomes or not dataspace.n:
+        return found
+    return SemiAdjacency(1, 1, 1, "the exact totals fix all but the outcome")
+
+
+def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
+    """Return the schema of every feature in use, and what reading levels from the data discloses.
+
+    Nested features reach down to the finest depth in use. Their levels, and where those lie, are public where an
+    invariant publishes that depth.
+    """
+    owners: dict[str, Feature | Nest] = {name: part for part in plan.chains for name in part.names}
+    public = {name for margin in plan.invariants for name in margin.names}
+    finest: dict[str, int] = {}  # the position of the finest depth in use, by the name of the feature
+    for name in plan.names:
+        owner = owners.get(name)
+        own, position = (name, 0) if owner is None else (owner.name, owner.names.index(name))
+        finest[own] = max(finest.get(own, 0), position)
+    wanted = [(owners.get(own), own, position) for own, position in finest.items()]
+    hidden, features, there = [], [], source.columns()
+    for owner, own, position in wanted:
+        depths = (own,) if owner is None else owner.names
+        if isinstance(owner, Feature):
+            at_hand(owner, depths[position], there)
+            continue
+        for column in depths[: position + 1]:
+            if column not in there:
+                raise no_column(column, there)
+        hidden += [] if public & {*depths[position:]} else [depths[position]]
+    if hidden and not plan.levels_from_data:
+        raise SchemaError(
+            f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts exactly, or have "
+            "them read from the data, which discloses them",
+            needs="nested levels" if hidden[0] in owners else "levels",
+            names=tuple(hidden),
+        )
+    for owner, own, position in wanted:
+        if isinstance(owner, Feature):
+            features.append(owner.at(position + 1))
+        elif owner is None:
+            features.append(Feature(own, source.levels(own)))
+        elif position == 0:
+            features.append(Feature(owner.names[0], source.levels(owner.names[0]), null_level=owner.null_level))
+        else:
+            cut = evolve(owner, names=owner.names[: position + 1])
+            features.append(cut.feature(source.paths(cut.names, cut.null_level)))
+    known = {name for feature in features for name in feature.names}
+    zeros = [zero for zero in plan.structural_zeros if {name for name, _ in zero.levels} <= known]
+    nested = {feature.name for feature in features if len(feature.names) > 1}
+    disclosures = tuple(
+        f"The list of levels of {name}{' and where they lie' if name in nested else ''} was read from the data and is "
+        "published without protection."
+        for name in hidden
+    )
+    return Schema(tuple(features), tuple(zeros)), disclosures
+
+
+def formulas(schema: Schema) -> tuple[str, ...]:
+    """Warn of levels and names that a spreadsheet would take for a formula when it opens a published CSV file.
+
+    >>> formulas(Schema([Feature("sex", ["f", "m"]), Feature("change", ["-1", "+1"])]))
+    ()
+    >>> print(*formulas(Schema([Feature("sex", ["=1+1", "m"])])))
+    A spreadsheet may take '=1+1' in the published CSV files for a formula: import them as text, or rename the level.
+    """
+    words = [word for feature in schema.features for word in (feature.name, *feature.levels)]
+    found = [word for word in words if word.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(word)]
+    if not found:
+        return ()
+    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"A spreadsheet may take {found[0][:40]!r}{others} in the published CSV files for a formula: import them as "
+        "text, or rename the level.",
+    )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

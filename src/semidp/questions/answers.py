@@ -1,0 +1,235 @@
+"""Intervals for counts, differences and rates from a noisy table: from the noise alone, or with sampling as well.
+
+The two are different statements. *Noise*: what the table of these records would show without noise; exact, because the
+law of the noise is known and simulated. *Noise and sampling*: what holds for the population that the records are a
+sample of; a normal approximation. Which cells were measured how is the business of `release`.
+"""
+
+import itertools
+import math
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from semidp.core.spaces.cell_bounds import whole_interval
+from semidp.core.tables.schema import Schema
+from semidp.questions.independence import simulated_bound
+
+Floats = NDArray[np.float64]
+
+
+class Covers(StrEnum):
+    """What an interval allows for.
+
+    >>> str(Covers.both)
+    'noise and sampling'
+    """
+
+    noise = "noise"
+    both = "noise and sampling"
+
+
+@dataclass(frozen=True)
+class IntervalEstimate:
+    """An estimate with its interval.
+
+    Parameters
+    ----------
+    value
+        The unbiased estimate (of a ratio: the ratio of unbiased estimates); it may lie outside of what is possible.
+    standard_error
+        Of all that the interval covers.
+    low, high, level
+        The interval. For the noise alone it is cut to what the exact totals allow, and counts to whole numbers.
+    covers
+        ``noise``, or ``noise and sampling``.
+    exact
+        Whether the level is that of a simulation of the known law of the noise, and not of an approximation.
+    p_value
+        Of the hypothesis that a difference is 0; None for what is no difference.
+
+    Examples
+    --------
+    >>> answer = linear_interval(40.0, 2.0, np.linspace(-4, 4, 999), (0.0, 100.0), 0.95)
+    >>> round(answer.low, 2), round(answer.high, 2), answer.exact
+    (37.0, 43.0, True)
+    """
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    level: float
+    covers: Covers
+    exact: bool
+    p_value: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as plain values."""
+        found = asdict(self)
+        finite = {key: found[key] if math.isfinite(found[key]) else None for key in ("value", "standard_error")}
+        return found | finite | {"covers": str(self.covers)}
+
+
+@dataclass(frozen=True)
+class TableIntervals:
+    """Intervals for all cells of a table that hold at once.
+
+    Parameters
+    ----------
+    table, schema
+        Which table, its features and levels.
+    estimate, low, high
+        The unbiased estimate of each cell and its interval. For the noise alone it is cut to what the exact totals
+        allow, and to whole numbers.
+    level
+        With at least this probability no interval misses.
+    covers, exact
+        As in `IntervalEstimate`.
+    """
+
+    table: str
+    schema: Schema
+    estimate: Floats = field(repr=False)
+    low: Floats = field(repr=False)
+    high: Floats = field(repr=False)
+    level: float
+    covers: Covers
+    exact: bool
+
+    @cached_property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The levels of each cell, its estimate and the ends of its interval."""
+        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
+        numbers = zip(*(part.ravel().tolist() for part in (self.estimate, self.low, self.high)), strict=True)
+        cells = ((label for part in cell for label in part) for cell in itertools.product(*paths))
+        return [(*cell, *values) for cell, values in zip(cells, numbers, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the intervals as plain values."""
+        names = [*self.schema.names, "estimate", "low", "high"]
+        cells = [dict(zip(names, row, strict=True)) for row in self.rows]
+        numbers = {"level": self.level, "covers": str(self.covers), "exact": self.exact}
+        return {"table": self.table, **numbers, "cells": cells}
+
+
+def linear_interval(
+    value: float,
+    error: float,
+    errors: Floats,
+    span: tuple[float, float],
+    level: float,
+    *,
+    difference: bool = False,
+    among: float = 1.0,
+) -> IntervalEstimate:
+    """Return the interval of a weighted sum of cells for the noise alone, from draws of its error.
+
+    Counts of records are whole numbers within `span`, so that the interval is cut to those; a share has that span and
+    those whole numbers divided by the `among` records that it is a share of.
+    """
+    sizes = np.abs(errors)
+    half = simulated_bound(sizes, level)
+    p = (1 + int(np.count_nonzero(sizes >= abs(value) * (1 - 1e-12)))) / (1 + len(sizes))
+    low, high = whole_interval((value - half) * among, (value + half) * among, (span[0] * among, span[1] * among))
+    ends = low / among, high / among
+    return IntervalEstimate(value, error, *ends, level, Covers.noise, True, p if difference else None)
+
+
+def ratio_interval(
+    parts: tuple[float, float],
+    errors: tuple[Floats, Floats],
+    error: float,
+    level: float,
+    span: tuple[float, float] = (0.0, 1.0),
+) -> IntervalEstimate:
+    """Return the interval of a ratio of two noisy counts for the noise alone, by Fieller's inversion.
+
+    A ratio R is kept where ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains, which is exact for each
+    R. Where y2 could be 0, every ratio within the span is possible.
+    """
+    (top, bottom), (first, second) = parts, errors
+
+    def kept(ratio: float) -> bool:
+        return abs(top - ratio * bottom) <= simulated_bound(np.abs(first - ratio * second), level)
+
+    if abs(bottom) <= simulated_bound(np.abs(second), level) or bottom <= 0:
+        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, *span, level, Covers.noise, True)
+    value = top / bottom
+    low, high = (_last(kept, min(max(value, 0.0), 1.0), end) for end in (0.0, 1.0))
+    return IntervalEstimate(value, error, *cut(low, high, span), level, Covers.noise, True)
+
+
+def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], level: float) -> IntervalEstimate:
+    """Return the interval of a population rate from noisy counts of cases and of records, by the score of the rate.
+
+    R is kept where ``(y1 - R y2)² <= z² (Var(noise of x1 - R x2) + y2 R (1 - R))``: Wilson's interval with noise.
+
+    Parameters
+    ----------
+    parts
+        The noisy counts y1 of cases and y2 of records.
+    noise
+        The variance of the noise of y1, the covariance, and the variance of that of y2.
+
+    Examples
+    --------
+    >>> answer = sampled_rate((40.0, 100.0), (0.0, 0.0, 0.0), 0.95)
+    >>> round(answer.low, 3), round(answer.high, 3)  # Wilson
+    (0.309, 0.498)
+    """
+    (top, bottom), (v1, v12, v2) = parts, noise
+    z2 = _normal(level) ** 2
+    square = bottom**2 - z2 * (v2 - bottom)
+    linear = -2 * top * bottom + z2 * (2 * v12 - bottom)
+    constant = top**2 - z2 * v1
+    if bottom <= 0 or bottom**2 <= z2 * v2:
+        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False)
+    value = top / bottom
+    rate = min(max(value, 0.0), 1.0)
+    error = math.sqrt(v1 - 2 * rate * v12 + rate**2 * v2 + bottom * rate * (1 - rate)) / bottom
+    root = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
+    ends = sorted(((-linear - root) / (2 * square), (-linear + root) / (2 * square)))
+    return IntervalEstimate(value, error, *cut(ends[0], ends[1], (0.0, 1.0)), level, Covers.both, False)
+
+
+def normal_interval(
+    value: float, error: float, null_error: float, span: tuple[float, float], level: float, covers: Covers
+) -> IntervalEstimate:
+    """Return the normal interval of a difference, and its p-value with the error that it has where there is none."""
+    half = _normal(level) * error
+    p = 2 * float(scipy.special.ndtr(-abs(value) / null_error)) if null_error > 0 else float(value == 0)
+    return IntervalEstimate(value, error, *cut(value - half, value + half, span), level, covers, False, p)
+
+
+def cut(low: float, high: float, span: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval within what is possible.
+
+    >>> cut(-3.0, 4.0, (0.0, 100.0))
+    (0.0, 4.0)
+    """
+    first, last = span
+    return min(max(low, first), last), min(max(high, first), last)
+
+
+def _normal(level: float) -> float:
+    return float(scipy.special.ndtri((1 + level) / 2))
+
+
+def _last(kept: Any, inside: float, end: float) -> float:
+    """The last ratio on the way from one inside to an end that is kept."""
+    if kept(end):
+        return end
+    near, far = inside, end
+    for _ in range(40):
+        middle = (near + far) / 2
+        near, far = (middle, far) if kept(middle) else (near, middle)
+    return far

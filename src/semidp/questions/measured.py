@@ -1,0 +1,448 @@
+"""Questions to a release that cost no privacy: tests and intervals from unbiased estimates and the law of the noise.
+
+Everything here is a function of what was published. Fitted whole numbers are not used: what their fit did to the noise
+has no simple law.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.scope import Scope
+from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError, Refused
+from semidp.mechanisms.base import Mechanism, NoNoise
+from semidp.mechanisms.pure import KNormMechanism
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.noise.randomness import Randomness, SystemRandomness
+from semidp.questions.answers import (
+    Covers,
+    IntervalEstimate,
+    TableIntervals,
+    linear_interval,
+    normal_interval,
+    ratio_interval,
+    sampled_rate,
+)
+from semidp.questions.independence import Independence, blocks, independence_test, simulated_bound
+from semidp.statistics.odds_ratio.umpu import check_level
+from semidp.statistics.recalibration import mechanism_again
+from semidp.statistics.tables.published import PublishedProduct, PublishedTable
+
+if TYPE_CHECKING:
+    from semidp.publishing.release import Release
+
+Floats = NDArray[np.float64]
+Cells = Mapping[str, str | Iterable[str]]
+"""Cells of a table: for some of its features the levels that are meant; all levels of the others."""
+
+DRAWS = 9999
+"""How many tables are simulated, unless said otherwise."""
+
+_FEWER = 999  # where noise is drawn slowly, or the table is large
+_MANY_CELLS = 2048
+_LARGEST = 50_000_000  # entries of the matrix from the cells of a table to the sums that are asked for
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A published table as it was measured: an unbiased estimate, and noise of a known law.
+
+    Parameters
+    ----------
+    name, schema
+        What the table is called, its features and levels.
+    estimate
+        The unbiased estimate: the projected measurement, or the estimate of a product.
+    mechanism
+        The noise.
+    number
+        Which table of a product it is.
+    """
+
+    name: str
+    schema: Schema
+    estimate: Floats = field(repr=False)
+    mechanism: Mechanism = field(repr=False)
+    number: int = 0
+
+    @property
+    def draws(self) -> int:
+        """How many tables are simulated by default."""
+        slow = isinstance(self.mechanism, KNormMechanism) and self.mechanism.placed.ball.dimension > 3
+        return _FEWER if slow or self.estimate.size > _MANY_CELLS else DRAWS
+
+    def of(self, weights: Floats) -> Floats:
+        """Return weighted sums of the estimate; the first axis of the weights counts them."""
+        return np.asarray(weights.reshape(len(weights), -1) @ self.estimate.ravel())
+
+    def errors(self, weights: Floats) -> Floats:
+        """Return the standard errors of weighted sums, from the noise alone."""
+        if isinstance(self.mechanism, ResidualMechanism):
+            return np.array([self.mechanism.combination_error({self.number: each}) for each in weights])
+        return np.array([self.mechanism.standard_error(each) for each in weights])
+
+    def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
+        """Return how the errors of weighted sums are drawn: by the mechanism's own noise."""
+        mechanism = self.mechanism
+        if isinstance(mechanism, NoNoise):
+            return lambda count, randomness: np.zeros((count, len(weights)))
+        if isinstance(mechanism, ResidualMechanism):
+            pulled = np.stack([mechanism.space.combination({self.number: each}) for each in weights])
+            used = np.flatnonzero(np.abs(pulled).max(axis=0) > 1e-15)
+            return lambda count, randomness: mechanism.drawn(used, count, randomness) @ pulled[:, used].T
+        pulled = np.stack([mechanism.space.project(each).ravel() for each in weights])
+        zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
+        return lambda count, randomness: (
+            mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64) @ pulled.T
+        )
+
+    def simulated(self, weights: Floats, draws: int | None, randomness: Randomness | None) -> Floats:
+        """Return draws of the errors of weighted sums, one row a draw."""
+        source = SystemRandomness() if randomness is None else randomness
+        law, count = self.law(weights), self.draws if draws is None else draws
+        return np.concatenate([law(part, source) for part in blocks(count, max(self.estimate.size, len(weights)))])
+
+    def mask(self, cells: Cells) -> Floats:
+        """Return 1 for the cells that are meant and 0 for the others.
+
+        >>> from semidp.mechanisms.examples import two_way
+        >>> space, table = two_way()
+        >>> Measured("table", table.schema, table.counts, NoNoise(space)).mask({"sex": "f"}).tolist()
+        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+        """
+        found = np.ones(self.schema.shape)
+        for name, wanted in cells.items():
+            axis = self.schema.axis(name)
+            feature = self.schema.features[axis]
+            below = feature.leaves_below(name)
+            kept = np.zeros(len(feature.levels))
+            for level in [wanted] if isinstance(wanted, str) else wanted:
+                if level not in below:
+                    raise InputError(f"{name} has no level {level!r}; it has {', '.join(below)}")
+                kept[below[level]] = 1
+            found = found * kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
+        return found
+
+
+def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+    """Return for each cell of a schema the number of its levels of some features, and how many levels those have.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> level_codes(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), ["region"])[0].tolist()
+    [0, 1, 2, 0, 1, 2]
+    """
+    found, sizes = np.zeros(schema.shape, dtype=np.intp), []
+    for name in names:
+        axis = schema.axis(name)
+        feature = schema.features[axis]
+        starts = feature.depths[feature.names.index(name)].starts
+        own = np.searchsorted(starts, np.arange(len(feature.levels)), side="right") - 1
+        found = found * len(starts) + own.reshape([-1 if place == axis else 1 for place in range(len(schema.shape))])
+        sizes.append(len(starts))
+    return found.ravel(), tuple(sizes)
+
+
+def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
+    """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
+    release.refuse_parts("intervals and tests")
+    wanted = set(names)
+    every = [
+        (request, result, part, number)
+        for request, result in zip(release.plan.requests, release.results, strict=True)
+        if isinstance(result, (PublishedTable, PublishedProduct))
+        for number, part in enumerate(result.tables if isinstance(result, PublishedProduct) else (result,))
+    ]
+    fitting = [
+        entry for entry in every if (table is None or entry[2].name == table) and wanted <= set(entry[2].schema.names)
+    ]
+    if not fitting:
+        there = "; ".join(f"{entry[2].name}: {', '.join(entry[2].schema.names)}" for entry in every) or "none"
+        called = f"no table {table!r} with" if table else "no table with"
+        raise InputError(f"this release has {called} {', '.join(sorted(wanted)) or 'any feature'}; its tables: {there}")
+    request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
+    noise = result.mechanism if isinstance(result, PublishedProduct) else result.residuals
+    if noise is not None:
+        return Measured(part.name, part.schema, part.estimate, noise, number)
+    mechanism = mechanism_again(request, result, release.scope)
+    if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
+        raise Refused(
+            f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
+            "semidp that wrote the release"
+        )
+    return Measured(part.name, part.schema, part.estimate, mechanism)
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+
+def independence_of(
+    release: "Release",
+    rows: str,
+    columns: str,
+    strata: Iterable[str],
+    table: str | None,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> Independence:
+    """Test whether two features are independent, given strata, from the counts of a release; see `Release.test`."""
+    strata = tuple(strata)
+    names = (rows, columns, *strata)
+    measured, public = measured_table(release, names, table), release.scope.dataspace
+    if len({measured.schema.axis(name) for name in names}) < len(names):
+        raise InputError("rows, columns and strata must be different features, each named once")
+    for side in (rows, columns):
+        if not public.publishes(Margin(side, *strata)):
+            raise Refused(
+                f"the test is exact given the totals of {' by '.join((side, *strata))}, which this release does not "
+                f"publish exactly; it publishes {public.summary()}"
+            )
+    if measured.schema.possible is not None:
+        raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
+    codes, sizes = level_codes(measured.schema, names)
+    shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
+    if math.prod(shape) * codes.size > _LARGEST:
+        raise Refused("this table has too many cells for a simulation: test a coarser one")
+    weights = (codes == np.arange(math.prod(shape))[:, None]).astype(np.float64).reshape(-1, *measured.schema.shape)
+    law, count = measured.law(weights), measured.draws if draws is None else draws
+    statistic, expected, p_value = independence_test(
+        measured.of(weights).reshape(shape),
+        _margin(release.scope, (rows, *strata)).reshape(sizes[0], -1),
+        _margin(release.scope, (columns, *strata)).reshape(sizes[1], -1),
+        (measured.errors(weights) ** 2).reshape(shape),
+        lambda part, source: law(part, source).reshape(-1, *shape),
+        count,
+        SystemRandomness() if randomness is None else randomness,
+    )
+    needed = [{rows, *strata}, {columns, *strata}]
+    further = [m for m in public.margins if {*m.names} & {rows, columns} and not any({*m.names} <= n for n in needed)]
+    notes = [f"The test does not condition on further exact totals: {', '.join(map(str, further))}."] if further else []
+    noise = measured.mechanism.name
+    return Independence(rows, columns, strata, measured.name, noise, statistic, expected, p_value, count, tuple(notes))
+
+
+def _margin(scope: Scope, names: Sequence[str]) -> NDArray[np.int64]:
+    """The exact totals of some features, in their order."""
+    total = scope.dataspace.value(Margin(*names))
+    codes, sizes = level_codes(total.schema, names)
+    found = np.zeros(math.prod(sizes), dtype=np.int64)
+    np.add.at(found, codes, total.counts.ravel())
+    return found
+
+
+# --- intervals ------------------------------------------------------------------------------------------------------
+
+
+def interval_of(
+    release: "Release",
+    of: Cells,
+    minus: Cells | None,
+    among: Cells | None,
+    level: float,
+    sampling: bool,
+    table: str | None,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> IntervalEstimate:
+    """Return a count, a rate, or a difference of two, with its interval; see `Release.interval`."""
+    check_level(level, "the confidence level")
+    names = {name for cells in (of, minus, among) if cells is not None for name in cells}
+    measured = measured_table(release, names, table)
+    public = release.scope.dataspace
+    bounds = CellBounds.of(public, measured.schema.names)
+    return TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness).answer(of, minus, among)
+
+
+@dataclass(frozen=True)
+class TableQuestion:
+    """What is asked of a measured table of n records: at which level, of whom, and how its noise is simulated.
+
+    `bounds` are what the exact totals allow; they cut intervals for these records, never those for a population.
+    """
+
+    measured: Measured
+    n: float
+    bounds: CellBounds
+    level: float
+    sampling: bool
+    draws: int | None = None
+    randomness: Randomness | None = None
+
+    def answer(self, of: Cells, minus: Cells | None, among: Cells | None) -> IntervalEstimate:
+        """Return a count, a rate, or a difference of two."""
+        chosen, mask = self.measured.mask(of), self.measured.mask
+        if among is None:
+            return self._count(chosen) if minus is None else self._difference(chosen, mask(minus))
+        groups = [mask(cells) for cells in (among, minus) if cells is not None]
+        parts = [(chosen * group, group) for group in groups]
+        return self._rate(*parts[0]) if len(parts) == 1 else self._difference_of_rates(parts)
+
+    def _simulated(self, *weights: Floats) -> list[Floats]:
+        return list(self.measured.simulated(np.stack(weights), self.draws, self.randomness).T)
+
+    def _error(self, weights: Floats) -> float:
+        return float(self.measured.errors(weights[None])[0])
+
+    def _count(self, chosen: Floats) -> IntervalEstimate:
+        n, value, error = self.n, float(self.measured.of(chosen[None])[0]), self._error(chosen)
+        if not self.sampling:
+            return linear_interval(value, error, self._simulated(chosen)[0], self.bounds.span(chosen), self.level)
+        rate = sampled_rate((value, n), (error**2, 0.0, 0.0), self.level)
+        return replace(rate, value=value, standard_error=n * rate.standard_error, low=n * rate.low, high=n * rate.high)
+
+    def _difference(self, one: Floats, other: Floats) -> IntervalEstimate:
+        n, weights = self.n, one - other
+        value, total = self.measured.of(np.stack([weights, weights**2])).tolist()
+        error = self._error(weights)
+        if not self.sampling:
+            return linear_interval(
+                value, error, self._simulated(weights)[0], self._difference_span(weights), self.level, difference=True
+            )
+        spread = max(total, 0.0)
+        null = math.sqrt(error**2 + spread)
+        full = math.sqrt(error**2 + max(spread - value**2 / max(n, 1.0), 0.0))
+        return normal_interval(value, full, null, (-n, n), self.level, Covers.both)
+
+    def _rate(self, top: Floats, bottom: Floats) -> IntervalEstimate:
+        cases, records = self.measured.of(np.stack([top, bottom])).tolist()
+        v1, v2, v = (self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
+        if self.sampling:
+            return sampled_rate((cases, records), (v1, (v1 + v2 - v) / 2, v2), self.level)
+        if v2 == 0 and records > 0:
+            drawn, span = self._simulated(top)[0] / records, self._rate_span(top, bottom)
+            value, error = cases / records, math.sqrt(v1) / records
+            return linear_interval(value, error, drawn, span, self.level, among=round(records))
+        rate = cases / records if records else math.nan
+        error = self._error(top - rate * bottom) / abs(records) if records else math.inf
+        first, second = self._simulated(top, bottom)
+        return ratio_interval((cases, records), (first, second), error, self.level, self._rate_span(top, bottom))
+
+    def _difference_span(self, weights: Floats) -> tuple[float, float]:
+        """What the exact totals allow the sum of some cells less that of others to be."""
+        (low, high), (less, most) = self.bounds.span(weights > 0), self.bounds.span(weights < 0)
+        return low - most, high - less
+
+    def _rate_span(self, top: Floats, bottom: Floats) -> tuple[float, float]:
+        """What the exact totals allow a share to be: most cases beside fewest others, and the other way round."""
+        (low, high), (less, most) = self.bounds.span(top), self.bounds.span(bottom - top)
+        return (low / (low + most) if low + most else 0.0), (high / (high + less) if high + less else 1.0)
+
+    def _difference_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+        sums = [self.measured.of(np.stack(part)).tolist() for part in parts]
+        fixed = all(self._error(bottom) == 0 for _, bottom in parts)
+        covers = Covers.both if self.sampling else Covers.noise
+        if any(records <= 0 for _, records in sums):
+            return IntervalEstimate(math.nan, math.inf, -1.0, 1.0, self.level, covers, False, 1.0)
+        rates = [cases / records for cases, records in sums]
+        value = rates[0] - rates[1]
+        lines = [
+            (top - (0.0 if fixed else rate) * bottom) / records
+            for (top, bottom), (_, records), rate in zip(parts, sums, rates, strict=True)
+        ]
+        weights = lines[0] - lines[1]
+        noise = self._error(weights)
+        if not self.sampling:
+            (low, high), (less, most) = (self._rate_span(*part) for part in parts)
+            span = (low - most, high - less)
+            if not fixed:
+                return normal_interval(value, noise, noise, span, self.level, covers)
+            drawn = self._simulated(weights)[0]
+            every = math.lcm(*(round(records) for _, records in sums))
+            return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
+        own, null = self._sampling_variances([bottom for _, bottom in parts], sums)
+        full, equal = math.sqrt(noise**2 + own), math.sqrt(noise**2 + null)
+        return normal_interval(value, full, equal, (-1.0, 1.0), self.level, covers)
+
+    def _sampling_variances(self, groups: list[Floats], sums: list[list[float]]) -> tuple[float, float]:
+        """Return the variance of the difference of two rates by sampling, and that of equal rates.
+
+        Groups without a common record are independent. Of nested groups the outer one is the inner and the rest, in
+        shares w and 1 - w: the difference is 1 - w times that of the inner rate and the rest's. Groups that overlap
+        otherwise may be correlated in any way: their standard errors are added.
+        """
+        shared = groups[0] * groups[1]
+        (cases, records), (other_cases, other_records) = sums
+        if not shared.any():
+            return _variance(sums), _variance(sums, _pooled(sums))
+        nested = [bool((shared == group).all()) for group in groups]
+        if any(nested):
+            if nested[1]:  # the first is the inner one from here on
+                cases, records, other_cases, other_records = other_cases, other_records, cases, records
+            rest = [other_cases - cases, other_records - records]
+            if rest[1] <= 0:  # the same records, as far as is known
+                return 0.0, 0.0
+            left = (rest[1] / other_records) ** 2
+            both = [[cases, records], rest]
+            return left * _variance(both), left * _variance(both, _pooled(both))
+        roots = [math.sqrt(_variance([part])) for part in sums]
+        equal = [math.sqrt(_variance([part], _pooled(sums))) for part in sums]
+        return sum(roots) ** 2, sum(equal) ** 2
+
+
+def _pooled(sums: list[list[float]]) -> float:
+    """Return the rate of several groups together, from 0 to 1."""
+    return min(max(sum(cases for cases, _ in sums) / sum(records for _, records in sums), 0.0), 1.0)
+
+
+def _variance(sums: list[list[float]], rate: float | None = None) -> float:
+    """Return the sampling variance of a difference of independent rates: each group's own rate, or a common one."""
+    rates = [min(max(cases / records, 0.0), 1.0) if rate is None else rate for cases, records in sums]
+    return sum(each * (1 - each) / records for each, (_, records) in zip(rates, sums, strict=True))
+
+
+def intervals_of(
+    release: "Release",
+    table: str | None,
+    level: float,
+    sampling: bool,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> TableIntervals:
+    """Return intervals for all cells of a table that hold at once; see `Release.intervals`."""
+    check_level(level, "the confidence level")
+    measured = measured_table(release, (), table)
+    shape, n = measured.schema.shape, float(release.scope.dataspace.n or 0)
+    if measured.estimate.size > _MANY_CELLS:
+        raise Refused(
+            f"simultaneous intervals are simulated for at most {_MANY_CELLS:,} cells, and {measured.name!r} has "
+            f"{measured.estimate.size:,}: ask for a coarser table"
+        )
+    estimate = measured.estimate.ravel()
+    if sampling:
+        errors = measured.errors(np.eye(estimate.size).reshape(-1, *shape))
+        each = 1 - (1 - level) / errors.size  # Bonferroni: cells without noise are sampled too
+        found = [
+            sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
+            for y, e in zip(estimate, errors, strict=True)
+        ]
+        low, high = (n * np.array([getattr(answer, end) for answer in found]) for end in ("low", "high"))
+    else:
+        half = half_widths_together(measured, level, draws, randomness)
+        bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
+        spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
+        cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
+        low, high = np.array([whole_interval(*cell) for cell in cells]).T
+    low, high = low.reshape(shape), high.reshape(shape)
+    covers = Covers.both if sampling else Covers.noise
+    return TableIntervals(measured.name, measured.schema, measured.estimate, low, high, level, covers, not sampling)
+
+
+def half_widths_together(measured: Measured, level: float, draws: int | None, randomness: Randomness | None) -> Floats:
+    """Return for each cell how far it is off at most: all at once with probability `level`, by simulation.
+
+    The largest error of all cells, in units of its standard error, has the same bound for each of them.
+    """
+    weights = np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)
+    errors = measured.errors(weights)
+    drawn = np.abs(measured.simulated(weights, draws, randomness))
+    noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
+    if not noisy.any():
+        return np.zeros(errors.shape)
+    reach = simulated_bound((drawn[:, noisy] / errors[noisy]).max(axis=1), level)
+    return np.where(noisy, reach * errors, 0.0)

@@ -1,0 +1,517 @@
+"""From files, data frames and databases to tables of counts: the only part that opens a source of data.
+
+DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is the rest. Both answer one contract
+(`contract.py`); declared levels, bins, nulls and errors are handled once, here. What is published lives in `release`.
+"""
+
+import glob
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.tables.counts import Table, refuse_cells
+from semidp.core.tables.features import HOW_NUMBERS, TRUTH, Feature, missing_value, value_text
+from semidp.core.tables.schema import Schema
+from semidp.errors import DataError, InputError
+from semidp.sources.contract import (
+    BAD_COUNT,
+    BAD_OUTCOME,
+    LARGEST_COUNT,
+    MISSING_OUTCOME,
+    NO_FOLDERS,
+    NOT_A_NUMBER,
+    Coded,
+    CodedColumn,
+    CodedGroups,
+    Key,
+    Measure,
+    Outcome,
+    Records,
+    require,
+)
+from semidp.sources.memory import TableRecords, materialised
+from semidp.sources.tabulate import Codes, Tabulation
+
+KEEPS_NOTHING = "the WHERE keeps no record: check its condition, and how the values in it are written"
+MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
+_MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
+_ROWS_AT_ONCE = 2**18
+_LARGEST = 2**62
+MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
+_SERVERS = ("postgres", "postgresql", "spark")  # their addresses name no file
+
+
+def open_source(
+    data: Any,
+    *,
+    table: str | None = None,
+    count: str | None = None,
+    where: str | None = None,
+    id: str | None = None,
+    hive_partitions: bool = False,
+    allow_empty: bool = False,
+) -> "Source":
+    """Open a source of records.
+
+    Parameters
+    ----------
+    data
+        The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that exists is that
+        file, whatever its name holds); a data frame (pandas, polars, Arrow), a DuckDB relation or anything else with
+        the Arrow C stream interface, which is read into memory once, or a mapping of names to columns; a `Table`; an
+        Ibis table; or
+        a database address such as ``postgres://user@host/database`` (the password comes from the environment,
+        SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
+        ``spark://local`` for Spark in this process. Every value of a CSV file is text, and an empty one is missing.
+    table
+        The table to read at a database address; on Spark also the path of Parquet files.
+    count
+        The column that holds counts, where each row stands for several records.
+    where
+        A condition in the engine's SQL that keeps some of the records. It may depend on the record alone, so it
+        cannot hold a query of its own, and only functions that the engine declares to depend on their arguments
+        alone. A column of a CSV file has no type: the condition compares it as numbers where every value is one (a
+        value with a leading zero is not), and `Source.read_as_numbers` lists these columns.
+    id
+        The column that names the person. Every person may have one record, and no record may lack one; this is
+        checked now.
+    hive_partitions
+        Take folders such as ``sex=f/`` for values of a column, where the files lack that column.
+    allow_empty
+        Accept files without any record, which are refused otherwise: they are often the trace of a failed copy.
+
+    Examples
+    --------
+    >>> from importlib.resources import files
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> with open_source(files("semidp") / "data" / "ucb_admissions.csv", count="count") as source:
+    ...     genders = source.levels("gender")
+    ...     table = source.counts(Schema([Feature("gender", genders)]))
+    >>> genders, table.counts
+    (('Female', 'Male'), array([1835, 2691]))
+    """
+    if count is not None and id is not None:
+        raise InputError("a row with a count stands for several people, so count and id cannot both be given")
+    source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id)
+    source.allow_empty = allow_empty
+    if isinstance(data, (str, os.PathLike)):
+        source.again = partial(
+            open_source,
+            os.fspath(data),
+            table=table,
+            count=count,
+            where=where,
+            hive_partitions=hive_partitions,
+            allow_empty=allow_empty,
+        )
+    try:
+        source._check()
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def one_thread() -> None:
+    """Let every source that this process opens from now on use one thread: one of several that share a machine."""
+    from semidp.sources import duck
+
+    duck.SETTINGS["threads"] = "1"
+
+
+def local_paths(data: str, table: str | None = None) -> list[str]:
+    """Return the files and folders of this machine that `open_source` would read, whether or not they hold data.
+
+    The file of a database may be read from an address in more than one way; all that exist are returned.
+
+    >>> local_paths("postgres://user@host/release", "people")
+    []
+    """
+    names = [data]
+    if "://" in data:
+        scheme, _, place = data.partition("://")
+        place = unquote(place.partition("?")[0])
+        names = [] if scheme in _SERVERS else [place, place.lstrip("/")]
+        names += [table] if table is not None and "/" in table else []  # Spark reads Parquet files by their path
+    found = [match for name in names for match in (name, *glob.glob(name, recursive=True))]
+    return [name for name in dict.fromkeys(found) if name and os.path.lexists(name)]
+
+
+class Source:
+    """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with`` block.
+
+    `count`, `where` and `id` are those it was opened with: what they say has been done to its records.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> with open_source({"sex": ["f", "m", "m"]}) as source:
+    ...     source.columns(), source.counts(Schema([Feature("sex", ["f", "m"])])).counts
+    (('sex',), array([1, 2]))
+    """
+
+    def __init__(
+        self, records: Records, count: str | None = None, where: str | None = None, id: str | None = None
+    ) -> None:
+        self._records = records
+        self.count, self.where, self.id = count, where, id
+        self.allow_empty = False
+        self.again: Callable[[], Source] | None = None
+        """Opens the same records in another process, without checking ids again; None where no address names them."""
+
+    @property
+    def read_as_numbers(self) -> tuple[str, ...]:
+        """The columns without a type, as those of a CSV file, that the WHERE compares as numbers."""
+        return self._records.read_as_numbers
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        return tuple(self._records.columns)
+
+    def levels(self, name: str) -> tuple[str, ...]:
+        """Return the levels that occur, numbers in numeric order and before text.
+
+        Truth values, or their words in capitals or not, are the pair false and true, whichever of them occur.
+
+        They are data: use them only for a feature that an invariant publishes, or state the disclosure.
+        """
+        require(self._records.columns, name)
+        (column,) = self._records.grouped([Key(name)], Measure(), MAX_LEVELS + 2).keys
+        levels = {text for text in map(value_text, column.values) if text is not None}
+        if len(levels) > MAX_LEVELS:
+            raise DataError(
+                f"column {name!r} has more than {MAX_LEVELS:,} distinct values: give it bins, or declare its levels"
+            )
+        if not levels:
+            raise self._no_levels(name)
+        if {level.lower() for level in levels} <= set(TRUTH):
+            return TRUTH
+        return tuple(sorted(levels, key=_numbers_first))
+
+    def paths(self, names: Sequence[str], null_level: str | None = None) -> list[tuple[str, ...]]:
+        """Return the levels that occur at nested depths, coarse to fine, in order; as many as there are.
+
+        They are data, as levels are, and so is where they lie.
+
+        >>> with open_source({"state": ["b", "a", "b"], "county": ["10", "7", "9"]}) as source:
+        ...     source.paths(["state", "county"])
+        [('a', '7'), ('b', '9'), ('b', '10')]
+        """
+        for name in names:
+            require(self._records.columns, name)
+        columns = self._records.grouped([Key(name) for name in names], Measure(), MAX_GROUPS).keys
+        texts = []
+        for column in columns:
+            known = [value_text(value) or null_level for value in column.values]
+            texts.append([known[code] for code in column.codes.tolist()])
+        rows = {row for row in zip(*texts, strict=True) if None not in row}
+        if len(rows) < len(texts[0]) and any(None in column for column in texts):
+            raise missing_value(names[-1])
+        if not rows:
+            raise self._no_levels(names[-1])
+        return sorted(rows, key=lambda row: tuple(map(_numbers_first, row)))
+
+    def _no_levels(self, name: str) -> DataError:
+        if self.where is not None and self._records.occurrences(name)[0] == 0:
+            return DataError(KEEPS_NOTHING)
+        return DataError(f"column {name!r} holds no value, so it has no levels: declare them")
+
+    def counts(self, schema: Schema) -> Table:
+        """Count the records of each cell of `schema`; other columns are ignored.
+
+        Missing values (unless the feature has a null level), values that are no declared level, counts that are not
+        whole, and counts in impossible cells raise `DataError`, which names the feature and never a value.
+        """
+        return Table(schema, self._totals(schema, None))
+
+    def tables(self, schemas: Sequence[Schema]) -> list[Table]:
+        """Count the records over several sets of features, as `counts` does for each, from as few readings as can be.
+
+        Local records are coded once and counted here in chunks; a database groups by many sets in one query.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.schema import Schema
+        >>> sex, age = Feature("sex", "fm"), Feature("age", "yo")
+        >>> with open_source({"sex": ["f", "m", "m"], "age": ["y", "o", "o"]}) as source:
+        ...     [table.counts.tolist() for table in source.tables([Schema([sex]), Schema([sex, age])])]
+        [[1, 2], [[1, 0], [0, 2]]]
+        """
+        for schema in schemas:
+            refuse_cells(schema.shape)
+        found = self._coded(schemas) if self.count is None and len(schemas) > 1 else None
+        if found is None:
+            keys = [self._keys(schema.features) for schema in schemas]
+            answers = self._records.grouped_sets(keys, Measure(self.count), [_limit(schema) for schema in schemas])
+            parts = zip(schemas, keys, answers, strict=True)
+            found = [self._cells(schema, part, groups, None) for schema, part, groups in parts]
+        return [Table(schema, counts) for schema, counts in zip(schemas, found, strict=True)]
+
+    def _coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
+        """Count coded records in chunks; None where the engine does not bring them here."""
+        features = list(dict.fromkeys(feature for schema in schemas for feature in schema.features))
+        keys = {feature: self._keys([feature]) for feature in features}
+        most = {key: _most_values(feature) for feature in features for key in keys[feature]}
+        coded = self._records.coded(list(most), list(most.values()), _MOST_CODED)
+        if coded is None:
+            return None
+        where = {key: number for number, key in enumerate(most)}
+        levels = [_Levels(feature, {key.column: where[key] for key in keys[feature]}, coded) for feature in features]
+        place = {feature: number for number, feature in enumerate(features)}
+        counts = Tabulation(
+            [len(feature.levels) for feature in features],
+            [tuple(place[feature] for feature in schema.features) for schema in schemas],
+        )
+        for chunk in coded.chunks(_ROWS_AT_ONCE):
+            counts.add([part.of(chunk) for part in levels])
+        return counts.tables()
+
+    def sums(self, schema: Schema, outcome: Outcome) -> NDArray[np.int64]:
+        """Sum the quantised `outcome` over the records of each cell, in steps of its grid.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> from semidp.core.tables.schema import Schema
+        >>> records = {"ward": np.array(["a", "a", "b"]), "score": np.array([50.0, 120.0, 7.4])}
+        >>> with open_source(records) as source:
+        ...     source.sums(Schema([Feature("ward", ["a", "b"])]), Outcome("score", 0, 100, steps=100))
+        array([150,   7])
+        """
+        require(self._records.columns, outcome.column, number_for="an outcome must")
+        return self._totals(schema, outcome)
+
+    def hold(self, names: Sequence[str] | None = None) -> None:
+        """Read these columns (all by default) from one snapshot from now on.
+
+        Counts and sums of one release must be about the same records. Files are checked for changes, PostgreSQL at an
+        address keeps one transaction open; elsewhere the columns are copied to a temporary table.
+
+        >>> with open_source({"sex": ["f", "m"]}) as source:
+        ...     source.hold(["sex"])
+        """
+        for name in names or ():
+            require(self._records.columns, name)
+        held = self._records.held(names)
+        if held is not self._records:
+            self._records = held
+            self._check()
+
+    def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:
+        """Return for each node at a depth of a nested feature that holds records the values of columns that say so.
+
+        >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+        >>> with open_source({"state": ["a", "b", "a"], "county": ["x", "z", "y"]}) as source:
+        ...     found = source.branches(places.at(1), 1)
+        ...     found[1], source.only(found[0]).counts(Schema([places])).counts
+        ({'state': ['b']}, array([1, 1, 0]))
+        """
+        keys = self._keys([feature])
+        groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
+        leaves = _codes(feature, {key.column: column for key, column in zip(keys, groups.keys, strict=True)})
+        nodes = np.searchsorted(feature.chain.starts[depth - 1], leaves, side="right") - 1
+        found: dict[int, dict[str, dict[Any, None]]] = {}
+        for key, column in zip(keys, groups.keys, strict=True):
+            for node, code in zip(nodes.tolist(), column.codes.tolist(), strict=True):
+                found.setdefault(node, {}).setdefault(key.column, {})[column.values[code]] = None
+        return {node: {name: list(values) for name, values in part.items()} for node, part in found.items()}
+
+    def only(self, values: Mapping[str, Sequence[Any]]) -> "Source":
+        """Return the records of one branch (see `branches`), to be read before the next is asked for."""
+        return Source(self._records.only(values), self.count, self.where, self.id)
+
+    def spark_frame(self) -> Any | None:
+        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        return self._records.spark_frame()
+
+    def close(self) -> None:
+        """Close the file or connection, unless it was opened elsewhere."""
+        self._records.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Source(columns: {', '.join(self.columns())})"
+
+    def _check(self) -> None:
+        id = self.id
+        if self.count is not None:
+            require(self._records.columns, self.count, number_for="a count column must")
+        if id is not None:
+            require(self._records.columns, id)
+            records, present, distinct = self._records.occurrences(id)
+            if present < records:
+                raise DataError(f"the id column {id!r} has missing values: every record needs the id of its person")
+            if distinct < present:
+                raise DataError(
+                    f"the id column {id!r} names someone twice, and the guarantee covers one record per person: "
+                    "keep or combine one record of each"
+                )
+
+    def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
+        refuse_cells(schema.shape)
+        keys = self._keys(schema.features)
+        groups = self._records.grouped(keys, Measure(self.count, outcome), _limit(schema))
+        return self._cells(schema, keys, groups, outcome)
+
+    def _keys(self, features: Sequence[Feature]) -> list[Key]:
+        keys = []
+        for feature in features:
+            needs = None if feature.bins is None else "bins need"
+            require(self._records.columns, feature.name, number_for=needs)
+            keys += [Key(name) for name in feature.names[:-1] if name in self._records.columns]
+            keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
+        return keys
+
+    def _cells(
+        self, schema: Schema, keys: Sequence[Key], groups: CodedGroups, outcome: Outcome | None
+    ) -> NDArray[np.int64]:
+        """Put groups into the cells of a schema; refuse what does not fit."""
+        read = {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
+        codes = tuple(_codes(feature, read) for feature in schema.features)
+        _refuse(groups.fault, self.count, outcome)
+        cells = np.zeros(schema.size, dtype=np.int64)
+        np.add.at(cells, np.ravel_multi_index(codes, schema.shape), groups.totals)
+        return cells.reshape(schema.shape)
+
+
+class _Levels:
+    """The level of each record along one feature, from the codes of its columns."""
+
+    def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
+        self.feature, self.columns, self.values = feature, columns, coded.values
+        every = {name: CodedColumn(coded.values[at], np.arange(len(coded.values[at]))) for name, at in columns.items()}
+        self._level = _codes(feature, every) if len(columns) == 1 else None
+        self._leaves: dict[tuple[int, ...], int] = {}
+
+    def of(self, chunk: Sequence[NDArray[Any]]) -> Codes:
+        """Return the levels of a chunk of records; paths of nested features are looked up as they occur."""
+        if self._level is not None:
+            return np.asarray(self._level[chunk[next(iter(self.columns.values()))]])
+        columns = {name: CodedColumn(self.values[place], chunk[place]) for name, place in self.columns.items()}
+        first, where = _distinct(list(columns.values()))
+        paths = list(zip(*(column.codes[first].tolist() for column in columns.values()), strict=True))
+        new = [number for number, path in enumerate(paths) if path not in self._leaves]
+        if new:
+            read = {name: CodedColumn(column.values, column.codes[first[new]]) for name, column in columns.items()}
+            leaves = _codes(self.feature, read).tolist()
+            self._leaves |= dict(zip([paths[number] for number in new], leaves, strict=True))
+        return np.array([self._leaves[path] for path in paths], dtype=np.intp)[where]
+
+
+def _limit(schema: Schema) -> int:
+    """More groups than this can only come from undeclared values, one of which is then among those fetched."""
+    return min(math.prod(map(_most_values, schema.features)) + 1, MAX_GROUPS)
+
+
+def _most_values(feature: Feature) -> int:
+    """How many values can stand for declared levels: missing in three ways, and truth in any capitals."""
+    capitals = sum(2 ** len(word) for word in TRUTH) if {*feature.levels} & {*TRUTH} else 0
+    return len(feature.levels) + 3 + capitals
+
+
+def _records(data: Any, table: str | None, where: str | None, hive_partitions: bool, allow_empty: bool) -> Records:
+    kind = type(data).__module__.partition(".")[0]
+    address = isinstance(data, str) and "://" in data
+    if table is not None and not address:
+        raise InputError(
+            f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db"
+        )
+    if hive_partitions and not isinstance(data, (str, os.PathLike)):
+        raise InputError(NO_FOLDERS)
+    if address or kind in ("ibis", "pyspark"):
+        from semidp.sources.ibis import IbisRecords
+
+        if address:
+            return IbisRecords.at(data, table, where, hive_partitions=hive_partitions)
+        return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
+    from semidp.sources.duck import DuckRecords
+
+    if isinstance(data, (str, os.PathLike)):
+        return DuckRecords.of_files(os.fspath(data), where, hive_partitions=hive_partitions, allow_empty=allow_empty)
+    if isinstance(data, Table):
+        if where is not None:
+            raise InputError("a table holds counts and no records that a WHERE could keep: leave it out")
+        return TableRecords(data)
+    if isinstance(data, Mapping):
+        data = {name: np.asarray(column) for name, column in data.items()}
+    return DuckRecords.of_frame(materialised(data), where)
+
+
+def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
+    """Return each group's position among the feature's levels; refuse missing and undeclared values."""
+    if len(feature.names) > 1:
+        return _located(feature, {name: columns[name] for name in feature.names if name in columns})
+    column = columns[feature.name]
+    if feature.bins is None:
+        texts = [value_text(value) for value in column.values]
+        return feature.codes(np.array(texts, dtype=object))[column.codes] if texts else column.codes
+    if NOT_A_NUMBER in column.values:
+        raise DataError(f"feature {feature.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}")
+    bins = feature.declared(np.array([0 if value is None else value for value in column.values], dtype=np.intp))
+    if None in column.values:
+        bins[column.values.index(None)] = feature.levels.index(feature.missing_level())
+    return bins[column.codes]
+
+
+def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
+    """Return the leaf of each group; every path is looked up once."""
+    first, numbers = _distinct(list(columns.values()))
+    texts = {}
+    for name, column in columns.items():
+        known = [value_text(value) for value in column.values]
+        texts[name] = [known[code] for code in column.codes[first].tolist()]
+    return feature.located(texts)[numbers] if len(first) else numbers
+
+
+def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
+    """Return one place of each distinct row of codes, and which of them every row is.
+
+    >>> _distinct([CodedColumn("ab", np.array([1, 0, 1])), CodedColumn("xyz", np.array([2, 0, 2]))])
+    (array([1, 2]), array([1, 0, 1]))
+    """
+    numbers, size = np.zeros(len(columns[0].codes), dtype=np.intp), 1
+    for column in columns:
+        values = max(len(column.values), 1)
+        if size * values > _LARGEST:  # the rows so far are numbered anew, so that no product overflows
+            known, numbers = np.unique(numbers, return_inverse=True)
+            size = len(known)
+        numbers, size = numbers * values + column.codes, size * values
+    known, numbers = np.unique(numbers, return_inverse=True)
+    first = np.zeros(len(known), dtype=np.intp)
+    first[numbers] = np.arange(len(numbers))
+    return first, numbers
+
+
+def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
+    if fault == BAD_COUNT:
+        raise DataError(
+            f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT} and no missing "
+            "values: write them as 1200, without separators and units"
+        )
+    if fault == BAD_OUTCOME and outcome is not None:
+        raise DataError(f"the outcome {outcome.column!r} has values that are not numbers: {HOW_NUMBERS}")
+    if fault == MISSING_OUTCOME and outcome is not None:
+        raise DataError(
+            f"the outcome {outcome.column!r} has missing values: fill them in, or count only the records that have one",
+            needs="present",
+            names=(outcome.column,),
+        )
+
+
+def _numbers_first(text: str) -> tuple[bool, float, str]:
+    try:
+        number = float(text)
+    except ValueError:
+        return (True, 0.0, text)
+    return (False, number, text) if math.isfinite(number) else (True, 0.0, text)

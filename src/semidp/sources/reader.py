@@ -1,0 +1,100 @@
+"""TODO."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.tables.counts import Table, no_column
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.sources.contract import Outcome
+from semidp.sources.opening import Source
+from semidp.sources.outcomes import check_binary, read_histogram
+
+_JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The confidential counts and sums of a source over any features of a schema.
+
+    Counts come from one joint table where that is small; else those that are wanted together are read together.
+    """
+
+    schema: Schema
+    source: Source
+    declared: tuple[Feature, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read for the features."""
+        there = self.source.columns()
+        parts = self._readable(self.schema.names).features
+        return tuple(name for feature in parts for name in feature.names if name in there)
+
+    @property
+    def joint(self) -> bool:
+        """Whether one query reads all counts."""
+        return self.schema.grid.holds(_JOINT_CELLS) or bool(self.schema.structural_zeros)
+
+    def table(self, features: Iterable[str]) -> Table:
+        """Return the counts over some features."""
+        names = tuple(features)
+        return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(names)
+
+    def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
+        """Return the counts over several sets of features, read together."""
+        wanted = [tuple(names) for names in features]
+        if self.joint:
+            return [self._whole.margin(names) for names in wanted]
+        found = self.source.tables([self._readable(names) for names in wanted])
+        return [table.margin(names) for table, names in zip(found, wanted, strict=True)]
+
+    def check_binary(self, column: str) -> None:
+        """Refuse a column that holds anything but zeros and ones."""
+        check_binary(self.source, column)
+
+    def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
+        """Return the sums of an outcome over some features (over all records if none), in steps of its grid."""
+        names = tuple(features)
+        schema = self._readable(names or self.schema.names[:1])
+        found = self.source.sums(schema, outcome)
+        if not names:
+            return np.array([found.sum()])
+        return schema.grid.sum(found, schema.view(names)).reshape(self.schema.restrict(names).shape)
+
+    def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
+        """Return how many records of each group have each step of an outcome's grid, a row a group."""
+        names = tuple(features)
+        schema = self._readable(names)
+        cells = read_histogram(self.source, schema, schema.names, outcome)
+        table = cells.reshape((*schema.shape, -1))
+        view = (*schema.view(names), 1)
+        steps = Schema((*schema.features, Feature(outcome.column, [str(step) for step in range(outcome.steps + 1)])))
+        return steps.grid.sum(table, view).reshape(-1, outcome.steps + 1)
+
+    @cached_property
+    def _whole(self) -> Table:
+        return self.source.counts(self._readable(self.schema.names)).margin(self.schema.names)
+
+    def _readable(self, names: Iterable[str]) -> Schema:
+        """Return the schema of some features at depths that the data hold: a finer one where a column is missing."""
+        part = self.schema.restrict(names)
+        whole = {name: feature for feature in self.declared for name in feature.names}
+        there = self.source.columns()
+        return Schema(
+            tuple(at_hand(whole.get(feature.name, feature), feature.name, there) for feature in part.features),
+            part.structural_zeros,
+        )
+
+
+def at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
+    """Return a declared feature cut at the depth of a name, or at the next finer one that the data hold."""
+    first = feature.names.index(name)
+    for depth, finer in enumerate(feature.names[first:], start=first + 1):
+        if finer in columns:
+            return feature.at(depth)
+    raise no_column(name, columns)

@@ -1,0 +1,54 @@
+"""Statistics: what can be asked for, measured and published, one folder each.
+
+`protocol` says what the rest of semidp knows of a statistic, and `registry` finds one by its recorded kind. The results
+that a user holds are named here.
+"""
+
+from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.statistics.odds_ratio.hypergeometric import Strata
+from semidp.statistics.odds_ratio.measured import planned_test
+from semidp.statistics.odds_ratio.power_analysis import PowerCurves
+from semidp.statistics.odds_ratio.umpu import Interval, TwoSidedTest
+from semidp.statistics.outcomes.intervals import LEVEL, About, Confidence, Intervals
+from semidp.statistics.outcomes.spaces import SumSpace, sum_space
+from semidp.statistics.outcomes.spread import Spread, SquareSums
+from semidp.statistics.quantiles.estimates import MEDIAN, GroupQuantiles
+from semidp.statistics.regression.designs import Coding, Column, Design
+from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.routes import route_values
+from semidp.statistics.regression.space import MomentSpace, moment_space
+from semidp.statistics.sums.comparison import Comparison
+from semidp.statistics.sums.estimates import Estimates, GroupSums
+
+__all__ = [
+    "LEVEL",
+    "MEDIAN",
+    "About",
+    "Coding",
+    "Column",
+    "Comparison",
+    "Confidence",
+    "Design",
+    "Estimates",
+    "GroupQuantiles",
+    "GroupSums",
+    "Interval",
+    "Intervals",
+    "LinearFit",
+    "LogisticFit",
+    "MomentSpace",
+    "Moments",
+    "PowerCurves",
+    "Spread",
+    "SquareSums",
+    "Strata",
+    "SumSpace",
+    "TwoSidedTest",
+    "moment_space",
+    "outcome_adjacency",
+    "planned_test",
+    "regression_mechanism",
+    "route_values",
+    "sum_space",
+]

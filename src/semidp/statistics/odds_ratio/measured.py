@@ -1,0 +1,341 @@
+"""From a confidential 2×2 table, or one a stratum, to a published test of its (common) odds ratio.
+
+`odds_ratio_test` draws U, the only step that sees the table; an `OddsRatioResult` holds nothing but public numbers and
+can be rebuilt from them. The statistics behind it are in `umpu`, the noise in `canonical`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import DataError, InputError, Refused, SchemaError
+from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
+from semidp.noise.randomness import Randomness, SystemRandomness
+from semidp.queries.tables import sensitivity_space
+from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
+from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest, check_level
+
+if TYPE_CHECKING:
+    from semidp.accounting.ledger import Ledger
+
+_FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
+_SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
+
+
+@dataclass(frozen=True)
+class OddsRatioResult:
+    """A published test of the odds ratio ``ω = x11 x22 / (x12 x21)``; level 1 is the first declared of each feature.
+
+    With strata it is the exact test of Cochran, Mantel and Haenszel of an odds ratio that is common to all of them.
+
+    Everything follows from U, the margins and the guarantee, all public: a result read back from JSON, or built from
+    a U that somebody else published, answers the same questions.
+
+    Parameters
+    ----------
+    rows, columns
+        The two features, of two levels each.
+    u
+        The published U = x11 + noise, a multiple of 2^-grid_bits; with strata x11 is the sum over them.
+    grid_bits
+        The grid of U. It depends on public numbers only.
+    guarantee
+        (D_t, A_a, f). The noise is canonical for f, stretched by what x11 can move between adjacent datasets:
+        floor(a/2), or less where the margins leave less room; under exchange what one exchange moves.
+    alternative
+        What the p-value and the default interval look for.
+    private
+        False where U was drawn from a seed.
+    strata
+        Features within whose combinations both margins are public; none for one 2×2 table.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> schema = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
+    >>> result = odds_ratio_test(Table(schema, [[89, 19], [512, 313]]), Budget.gdp(1))
+    >>> interval = result.confidence_interval(0.9)
+    >>> 0 < result.p_value < 1, interval.level
+    (True, 0.9)
+    """
+
+    rows: str
+    columns: str
+    u: float
+    grid_bits: int
+    guarantee: Guarantee
+    alternative: Alternative = Alternative.TWO_SIDED
+    private: bool = True
+    strata: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alternative", Alternative(self.alternative))
+        if not math.isfinite(self.u) or (Fraction(self.u) * (1 << self.grid_bits)).denominator != 1:
+            raise InputError(f"u must be a multiple of 2^-{self.grid_bits}, the grid that it was published on")
+        _ = self.test  # refuses margins and guarantees that no test exists for
+
+    @property
+    def margins(self) -> TwoByTwo | Strata:
+        """The margins that the test conditions on."""
+        return self.test.margins
+
+    @cached_property
+    def test(self) -> UmpuTest:
+        """The test as a function of u, on the grid."""
+        return _test(self.guarantee, (self.rows, self.columns), self.strata, 2.0**-self.grid_bits)
+
+    @property
+    def x11(self) -> tuple[str, str]:
+        """The row and the column level whose joint count is tested: the first declared of each feature."""
+        return self._levels(self.rows)[0], self._levels(self.columns)[0]
+
+    @property
+    def most_powerful(self) -> bool:
+        """Whether no unbiased test with this guarantee has more power: one-sided, and x11 moves by at most 1."""
+        return self.alternative is not Alternative.TWO_SIDED and self.test.noise.sensitivity == 1
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the test finds no other odds ratio less often than ω = 1."""
+        return self.alternative is not Alternative.TWO_SIDED or self.test.balanced
+
+    @cached_property
+    def p_value(self) -> float:
+        """``P(U' >= u)`` under ω = 1 for the published (rounded) U', or the other side, or both: see `UmpuTest`.
+
+        Valid exactly: ``P(p <= alpha) <= alpha`` for every alpha, short of it by at most the noise of one grid cell.
+        """
+        return float(self.test.p_value(self.u, self.alternative))
+
+    def reject(self, alpha: float = 0.05) -> bool:
+        """Whether the test rejects ω = 1 (for one-sided alternatives also everything beyond it) at level alpha."""
+        check_level(alpha, "alpha")
+        return self.p_value <= alpha
+
+    def confidence_interval(self, level: float = 0.95) -> Interval:
+        """Return the odds ratios that the test does not reject; `empty` where it rejects them all."""
+        return self.test.confidence_interval(self.u, level, self.alternative)
+
+    def to_json(self, level: float = 0.95) -> dict[str, Any]:
+        """Return the result as plain values; `from_json` needs u, the grid, the alternative and the guarantee."""
+        return {
+            "u": self.u,
+            "grid_bits": self.grid_bits,
+            "p_value": self.p_value,
+            "alternative": str(self.alternative),
+            "interval": self.confidence_interval(level).to_json(),
+            "margins": {"rows": self._margin(self.rows), "columns": self._margin(self.columns), "n": self.margins.n},
+            **({"strata": list(self.strata)} if self.strata else {}),
+            "x11": {self.rows: self.x11[0], self.columns: self.x11[1]},
+            "guarantee": self.guarantee.to_json(),
+            "private": self.private,
+        }
+
+    def _levels(self, name: str) -> list[str]:
+        schema = self.guarantee.dataspace.schema
+        assert schema is not None
+        return list(schema.restrict([name]).features[0].levels)
+
+    def _margin(self, name: str) -> dict[str, Any]:
+        counts = _totals(self.guarantee.dataspace, name, self.strata)
+        return {"feature": name, "levels": self._levels(name), "counts": counts.tolist()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":
+        """Read what `to_json` wrote; p-value and interval are computed afresh from u and the margins."""
+        try:
+            rows, columns = (value["margins"][side]["feature"] for side in ("rows", "columns"))
+            return cls(
+                rows,
+                columns,
+                float(value["u"]),
+                int(value["grid_bits"]),
+                Guarantee.from_json(value["guarantee"]),
+                Alternative(value["alternative"]),
+                bool(value["private"]),
+                tuple(map(str, value.get("strata", ()))),
+            )
+        except (KeyError, TypeError):
+            raise InputError("this is not the JSON of an odds-ratio test: write one with semidp test") from None
+
+
+def odds_ratio_test(
+    table: Table,
+    privacy: Tradeoff | Budget,
+    *,
+    strata: Iterable[str] = (),
+    alternative: Alternative = Alternative.TWO_SIDED,
+    dataspace: Dataspace | None = None,
+    adjacency: Adjacency | None = None,
+    randomness: Randomness | None = None,
+    ledger: "Ledger | None" = None,
+) -> OddsRatioResult:
+    """Test the odds ratio of a 2×2 table whose margins are public, with a privacy guarantee for the rest.
+
+    With strata both margins are public within each, and U is the sum of x11 over them plus noise: x11 of the table
+    summed over the strata, so that a records change it by at most floor(a/2) as in a 2×2 table. One-sided tests are
+    uniformly most powerful among all unbiased tests with the same guarantee (Cho and Awan, theorem on the semi-private
+    UMPU test; docs/inference.md for strata). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or
+    noise: no bit of it depends on floating-point arithmetic with x11.
+
+    Parameters
+    ----------
+    table
+        The confidential counts: two features of two levels, and the strata. The first level of each is level 1, so
+        that a large count in the first cell speaks for ω > 1.
+    privacy
+        A budget, or any tradeoff function f.
+    strata
+        The features of the table, any number of levels each, whose combinations are the strata.
+    alternative
+        ``two-sided`` (ω other than 1), ``greater`` (ω > 1) or ``less``.
+    dataspace
+        What is public, where that is more than the two margins; both margins must be part of it.
+    adjacency
+        How many records move together; the worst case a(t) of the dataspace unless given.
+    randomness
+        Where random words come from; the operating system unless given. Any other marks the result not private.
+    ledger
+        Charged before U is drawn.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> schema = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
+    >>> result = odds_ratio_test(Table(schema, [[89, 19], [512, 313]]), Budget.pure(1))
+    >>> result.x11, result.reject(0.05), result.guarantee.adjacency.a
+    (('f', 'yes'), True, 3)
+    """
+    strata = tuple(strata)
+    features = _two_by_two(table, strata)
+    if dataspace is None:
+        dataspace = Dataspace.of(table, [Margin(name, *strata) for name in features])
+    _check_space(table, dataspace, features, strata)
+    guarantee = _guarantee(dataspace, adjacency, privacy)
+    noise = _test(guarantee, features, strata).noise
+    reach = table.n + math.ceil(64 * noise.standard_deviation)
+    bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
+    randomness = SystemRandomness() if randomness is None else randomness
+    if ledger is not None:
+        record = {
+            "query": {"kind": "cell", "features": list(features), "cell": [0, 0]},
+            "noise": {"law": "canonical", "curve": guarantee.tradeoff.to_json(), "moves": noise.sensitivity},
+        }
+        ledger.charge(guarantee, f"odds ratio of {features[0]} and {features[1]}", [record])
+    x11 = int(table.margin(features).counts[0, 0])
+    steps = (x11 << bits) + noise.grid_steps(bits, randomness)
+    return OddsRatioResult(*features, steps / (1 << bits), bits, guarantee, alternative, randomness.secure, strata)
+
+
+def planned_test(
+    dataspace: Dataspace,
+    rows: str,
+    columns: str,
+    privacy: Tradeoff | Budget,
+    *,
+    strata: Iterable[str] = (),
+    adjacency: Adjacency | None = None,
+) -> UmpuTest:
+    """Return the test that `odds_ratio_test` would make, from public totals alone: its power before anything is spent.
+
+    All invariants of the dataspace count: those beyond the margins of the test may raise a(t), and the noise with it.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])
+    >>> people = Table(schema, [[[4, 12], [12, 36]], [[12, 36], [36, 108]]])
+    >>> known = Dataspace.of(people, [Margin("sex"), Margin("vote")])
+    >>> more = Dataspace.of(people, [Margin("sex"), Margin("vote"), Margin("ward")])
+    >>> for public in (known, more):
+    ...     test = planned_test(public, "sex", "vote", Budget.pure(1))
+    ...     print(test.noise.sensitivity, round(test.power(2.0, 0.05, Alternative.GREATER), 3))
+    1 0.639
+    2 0.498
+    """
+    return _test(_guarantee(dataspace, adjacency, privacy), (rows, columns), tuple(strata))
+
+
+def _guarantee(dataspace: Dataspace, adjacency: Adjacency | None, privacy: Tradeoff | Budget) -> Guarantee:
+    used = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
+    return Guarantee(dataspace, used, curve_of(privacy))
+
+
+def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
+    for name in strata:
+        if name not in table.schema.names:
+            raise SchemaError(f"the table has no feature {name!r} for strata; it has {', '.join(table.schema.names)}")
+    tested = [feature for feature in table.schema.features if feature.name not in strata]
+    if len(tested) != 2:
+        raise SchemaError(
+            f"an odds ratio needs a table of two features besides strata, not {len(tested)}: sum it over the others "
+            "first, with table.margin([rows, columns])"
+        )
+    for feature in tested:
+        if len(feature.levels) != 2:
+            raise SchemaError(
+                f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}: keep the records of "
+                "two levels, merge numbers into two bins, or declare two levels",
+                needs="two levels",
+            )
+    if table.schema.possible is not None:
+        raise Refused("a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test")
+    return tested[0].name, tested[1].name
+
+
+def _check_space(table: Table, dataspace: Dataspace, features: tuple[str, str], strata: tuple[str, ...]) -> None:
+    """Both margins must be public and the table itself must not; the messages name features only."""
+    for name in features:
+        own = table.margin([name, *strata])
+        if not np.array_equal(_totals(dataspace, name, strata), _ordered(own, (name, *strata))):
+            raise DataError(f"the published values of {name} are not those of the table")
+    if any(set(features) <= set(margin.names) for margin in dataspace.margins):
+        raise Refused(
+            f"the table of {' and '.join(features)} is itself published exactly: test it without noise, or "
+            "leave that invariant out"
+        )
+
+
+def _ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """The counts of a table with its axes in a given order."""
+    return table.counts.transpose([table.schema.names.index(name) for name in names])
+
+
+def _totals(dataspace: Dataspace, name: str, strata: tuple[str, ...]) -> NDArray[np.int64]:
+    """The public margin of a feature within strata, the feature first."""
+    return _ordered(dataspace.value(Margin(name, *strata)), (name, *strata))
+
+
+def _test(guarantee: Guarantee, names: tuple[str, str], strata: tuple[str, ...], grid: float = 0.0) -> UmpuTest:
+    """The test of two features within strata, with the noise that a guarantee asks for.
+
+    x11 can move between adjacent datasets by half of any a records, or by what one exchange does.
+    """
+    row, column = (_totals(guarantee.dataspace, name, strata).reshape(2, -1).tolist() for name in names)
+    tables = tuple(TwoByTwo(r, c, r + other) for r, other, c in zip(*row, column[0], strict=True))
+    margins = Strata(tables) if strata else tables[0]
+    if guarantee.adjacency.is_exchange:
+        moves = sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
+    else:
+        moves = min(guarantee.adjacency.a // 2, margins.high - margins.low)
+    if moves == 0 and not margins.degenerate:
+        raise Refused(
+            f"a = {guarantee.adjacency.a} protects nothing here, since no fewer than two records can change with both "
+            "margins fixed: leave the adjacency out, or give a number of at least 2"
+        )
+    return UmpuTest(margins, canonical_noise(guarantee.tradeoff, max(moves, 1)), grid)

@@ -1,0 +1,138 @@
+"""What a release publishes of a private outcome: statistics by groups, regressions, quantiles, with their intervals.
+
+Each is a frozen value that knows its files and its JSON form, and can be read back from them. Estimates and intervals
+are computed in `grouped`; they follow from noisy values and exact counts.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import number
+from semidp.output.cells import Sheet
+from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.protocol import Published
+
+if TYPE_CHECKING:
+    pass
+
+Read = TypeVar("Read", bound=Published)
+
+COLUMNS = {About.noise: ("lower", "upper"), About.sampling: ("population_lower", "population_upper")}
+"""What the ends of an interval are called in a file."""
+
+
+def columns_of(intervals: Sequence[Intervals]) -> dict[str, NDArray[np.float64]]:
+    """Return the columns that hold the ends of intervals."""
+    pairs = [(COLUMNS[part.about], part) for part in intervals]
+    return {name: end for names, part in pairs for name, end in zip(names, (part.lower, part.upper), strict=True)}
+
+
+def stated(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
+    """Return what intervals are about, as plain values; their ends are in files."""
+    return [
+        {
+            "level": number(part.level),
+            "about": str(part.about),
+            "simultaneous": part.simultaneous,
+            "exact": part.exact,
+            "columns": list(COLUMNS[part.about]),
+        }
+        for part in intervals
+    ]
+
+
+def read_intervals(
+    entries: Sequence[Mapping[str, Any]],
+    names: tuple[tuple[str, ...], ...],
+    values: NDArray[np.float64],
+    columns: NDArray[np.float64],
+    level: Fraction,
+) -> tuple[Intervals, ...]:
+    """Return the intervals of which `stated` told, with the ends in the columns of a file, a row an estimate.
+
+    An end that was written as nothing is open, unless there is no estimate.
+    """
+    return tuple(
+        Intervals(
+            names,
+            values,
+            _open(values, columns[:, 2 * position], -math.inf),
+            _open(values, columns[:, 2 * position + 1], math.inf),
+            level,
+            About(entry["about"]),
+            bool(entry["simultaneous"]),
+            bool(entry.get("exact", entry["about"] == About.noise)),
+        )
+        for position, entry in enumerate(entries)
+    )
+
+
+def _open(values: NDArray[np.float64], ends: NDArray[np.float64], infinite: float) -> NDArray[np.float64]:
+    return np.where(np.isnan(ends) & ~np.isnan(values), infinite, ends)
+
+
+class PublishedBySets(Published):
+    """What is published of several sets of groups: a file each."""
+
+    columns: tuple[tuple[str, ...], ...]
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Return each set of groups for data frames, called after its file, and their differences where asked for."""
+        return tuple(Sheet(file.removesuffix(".csv"), content) for file, content in self.files().items())
+
+    def __repr__(self) -> str:
+        sets = "; ".join(" × ".join(names) for names in self.columns)
+        return f"{type(self).__name__}({self.name!r}: by {sets}, {self.noise.mechanism})"
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.sheets())
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    """Return the names of the levels of two groups, each a different one.
+
+    >>> _twice(["ward"]), _twice(["x", "other_x"])
+    (['ward', 'other_ward'], ['x', 'other_x', 'other_other_x', 'other_other_other_x'])
+    """
+    found = list(names)
+    for name in names:
+        other = f"other_{name}"
+        while other in found:
+            other = f"other_{other}"
+        found.append(other)
+    return found
+
+
+def as_written(result: Read, files: Mapping[str, bytes]) -> Read:
+    """Return a result that was read; refuse files that hold anything else than it would write."""
+    for name, columns in result.files().items():
+        if b"".join(columns.csv()) != files[name]:
+            raise ValueError("the files of a result hold its columns, and nothing else")
+    return result
+
+
+def rows_of(content: bytes, numbers: int) -> tuple[list[str], tuple[tuple[str, ...], ...], list[list[str]]]:
+    """Return the header of a file, the labels of each row, and the last columns as they are written."""
+    header, *rows = csv.reader(io.StringIO(content.decode()))
+    labels = tuple(tuple(row[: len(row) - numbers]) for row in rows)
+    return header, labels, [[row[place - numbers] for row in rows] for place in range(numbers)]
+
+
+def real_numbers(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    """Return the numbers of columns, a row a line; an empty cell is none."""
+    found = np.array([[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64)
+    if np.isfinite(found).sum() != sum(bool(cell) for column in columns for cell in column):
+        raise ValueError("a cell does not hold a number")
+    return found.T
+
+
+def whole_numbers(*columns: Sequence[str]) -> NDArray[np.int64]:
+    """Return the whole numbers of columns, line after line."""
+    return np.array([int(cell) for line in zip(*columns, strict=True) for cell in line], dtype=np.int64)

@@ -1,0 +1,130 @@
+"""What a plan asks of a private outcome by public groups: statistics, regressions and quantiles.
+
+Each is a request like that of a table: its query space, what it reads, what it publishes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from semidp.core.checks import text, texts
+from semidp.core.exact import exact, plain
+from semidp.core.spaces.dataspace import Margin
+from semidp.errors import InputError
+from semidp.sources.contract import GRID, Outcome
+from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.protocol import OwnBudget
+
+
+def checked_outcome(value: Outcome) -> Outcome:
+    if not isinstance(value, Outcome):
+        raise InputError(f"an outcome is Outcome(column, lower, upper, steps), not {value!r}")
+    return value
+
+
+def checked_confidence(value: Confidence) -> Confidence:
+    if not isinstance(value, Confidence):
+        raise InputError(f"the intervals of a request are Confidence(level), not {value!r}")
+    return value
+
+
+def group_margins(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]:
+    if isinstance(value, str):
+        raise InputError(f'groups are a list of sets of features, such as [["{value}"]], not {value!r}')
+    return tuple(Margin.of(group) for group in value)
+
+
+class OutcomeRequest(OwnBudget):
+    """What requests about a private outcome share: zeros and ones need no bounds."""
+
+    __slots__ = ()
+
+    outcome: Outcome
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones by what is asked for."""
+        return False
+
+    def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, Outcome):
+            return super()._entry(name, value)
+        bounds = {"bounds": [plain(value.lower), plain(value.upper)], "grid": value.steps}
+        return {"column": value.column, **({} if self.binary else bounds)}
+
+    @classmethod
+    def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry of a plan is about zeros and ones, which need no bounds."""
+        return False
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        found = super()._fields(value)
+        column = text(value["column"], f"the column of a {cls.key}")
+        if cls._asks_binary(value) and "bounds" not in value:
+            found["outcome"] = proportion_of(column)
+        else:
+            found["outcome"] = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
+        if "by" in found:
+            found["by"] = [[part] if isinstance(part, str) else texts(part, "a set of groups") for part in found["by"]]
+        if "interactions" in found:
+            found["interactions"] = [texts(part, "an interaction") for part in found["interactions"]]
+        return {**found, "confidence": Confidence.from_json(value)} if "confidence" in cls._written else found
+
+
+class GroupedRequest(OutcomeRequest):
+    """What statistics and quantiles of an outcome by groups share."""
+
+    __slots__ = ()
+
+    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "by": '[["…"], …]'}
+
+    by: tuple[Margin, ...]
+    name: str
+
+    def _check_groups(self, they_need: str, they_are: str) -> None:
+        if not self.by or not all(group.names for group in self.by):
+            raise InputError(f"{they_need} the features that form them", needs="group")
+        if len(set(self.by)) < len(self.by):
+            raise InputError("the same groups are named twice: name them once")
+        column = self.outcome.column
+        if any(column in group.names for group in self.by):
+            raise InputError(f"{column!r} forms the groups, so its {they_are} no secret: name another")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that form the groups."""
+        return tuple(name for group in self.by for name in group.names)
+
+    @property
+    def _stems(self) -> tuple[str, ...]:
+        """What the file of each set of groups is called, but for its ending."""
+        if len(self.by) == 1:
+            return (self.name,)
+        return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.by)
+
+
+def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcome:
+    """Return an outcome from its declared bounds and the number of steps of its grid.
+
+    >>> outcome_from("score", ["0", "100"], "200").width
+    Fraction(1, 2)
+    >>> outcome_from("score", None, 100)
+    Traceback (most recent call last):
+    semidp.errors.InputError: the outcome 'score' needs declared bounds, two numbers
+    """
+    if bounds is None or isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
+        raise InputError(f"the outcome {column!r} needs declared bounds, two numbers", needs="bounds", names=(column,))
+    steps = exact(grid, f"the grid of {column!r}")
+    if steps.denominator != 1:
+        raise InputError(f"the grid of {column!r} must be a whole number of steps", needs="grid", names=(column,))
+    return Outcome(column, bounds[0], bounds[1], int(steps))
+
+
+def proportion_of(column: str) -> Outcome:
+    """Return the outcome of which a mean is a proportion: zeros and ones.
+
+    >>> proportion_of("cured").steps
+    1
+    """
+    return Outcome(column, Fraction(0), Fraction(1), 1)

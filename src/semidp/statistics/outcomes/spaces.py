@@ -1,0 +1,282 @@
+"""How far sums of a private outcome can be apart while the published counts stay: the spaces that calibrate noise here.
+
+A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes, in whole steps from
+0 to B. `SumSpace` is for sums by group, `MomentSpace` for X'y of a regression. Count tables are in `tables`.
+"""
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.core.exact import plain
+from semidp.core.margins import Counts, Floats
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.exchange import Blocks
+from semidp.errors import InputError, Refused
+from semidp.queries.base import QuerySpace
+from semidp.queries.bounds import Norms
+from semidp.sources.contract import Outcome
+
+_LARGEST_FACTOR = 10**300  # still a floating-point number
+
+
+@frozen(slots=False)
+class OutcomeSpace(QuerySpace):
+    """What the spaces of an outcome share: the published counts fix no part, and nothing ties values unless said."""
+
+    dataspace: Dataspace
+    adjacency: Adjacency
+    outcome: Outcome
+
+    exact_claims_only: ClassVar[bool] = True
+
+    @property
+    def unit(self) -> Fraction:
+        """The width of one step of the outcome's grid."""
+        return self.outcome.width
+
+    @property
+    def movable(self) -> int:
+        """How many records can differ: a, or all of them."""
+        return min(self.adjacency.a, self.dataspace.n or 0)
+
+    def fixed_part(self) -> Floats:
+        """Return zeros: the published counts say nothing about an outcome."""
+        return np.zeros(self.shape)
+
+    def project(self, values: ArrayLike) -> Floats:
+        """Return the values as they are: nothing published ties them."""
+        return self.checked(values).astype(np.float64)
+
+    def variances(self) -> Floats:
+        """Return ones."""
+        return np.ones(self.shape)
+
+    def _outcome_json(self) -> dict[str, Any]:
+        bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]
+        return {"column": self.outcome.column, "bounds": bounds, "grid": self.outcome.steps}
+
+
+@frozen(slots=False)
+class SumSpace(OutcomeSpace):
+    """S_a of the sums of an outcome by the cells of published margins; build it with `sum_space`.
+
+    The query is the vector of ``Σ y_i`` over the records of each cell of each block, block after block.
+
+    *One block with counts n_c.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes,
+    and the block's counts are equal, so I holds the same number k_c of records in cell c before and after. The sum of
+    cell c changes from a sum of k_c numbers in [0, B] to another one, so by at most ``B k_c``, whoever changed the
+    cell. Hence ``Δ1 = B a``, ``Δ2² = B² max Σ k_c²`` over ``0 <= k_c <= n_c, Σ k_c <= a`` and ``Δ∞ = B min(a, max
+    n_c)``; the maximum fills the largest cells first (a² where one cell has a records). All three are attained by
+    outcomes that go from 0 to B while no record changes its cell.
+
+    *p blocks.* Each obeys the above, so the norms add: ``Δ1 = a p B`` and ``Δ2 = a B √p`` where every block has a cell
+    of a records. Attained where the blocks are disjoint, since records can then be paired at will.
+
+    *Exchanges.* The person leaves cell x with outcome v and enters cell y with v', the carrier takes its w from y to x:
+    cell y changes by ``v' - w`` and cell x by ``w - v``, the only cell of a block with one by ``v' - v``. So with p
+    blocks of several cells and p' of one, ``Δ1 = B max(2p, p + p')``, ``Δ2² = B² max(2p, p + p')`` and ``Δ∞ = B``.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space.l1, space.l2, space.linf, space.exact
+    (200, 200.0, 200, True)
+    """
+
+    blocks: tuple[Margin, ...]
+
+    method = "closed form for sums by published groups"
+
+    def query(self) -> dict[str, Any]:
+        """Return the outcome and the groups."""
+        return {"kind": "sums", **self._outcome_json(), "by": [list(block.names) for block in self.blocks]}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells of all blocks together."""
+        return (sum(counts.size for counts in self.counts),)
+
+    @cached_property
+    def counts(self) -> tuple[Counts, ...]:
+        """The published counts of each block."""
+        total = np.array([self.dataspace.n], dtype=np.int64)
+        return tuple(self.dataspace.value(block).counts if block.names else total for block in self.blocks)
+
+    @cached_property
+    def inhabited(self) -> list[int]:
+        """For each block the number of its cells with records."""
+        return [int((counts > 0).sum()) for counts in self.counts]
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Where each block lies in the vector of sums."""
+        ends = np.cumsum([0, *(counts.size for counts in self.counts)]).tolist()
+        return tuple(slice(low, high) for low, high in itertools.pairwise(ends))
+
+    @property
+    def naive(self) -> Norms:
+        """The norms for one record where no count is public: in each block it leaves one cell and enters another."""
+        steps, blocks = self.outcome.steps, len(self.blocks)
+        return Norms(2 * blocks * steps, 2 * blocks * steps**2, steps)
+
+    @cached_property
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ in steps of the grid."""
+        if self.adjacency.is_exchange:
+            steps, moved_cells = self.outcome.steps, self._exchanged
+            return Norms(steps * moved_cells, steps**2 * moved_cells, steps * min(moved_cells, 1))
+        steps, moved = self.outcome.steps, [_largest_first(counts, self.movable) for counts in self.counts]
+        return Norms(
+            steps * sum(sum(part) for part in moved),
+            steps**2 * sum(k * k for part in moved for k in part),
+            steps * max(max(part, default=0) for part in moved),
+        )
+
+    @cached_property
+    def _exchanged(self) -> int:
+        """How many sums one exchange changes at most, each by the width of the outcome."""
+        several = sum(cells > 1 for cells in self.inhabited)
+        return max(2 * several, several + self.inhabited.count(1))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the norms are attained: one block, or published blocks that share no feature and no margin."""
+        names = [name for block in self.blocks for name in block.names]
+        apart = len(names) == len(set(names)) and all(block in self.dataspace.margins for block in self.blocks)
+        # a margin across blocks, such as BC beside AB and CD, or a declared zero says which of their cells go together
+        tied = any(
+            sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
+            for margin in self.dataspace.margins
+        )
+        zeros = self.dataspace.schema is not None and bool(self.dataspace.schema.structural_zeros)
+        return len(self.blocks) == 1 or (apart and not tied and not zeros)
+
+    @property
+    def dimension(self) -> int:
+        """The number of cells with records, less one for each block after the first: all blocks add up to one total."""
+        return sum(self.inhabited) - len(self.blocks) + 1 if self.dataspace.n else 0
+
+    def project(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Return the nearest sums that vanish where no record is and have the same total in every block."""
+        result = np.where(self._inhabited, self.checked(values).astype(np.float64), 0.0)
+        if len(self.blocks) > 1 and self.dataspace.n:
+            totals = [float(result[part].sum()) for part in self.slices]
+            weights = [1 / size for size in self.inhabited]
+            common = sum(w * total for w, total in zip(weights, totals, strict=True)) / sum(weights)
+            for part, size, total in zip(self.slices, self.inhabited, totals, strict=True):
+                result[part] += np.where(self._inhabited[part], (common - total) / size, 0.0)
+        return result
+
+    def variances(self) -> NDArray[np.float64]:
+        """Return the diagonal of P: 1 less `common_part` of the block, and 0 where no record is."""
+        parts = [np.where(self._inhabited[part], 1 - self.common_part(k), 0.0) for k, part in enumerate(self.slices)]
+        return np.concatenate(parts)
+
+    def common_part(self, number: int) -> float:
+        """Return the number κ with which P is ``1 - κ 11'`` on the inhabited cells of a block.
+
+        ``κ = (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` for g_b inhabited cells: what all cells of a block share is known better
+        from several blocks than from one.
+        """
+        if not self.dataspace.n:
+            return 0.0
+        weights = [1 / size for size in self.inhabited]
+        return weights[number] * (1 - weights[number] / sum(weights))
+
+    def worst_move(self) -> Counts | None:
+        """Return a change of the sums that attains Δ2: outcomes go from 0 to B in the largest cells."""
+        if not self.exact:
+            return None
+        move = np.zeros(self.shape, dtype=np.int64)
+        if self.adjacency.is_exchange:
+            swaps = 2 * sum(cells > 1 for cells in self.inhabited) == self._exchanged
+            for part, counts in zip(self.slices, self.counts, strict=True):
+                cells = np.flatnonzero(counts)[:2]
+                if len(cells) == 2 or not swaps:  # carriers bring the upper bound along, or one outcome changes alone
+                    move[part][cells[:2] if swaps else cells[:1]] = [1, -1] if swaps else [1]
+            return move * self.outcome.steps
+        for part, counts in zip(self.slices, self.counts, strict=True):
+            order = np.argsort(-counts.ravel(), kind="stable")
+            filled = _largest_first(counts, self.movable)
+            move[part][order[: len(filled)]] = np.array(filled, dtype=np.int64) * self.outcome.steps
+        return move
+
+    @cached_property
+    def _inhabited(self) -> NDArray[np.bool_]:
+        return np.concatenate([counts.ravel() > 0 for counts in self.counts])
+
+
+def sum_space(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin] = (Margin(),)
+) -> SumSpace:
+    """Return the sensitivity space of the sums of an outcome by published groups.
+
+    Parameters
+    ----------
+    dataspace
+        What is published exactly; it must publish the counts of every block.
+    adjacency
+        How many records may differ: `outcome_adjacency` of the dataspace, or more.
+    outcome
+        The outcome with its declared bounds and grid.
+    blocks
+        The groups: one margin, or several whose sums are released together. The total if left out.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]])
+    >>> public = Dataspace.of(table, [Margin("ward"), Margin("sex")])
+    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]).l2_squared
+    18
+    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
+    Traceback (most recent call last):
+    semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not published: publish
+    them
+    """
+    check_outcome_space(dataspace, adjacency)
+    if not blocks:
+        raise InputError("sums need at least one group: name a published margin")
+    for block in blocks:
+        if not dataspace.publishes(block):
+            raise Refused(
+                f"sums by group need exact group counts, and those of {block} are not published: publish them"
+            )
+    return SumSpace(dataspace, adjacency, outcome, tuple(blocks))
+
+
+def check_outcome_space(dataspace: Dataspace, adjacency: Adjacency) -> None:
+    if dataspace.schema is None:
+        raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
+    if adjacency.is_exchange:
+        Blocks.of(dataspace)
+    if dataspace.n and adjacency.a == 0:
+        raise Refused(
+            "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"
+        )
+
+
+def _largest_first(counts: Counts, records: int) -> list[int]:
+    """Distribute records over cells, the largest cell first: the k_c that maximise Σ k_c² under k_c <= n_c."""
+    filled = []
+    for count in np.sort(counts, axis=None)[::-1].tolist():
+        if records == 0:
+            break
+        filled.append(min(count, records))
+        records -= filled[-1]
+    return [k for k in filled if k]

@@ -1,0 +1,178 @@
+"""The spread of an outcome within each group, measured privately: what narrower intervals for a population need.
+
+A sum of squares by group is a sum of a bounded outcome like any other; what is left of it after the mean of its group
+is post-processing.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import outcome_mechanism
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.noise_law import half_widths, normal_quantile, t_quantile
+from semidp.statistics.outcomes.spaces import SumSpace, sum_space
+
+Floats = NDArray[np.float64]
+
+_BOUND = 0.98  # the two-sided level at which the noise in a variance is bounded: 99% on one side
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """The variance of an outcome within each of several groups.
+
+    Parameters
+    ----------
+    variances
+        The variances: known, or estimates with the noise allowed for.
+    degrees
+        The degrees of freedom of each estimate; infinite for what is known or a bound.
+    """
+
+    variances: Floats
+    degrees: Floats
+
+    def at_most(self, bounds: tuple[float, float], level: float) -> "Spread":
+        """Return the spread with the largest that the bounds allow, where an interval of a level needs less with it.
+
+        Values between l and u have a variance of at most (u - l)²/4. That is a bound, not an estimate, so that it goes
+        with the normal quantile where an estimate from few records goes with Student's.
+
+        >>> small = Spread(np.array([0.2, 0.01]), np.array([1.0, 50.0])).at_most((0.0, 1.0), 0.95)
+        >>> small.variances.tolist(), small.degrees.tolist()
+        ([0.25, 0.01], [inf, 50.0])
+        """
+        largest = (bounds[1] - bounds[0]) ** 2 / 4
+        needed = t_quantile(level, self.degrees) ** 2 * self.variances
+        capped = needed >= normal_quantile(level) ** 2 * largest
+        return Spread(np.where(capped, largest, self.variances), np.where(capped, math.inf, self.degrees))
+
+
+class NoisyPart(Protocol):
+    """What a mechanism measured."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What drew the noise."""
+
+    @property
+    def measurement(self) -> Measurement:
+        """What was measured."""
+
+
+class FromNoise:
+    """What follows from one measurement or from several. Nothing in it is confidential."""
+
+    def _measured(self) -> Iterable[NoisyPart | None]:
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of everything that was measured."""
+        first, *others = (part.mechanism.guarantee for part in self._measured() if part is not None)
+        return first.compose(*others)
+
+    @property
+    def private(self) -> bool:
+        """Whether the randomness was secure."""
+        return all(part.measurement.private for part in self._measured() if part is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class SquareSums:
+    """Noisy ``Σ (y_i - mid)²`` by group, mid the middle of the bounds.
+
+    On a grid of B steps ``(2y - B)²`` lies between 0 and B²: these are the sums of an outcome with B² steps by the same
+    groups. Squares about the middle need a quarter of the noise that squares above the lower bound do.
+    """
+
+    outcome: Outcome
+    mechanism: Mechanism
+    measurement: Measurement
+
+    @property
+    def unit(self) -> float:
+        """What one step of the squares is worth, in squared units of the outcome."""
+        return float(self.outcome.width) ** 2 / 4
+
+    def values(self, number: int) -> Floats:
+        """Return the noisy sums of squares by the groups of one set."""
+        space = self.mechanism.space
+        assert isinstance(space, SumSpace)
+        return np.asarray(self.measurement.projected[space.slices[number]] * self.unit)
+
+    def estimates(self, number: int, counts: Floats, gaps: Floats, noise: float) -> Floats:
+        """Return the variances within groups, ``(Σ (y - mid)² - n (m - mid)² + σ²/n)/(n - 1)``; noise may lower them.
+
+        Parameters
+        ----------
+        number
+            Which set of groups.
+        counts, gaps
+            The exact number of records of each group, and how far its noisy mean is from the middle of the bounds.
+        noise
+            The variance σ² of the noise in a sum; it makes ``n (m - mid)²`` too large by ``σ²/n`` on average.
+        """
+        explained = counts * gaps**2 - noise / counts
+        return np.asarray((self.values(number) - explained) / np.maximum(counts - 1, 1))
+
+    def spread(self, number: int, counts: Floats, gaps: Floats, sums: Mechanism, width: float) -> Spread:
+        """Return the variances within groups with a one-sided 99% bound of their noise, of at most (u - l)²/4.
+
+        The noise in an estimate has three parts: that of the sum of squares, ``2 (m - mid)`` times that of the sum, and
+        its square over n. A group of one record has the largest variance that the bounds allow.
+
+        Parameters
+        ----------
+        number, counts, gaps
+            As for `estimates`.
+        sums, width
+            The mechanism that measured the sums, and the width of one of its steps.
+        """
+        (of_square,) = half_widths(self.mechanism, [np.ones(1)], _BOUND) * self.unit
+        (of_sum,) = half_widths(sums, [np.ones(1)], _BOUND) * width
+        noise = sums.variance * width**2
+        parts = (of_square, 2 * gaps * of_sum, np.maximum(of_sum**2 - noise, 0.0) / counts)
+        bound = np.sqrt(sum(part**2 for part in parts)) / np.maximum(counts - 1, 1)
+        least = float(self.outcome.width) ** 2 / 12  # that of rounding to the grid
+        largest = float(self.outcome.upper - self.outcome.lower) ** 2 / 4
+        found = np.maximum(self.estimates(number, counts, gaps, noise) + bound, least)
+        capped = (found >= largest) | (counts <= 1)
+        return Spread(np.where(capped, largest, found), np.where(capped, math.inf, counts - 1))
+
+
+def square_mechanism(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, budget: Budget, blocks: Sequence[Margin]
+) -> Mechanism:
+    """Return the mechanism that measures the sums of squares of an outcome by groups.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
+    >>> score = Outcome("score", 0, 1, steps=10)
+    >>> square_mechanism(public, Adjacency(2), score, Budget.gdp(1), [Margin("ward")]).scale
+    200.0
+    """
+    squares = Outcome(outcome.column, Fraction(0), Fraction(1), outcome.steps**2)
+    return outcome_mechanism(sum_space(dataspace, adjacency, squares, blocks), budget)
+
+
+def squared_steps(steps: int) -> NDArray[np.int64]:
+    """Return ``(2y - B)²`` for each step y of a grid.
+
+    >>> squared_steps(4).tolist()
+    [16, 4, 0, 4, 16]
+    """
+    return (2 * np.arange(steps + 1, dtype=np.int64) - steps) ** 2

@@ -1,0 +1,98 @@
+"""Private medians and quantiles by group beside exact group sizes, with intervals that are chosen beside them.
+
+The proof is in `queries.ranks`, the exact choice in `mechanisms.exponential`. Sums and means are in `group_sums`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.spaces.dataspace import Margin
+from semidp.errors import InputError
+from semidp.mechanisms.base import Mechanism
+from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism, farthest_rank
+from semidp.statistics.quantiles.space import RankSpace
+from semidp.statistics.sums.estimates import ByBlocks
+
+Floats = NDArray[np.float64]
+MEDIAN = Fraction(1, 2)
+"""The quantile that is chosen unless others are named."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupQuantiles(ByBlocks):
+    """Quantiles of an outcome by group. Nothing in it is confidential.
+
+    Examples
+    --------
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100]}
+    >>> found = quantiles(records, Outcome("days", 0, 10, 100), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> for (ward,), count, median in found.rows():
+    ...     print(ward, count, round(median))
+    a 500 2
+    b 500 8
+    >>> found.guarantee.adjacency.a, found.private
+    (2, False)
+    """
+
+    @property
+    def space(self) -> RankSpace:
+        """The groups, and what was chosen in each."""
+        assert isinstance(self.mechanism.space, RankSpace)
+        return self.mechanism.space
+
+    def values(self, block: Margin | None = None) -> Floats:
+        """Return the quantiles of a set, a row a group, in the order of their probabilities; NaN without records.
+
+        Choices of one group are put in order, which costs nothing and only helps.
+        """
+        return np.sort(self._chosen(block)[:, :, 0], axis=1)
+
+    def intervals(self, block: Margin | None = None) -> tuple[Intervals, ...]:
+        """Return an interval for each quantile, group after group; refuse where none were asked for.
+
+        An end at a bound of the outcome says no more than that: the group is too small for a rank so far away.
+        """
+        space = self.space
+        if space.level is None:
+            raise InputError("no intervals were chosen beside the quantiles: ask for them with a level")
+        values, chosen = self.values(block), self._chosen(block)
+        about = About.sampling if space.sampling else About.noise
+        return tuple(
+            Intervals(
+                self.groups(block),
+                values[:, k],
+                np.minimum(chosen[:, k, 1], values[:, k]),
+                np.maximum(chosen[:, k, 2], values[:, k]),
+                space.level,
+                about,
+            )
+            for k in range(len(space.probabilities))
+        )
+
+    def rows(self, block: Margin | None = None) -> Iterator[tuple[Any, ...]]:
+        """Yield each group with its exact count and its quantiles."""
+        counts = self.space.counts[self._number(block)].ravel().tolist()
+        for group, count, values in zip(self.groups(block), counts, self.values(block).tolist(), strict=True):
+            yield group, count, *values
+
+    def _chosen(self, block: Margin | None) -> Floats:
+        """The chosen values in units of the outcome: groups, quantiles, and the quantile with its ends."""
+        space, number = self.space, self._number(block)
+        ends = np.cumsum([0, *(counts.size for counts in space.counts)])
+        steps = self.measurement.projected.reshape(len(space.sizes), len(space.probabilities), -1)
+        outcome = space.outcome
+        grid = np.array([float(outcome.lower + outcome.width * step) for step in range(outcome.steps + 1)])
+        values = grid[steps[ends[number] : ends[number + 1]].astype(np.int64)]
+        return np.where(space.counts[number].ravel()[:, None, None] > 0, values, np.nan)
+
+
+def most_rank_error(mechanism: Mechanism, missed: float = 0.05) -> int | None:
+    """Return by how many ranks a chosen value is off at most, with probability 1 - `missed`; None without noise."""
+    return farthest_rank(mechanism, missed) if isinstance(mechanism, ExponentialMechanism) else None

@@ -1,0 +1,148 @@
+"""TODO."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import plain
+from semidp.core.scope import Scope
+from semidp.mechanisms.base import Measurement, NoNoise
+from semidp.output.cells import Columns, Form
+from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.protocol import Noise, read_back
+from semidp.statistics.quantiles.estimates import GroupQuantiles, most_rank_error
+from semidp.statistics.quantiles.space import RankSpace
+
+if TYPE_CHECKING:
+    from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.outcomes.published import PublishedBySets, as_written, rows_of, whole_numbers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedQuantiles(PublishedBySets):
+    """Published quantiles of an outcome by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: outcome, groups, probabilities.
+    groups, columns, counts
+        For each set the levels of its groups, what they are levels of, and the exact number of records.
+    values
+        For each set the quantiles, a row a group.
+    intervals
+        For each set an interval for each quantile, where asked for.
+    noisy
+        The steps as chosen, group after group: each quantile, with the two ends of its interval where asked for.
+    rank_error
+        By how many ranks a choice is off at most, with 95% probability; None where there is no record.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.QuantileRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(quantiles=[request], invariants=["ward"])
+    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
+    >>> release.quantiles[0].counts[0].tolist()
+    [2, 1]
+    """
+
+    key: ClassVar[str] = "quantiles"
+
+    request: "QuantileRequest"
+    groups: tuple[tuple[tuple[str, ...], ...], ...]
+    columns: tuple[tuple[str, ...], ...]
+    counts: tuple[NDArray[np.int64], ...] = field(repr=False)
+    values: tuple[NDArray[np.float64], ...] = field(repr=False)
+    intervals: tuple[tuple[Intervals, ...], ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+    rank_error: int | None
+
+    def rows(self, number: int) -> Iterator[tuple[tuple[str, ...], int, list[float]]]:
+        """Yield each group of a set with its exact count and its numbers: a quantile, its interval, the next."""
+        columns = (self.groups[number], self.counts[number].tolist(), *self._numbers(number))
+        for group, count, *numbers in zip(*columns, strict=True):
+            yield group, count, [float(value) for value in numbers]
+
+    def _numbers(self, number: int) -> list[NDArray[np.float64]]:
+        """The columns of a set: each quantile, with the ends of its interval."""
+        parts = []
+        for k in range(len(self.request.probabilities)):
+            parts.append(self.values[number][:, k])
+            parts += [end for part in self.intervals[number][k : k + 1] for end in (part.lower, part.upper)]
+        return parts
+
+    @property
+    def headings(self) -> list[str]:
+        """What the numbers of a row are called: q0.5, q0.5_lower, q0.5_upper."""
+        ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
+        return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
+        steps = self.noisy.reshape(-1, len(self.headings)).T
+        places = np.cumsum([0, *map(len, self.groups)])
+        found = []
+        for place, (start, end) in enumerate(pairwise(places)):
+            numbers = {"count": self.counts[place], **dict(zip(self.headings, self._numbers(place), strict=True))}
+            numbers |= {f"steps_{name}": row[start:end] for name, row in zip(self.headings, steps, strict=True)}
+            found.append(Columns.of_rows(self.columns[place], self.groups[place], numbers))
+        return dict(zip(self.request.files, found, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(self.request.outcome.width),
+            "rank_error": self.rank_error,
+            "about": None if self.request.level is None else str(self.intervals[0][0].about),
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "QuantileRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedQuantiles":
+        """Read what `to_json` and `files` wrote: the chosen steps, from which the rest follows."""
+        chosen = len(request.probabilities) * (1 if request.level is None else 3)
+        steps = np.concatenate([whole_numbers(*rows_of(files[file], chosen)[2]) for file in request.files])
+        rank_error = entry["rank_error"]
+        if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
+            raise ValueError("quantiles are steps of the grid, with an error in ranks")
+        found = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
+        return as_written(found, files)
+
+
+def _quantiles(request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64]) -> dict[str, Any]:
+    """Return what follows from the chosen steps."""
+    space = request.space(scope)
+    chosen = Measurement(noisy, noisy.astype(np.float64), "", "exact", False)
+    found = GroupQuantiles(NoNoise(space), chosen)
+    assert isinstance(space, RankSpace)
+    return {
+        "request": request,
+        "groups": tuple(found.groups(block) for block in request.by),
+        "columns": tuple(found.columns(block) for block in request.by),
+        "counts": tuple(counts.ravel() for counts in space.counts),
+        "values": tuple(found.values(block) for block in request.by),
+        "intervals": tuple(found.intervals(block) if request.level is not None else () for block in request.by),
+        "noisy": noisy,
+    }
+
+
+def published_quantiles(request: "QuantileRequest", found: GroupQuantiles, scope: Scope) -> PublishedQuantiles:
+    """Return quantiles in units of the outcome, with their intervals."""
+    mechanism = found.mechanism
+    return PublishedQuantiles(
+        **_quantiles(request, scope, found.measurement.noisy),
+        rank_error=most_rank_error(mechanism),
+        name=request.name,
+        noise=Noise(mechanism.name, mechanism.scale, mechanism.claim, mechanism.expected_l2, None),
+        guarantee=mechanism.guarantee,
+        advertised=None,
+        private=found.private,
+    )

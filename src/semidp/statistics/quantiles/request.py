@@ -1,0 +1,125 @@
+"""TODO."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number, exact
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.queries.base import QuerySpace
+from semidp.sources.contract import Outcome
+from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
+from semidp.statistics.protocol import budget_of, checked_budget, file_name
+from semidp.statistics.quantiles.estimates import MEDIAN, GroupQuantiles
+from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles
+from semidp.statistics.quantiles.space import RankSpace, rank_space
+
+
+def _quantile_name(request: "QuantileRequest") -> str:
+    kind = "median" if request.probabilities == (MEDIAN,) else "quantiles"
+    return f"{kind}-{request.outcome.column}"
+
+
+def _probabilities(value: Iterable[Number]) -> tuple[Fraction, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"quantiles are a list such as [0.25, 0.5, 0.75], not {value!r}")
+    found = tuple(exact(q, "a quantile") for q in value)
+    if not found or not all(0 < q < 1 for q in found) or list(found) != sorted(set(found)):
+        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+    return found
+
+
+def _optional_level(value: Number | None) -> Fraction | None:
+    return None if value is None else Confidence(value).level
+
+
+def _quantile_sampling(value: bool) -> bool:
+    return Confidence(sampling=value).sampling
+
+
+@frozen
+class QuantileRequest(GroupedRequest):
+    """Quantiles of a private outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    outcome
+        The private column, its declared bounds and its grid.
+    by
+        The groups, as for a `GroupRequest`.
+    probabilities
+        Which quantiles, each between 0 and 1, in growing order; the median if left out.
+    budget, name
+        As for a table. The name is that of the column unless given.
+    level
+        The level of an interval for each quantile, which takes two thirds of what is chosen; none if left out.
+    sampling
+        Whether intervals are about the population that the records were drawn from, and not the records themselves.
+
+    Examples
+    --------
+    >>> QuantileRequest(Outcome("score", 0, 100, steps=100), [["school"]], budget=Budget.gdp(1)).name
+    'median-score'
+    """
+
+    key: ClassVar[str] = "quantile"
+    _written: ClassVar[tuple[str, ...]] = ("name", "outcome", "probabilities", "by", "budget", "level", "sampling")
+    mechanism: ClassVar[str] = AUTO
+
+    outcome: Outcome = field(converter=checked_outcome)
+    by: tuple[Margin, ...] = field(converter=group_margins)
+    probabilities: tuple[Fraction, ...] = field(default=(MEDIAN,), converter=_probabilities)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    name: str = field(default=Factory(_quantile_name, takes_self=True), converter=file_name)
+    level: Fraction | None = field(default=None, converter=_optional_level)
+    sampling: bool = field(default=False, converter=_quantile_sampling)
+
+    def __attrs_post_init__(self) -> None:
+        self._check_groups("quantiles of groups need", "quantiles are")
+        if self.sampling and self.level is None:
+            raise InputError("only intervals are about a population: give their level", needs="quantile level")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups."""
+        return tuple(f"{stem}.csv" for stem in self._stems)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the ranks; refuse groups whose counts are not published."""
+        return rank_space(
+            scope.dataspace,
+            scope.adjacency,
+            self.outcome,
+            self.by,
+            self.probabilities,
+            level=self.level,
+            sampling=self.sampling,
+        )
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the choices that the budget allows."""
+        assert isinstance(space, RankSpace)
+        return exponential_mechanism(space, budget_of(self))
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential histograms of all groups, set after set, a row a group."""
+        return np.concatenate([reader.histogram(group.names, self.outcome) for group in self.by])
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedQuantiles:
+        """Return the quantiles in units of the outcome."""
+        return published_quantiles(self, GroupQuantiles(mechanism, measured), scope)

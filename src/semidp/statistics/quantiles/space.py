@@ -1,0 +1,237 @@
+"""How far ranks of a private outcome can move while group sizes stay exact: what quantiles by group are chosen by.
+
+A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`; the query is the number of values up to each
+step in each group. Quantiles are chosen, not measured with additive noise: how is in `mechanisms.exponential`.
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number, exact, plain
+from semidp.core.margins import Counts
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.errors import InputError
+from semidp.queries.bounds import Norms
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, sum_space
+
+
+@frozen(slots=False)
+class RankSpace(OutcomeSpace):
+    """How many records of each group can be replaced: Σ k_g and Σ k_g², for m choices in each group.
+
+    The r-th smallest value of a group with n_g records is v where fewer than r values lie below v and at least r up
+    to v. Every v has the score ``s(v) = max(r - F(v), F(v-1) - r + 1)``, F(v) the number of values up to v
+    (`rank_scores`). Above 0 it is the fewest records of the group that must be replaced to make v the r-th smallest.
+    At most 0 it has for the r-th smallest alone, the lower the more of its ties would have to go:
+    the weight of the wanted value grows with its ties, and all else is chosen less often.
+
+    *Groups.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes and the sizes are
+    equal, so I holds the same number k_g of records of group g in both, whoever changed the group: the values of the
+    group differ by k_g replacements, ``Σ k_g <= a`` and ``k_g <= n_g``. Each changes F(v) by at most 1 for every v, so
+    that s(v) changes by at most k_g.
+
+    *Choices.* For zCDP and GDP a group's choice has ``P(v) ∝ exp(-rate · s(v))``. The logarithm of the ratio of its
+    probabilities before and after is ``rate (s'(v) - s(v))`` plus a constant, so that it varies by at most
+    ``η_g = 2 rate k_g`` (bounded range). For pure ε it is the v with the largest ``E_v - rate · s(v)``, E_v independent
+    and exponential (`FlippedChoice`): given all other E, v is chosen where E_v is at least some number, which moves by
+    at most η_g, and ``P(E >= x + η) >= e^-η P(E >= x)``. The groups choose independently. Hence, jointly over all
+    groups and choices,
+
+    - pure: each log ratio is at most η_g, so ``ε = Σ η_g = 2 rate Σ k_g``;
+    - zCDP: range η_g gives ``η_g²/8`` (Cesar and Rogers 2021), and Rényi divergences add: ``ρ = rate² Σ k_g² / 2``;
+    - GDP: the worst curve of range η_g has two outcomes with ``logit p - logit q = η_g`` (Dong, Durfee and Rogers
+      2020), and ``Φ^-1(p) - Φ^-1(q) <= η_g √(2π)/4`` since ``Φ(z)(1 - Φ(z)) <= e^{-z²/2}/4`` (a disk lies in its
+      square), so that ``μ_g <= rate k_g √(π/2)`` and ``μ² = (π/2) rate² Σ k_g²``.
+
+    `norms` are Σ k_g, Σ k_g² and the largest k_g, times the m choices of each group, each at its worst. Several sets of
+    groups add up. That choices in several groups are charged together and not one by one is the point: a records in all
+    change, wherever they are.
+
+    *Balls.* Each set obeys ``Σ k_g <= a``, whatever the others do, and Σ k_g² is largest where the largest groups are
+    filled first. With p + p' sets ``Σ k_g = a (p + p')``.
+
+    *Exchanges.* The person leaves group x with the value v and enters group y with v', and the carrier takes its w from
+    y to x. So v is replaced by w in x and w by v' in y: two groups of a set with several inhabited ones, one
+    replacement each. In a set with one inhabited group v is replaced by v'. With p sets of the first kind and p' of the
+    second ``Σ k_g = Σ k_g² = 2p + p'`` (THEORY, section 18). Sums of an outcome move by less (`SumSpace`): where
+    v = v' the change of the only group is 0, and where v and v' are at the two bounds, w is at one of them. Ranks count
+    replaced values and not how far they moved, so that any v < w < v' changes all 2p + p' groups. With two values
+    there is no such w: the rank of the lower value is then the group's size less the sum, and the norms are those of
+    sums, ``max(2p, p + p')``.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.of(wards, [Margin("ward")])
+    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space.l1, space.l2_squared, space.shape
+    (2, 4, (2,))
+    """
+
+    blocks: tuple[Margin, ...]
+    probabilities: tuple[Fraction, ...]
+    level: Fraction | None = None
+    sampling: bool = False
+
+    method = "closed form for replaced values by published groups"
+
+    def query(self) -> dict[str, Any]:
+        """Return the outcome, the groups, and what is chosen in each."""
+        chosen: dict[str, Any] = {"probabilities": [plain(q) for q in self.probabilities]}
+        if self.level is not None:
+            chosen |= {"level": plain(self.level), "sampling": self.sampling}
+        by = [list(block.names) for block in self.blocks]
+        return {"kind": "quantiles", **self._outcome_json(), "by": by, **chosen}
+
+    @property
+    def choices(self) -> int:
+        """How many values are chosen in each group: a quantile each, or with both ends of its interval."""
+        return len(self.probabilities) * (1 if self.level is None else 3)
+
+    @cached_property
+    def _sums(self) -> SumSpace:
+        """The sums of an outcome of one step: under A_a, and with two values, they move by the k_g at their worst."""
+        return sum_space(self.dataspace, self.adjacency, evolve(self.outcome, steps=1), self.blocks)
+
+    @property
+    def counts(self) -> tuple[Counts, ...]:
+        """The published sizes of the groups of each set."""
+        return self._sums.counts
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """The published sizes of all groups, set after set."""
+        return np.concatenate([counts.ravel() for counts in self.counts])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of choices, group after group."""
+        return (len(self.sizes) * self.choices,)
+
+    @cached_property
+    def norms(self) -> Norms:
+        """Σ k_g, Σ k_g² and the largest k_g over all choices."""
+        once = self._once
+        return Norms(self.choices * once.l1, self.choices * once.l2_squared, once.linf)
+
+    @property
+    def _once(self) -> Norms:
+        """The norms for one choice in each group."""
+        two_values = self.outcome.steps == 1
+        if two_values or not self.adjacency.is_exchange:
+            return self._sums.norms
+        several = sum(groups > 1 for groups in self._sums.inhabited)
+        replaced = 2 * several + self._sums.inhabited.count(1)
+        return Norms(replaced, replaced, min(replaced, 1))
+
+    @property
+    def naive(self) -> Norms:
+        """The same for one record where no size is public: in each set it leaves one group and enters another."""
+        once = self._sums.naive
+        return Norms(self.choices * once.l1, self.choices * once.l2_squared, once.linf)
+
+    @property
+    def exact(self) -> bool:
+        """Whether as many records can be replaced as the norms say."""
+        return self._sums.exact
+
+    @property
+    def dimension(self) -> int:
+        """The number of choices in groups with records."""
+        return int((self.sizes > 0).sum()) * self.choices
+
+    def worst_move(self) -> Counts | None:
+        """Return None: ranks move, and chosen values do not move with them."""
+        return None
+
+    def ranks(self, rate: Fraction) -> NDArray[np.int64]:
+        """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all values.
+
+        The q-quantile of n values is the ``⌈q n⌉``-th smallest. An interval of level 1 - α looks for ranks so far below
+        and above that a choice rarely passes the quantile: a value beyond it is at least t + 1 replacements away from
+        the rank t below, there are at most B such values, and the best score is at most 0, so that
+        ``B exp(-rate (t + 1)) <= α/2`` is enough. With sampling, half of α goes to the order statistics that hold the
+        population's quantile by the binomial law.
+        """
+        columns = []
+        for q in self.probabilities:
+            middle = np.array([max(math.ceil(q * int(n)), 1) for n in self.sizes], dtype=np.int64)
+            columns.append(np.minimum(middle, self.sizes))
+            if self.level is not None:
+                low, high = self._between(q, middle)
+                apart = self._apart(rate)
+                columns += [np.maximum(low - apart, 0), np.minimum(high + apart, self.sizes + 1)]
+        return np.stack(columns, axis=1)
+
+    def _apart(self, rate: Fraction) -> int:
+        assert self.level is not None
+        missed = float(1 - self.level) / (4 if self.sampling else 2)
+        return max(math.ceil(math.log(self.outcome.steps / missed) / float(rate)) - 1, 0)
+
+    def _between(self, q: Fraction, middle: Counts) -> tuple[Counts, Counts]:
+        """Return the ranks between which the quantile of the records lies, or that of their population."""
+        if not self.sampling:
+            return middle, middle
+        from scipy.stats import binom
+
+        assert self.level is not None
+        missed = float(1 - self.level) / 4
+        n = np.maximum(self.sizes, 1)
+        low = np.asarray(binom.ppf(missed, n, float(q)))  # P(Bin >= low) >= 1 - missed
+        high = np.asarray(binom.ppf(1 - missed, n, float(q))) + 1  # P(Bin <= high - 1) >= 1 - missed
+        return low.astype(np.int64), high.astype(np.int64)
+
+
+def rank_space(
+    dataspace: Dataspace,
+    adjacency: Adjacency,
+    outcome: Outcome,
+    blocks: Sequence[Margin],
+    probabilities: Sequence[Number] = (Fraction(1, 2),),
+    *,
+    level: Number | None = None,
+    sampling: bool = False,
+) -> RankSpace:
+    """Return the space of quantiles of an outcome by published groups; refuse groups whose counts are not published.
+
+    Parameters
+    ----------
+    dataspace, adjacency, outcome, blocks
+        As for `sum_space`.
+    probabilities
+        Which quantiles, each between 0 and 1; the median if left out.
+    level
+        The level of an interval for each; without it no interval is chosen.
+    sampling
+        Whether intervals are about the population that the records were drawn from.
+    """
+    wanted = tuple(exact(q, "a quantile") for q in probabilities)
+    if not wanted or not all(0 < q < 1 for q in wanted) or list(wanted) != sorted(set(wanted)):
+        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+    confidence = None if level is None else exact(level, "the level of an interval")
+    if confidence is not None and not 0 < confidence < 1:
+        raise InputError(f"the level of an interval lies between 0 and 1, not {plain(confidence)}")
+    sum_space(dataspace, adjacency, outcome, blocks)
+    return RankSpace(dataspace, adjacency, outcome, tuple(blocks), wanted, confidence, sampling)
+
+
+def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
+    """Return ``max(r - F(v), F(v-1) - r + 1)`` for each step v: at most 0 for the rank-th smallest value alone.
+
+    >>> rank_scores(np.array([1, 0, 3, 0]), 3).tolist()  # values 0, 2, 2, 2
+    [2, 2, -1, 2]
+    """
+    up_to = np.cumsum(histogram)
+    return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)

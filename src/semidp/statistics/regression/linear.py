@@ -1,0 +1,278 @@
+"""Linear regression on public groups: X'X is exact, and only X'y needs noise.
+
+Designs are in `queries.designs`, what may be measured for them in `queries.routes`; logistic regression is in
+`logistic`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO, outcome_mechanism
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.intervals import LEVEL, About, Intervals, each_level, level_of
+from semidp.statistics.outcomes.noise_law import half_widths
+from semidp.statistics.outcomes.spaces import SumSpace
+from semidp.statistics.outcomes.spread import FromNoise, NoisyPart, SquareSums
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.routes import RouteSpace, moment_map, regression_routes
+from semidp.statistics.regression.space import MomentSpace
+from semidp.statistics.sums.estimates import GroupSums
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """A noisy X'y of a design with public moments: what both regressions are computed from.
+
+    Parameters
+    ----------
+    mechanism, measurement
+        What was measured: any query that X'y follows from, see `regression_mechanism`.
+    design
+        The design; that of the query, where X'y itself was measured.
+    """
+
+    mechanism: Mechanism
+    measurement: Measurement
+    model: Design | None = None
+
+    @property
+    def space(self) -> RouteSpace:
+        """The sensitivity space that the noise is calibrated to."""
+        space = self.mechanism.space
+        assert isinstance(space, (SumSpace, MomentSpace))
+        return space
+
+    @property
+    def design(self) -> Design:
+        """The design."""
+        if self.model is not None:
+            return self.model
+        assert isinstance(self.space, MomentSpace), "sums by group need a design"
+        return self.space.design
+
+    @cached_property
+    def values(self) -> Floats:
+        """The noisy ``Σ z_i (y_i - lower)``, in units of the outcome."""
+        steps = moment_map(self.space, self.design) @ self.measurement.projected
+        return np.asarray(steps) * float(self.space.outcome.width)
+
+    @cached_property
+    def noise_weights(self) -> Floats:
+        """How much of the noise in each entry of the query is in each of `values`."""
+        return noise_weights(self.space, self.design)
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """The covariance of the noise in `values`."""
+        return noise_covariance(self.mechanism, self.design)
+
+    @cached_property
+    def gram(self) -> Floats:
+        """X'X, exact but for its conversion to floats."""
+        return gram_of(self.design, self.space.dataspace)
+
+    @cached_property
+    def totals(self) -> Floats:
+        """Σz, from the published counts."""
+        dataspace = self.space.dataspace
+        found = []
+        for column in self.design.columns:
+            names = column.features
+            counts = dataspace.value(Margin(*names)).counts.ravel().tolist() if names else [dataspace.n or 0]
+            total = sum((value * count for value, count in zip(column.values, counts, strict=True)), Fraction(0))
+            found.append(float(total))
+        return np.array(found)
+
+
+def gram_of(design: Design, dataspace: Dataspace) -> Floats:
+    """Return X'X of a design from the published counts, exact but for its conversion to floats."""
+    scale = design.multiplier**2
+    return np.array([[value / scale for value in row] for row in design.gram(dataspace).tolist()])
+
+
+def noise_weights(space: RouteSpace, design: Design) -> Floats:
+    """Return ``T P`` for ``X'y = T q`` with the query q and the projection P of its space, in units of the outcome."""
+    rows = moment_map(space, design)
+    if isinstance(space, SumSpace):
+        rows = np.stack([space.project(row) for row in rows])
+    return rows * float(space.outcome.width)
+
+
+def noise_covariance(mechanism: Mechanism, design: Design) -> Floats:
+    """Return the covariance of the noise in X'y that follows from what a mechanism measures, ``τ² T P T'``."""
+    assert isinstance(mechanism.space, (SumSpace, MomentSpace))
+    weights = noise_weights(mechanism.space, design)
+    return np.asarray(weights @ weights.T) * mechanism.variance
+
+
+def regression_mechanism(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design, budget: Budget, name: str = AUTO
+) -> Mechanism:
+    """Return the mechanism for a regression: of the queries that X'y follows from, the one with the least noise.
+
+    What is compared is the mean variance of the noise in the fitted values over the records, ``tr((X'X)^-1 N)`` with N
+    the announced covariance of X'y: a function of the published counts and of the budget, and the same for any coding.
+
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
+    >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=100)
+    >>> design = Design.of(table.schema, ["arm", "sex"])
+    >>> for budget in (Budget.gdp(1), Budget.pure(1)):
+    ...     found = regression_mechanism(public, Adjacency(2), outcome, design, budget)
+    ...     print(found.name, found.space.query()["kind"], found.space.shape)
+    rounded gaussian moments (3,)
+    laplace sums (4,)
+    """
+    inverse = np.linalg.inv(gram_of(design, dataspace))
+    routes = regression_routes(dataspace, adjacency, outcome, design)
+    found = [outcome_mechanism(space, budget, name) for space in routes]
+    return min(found, key=lambda mechanism: float(np.sum(inverse * noise_covariance(mechanism, design))))
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionFit(FromNoise):
+    """What both regressions share."""
+
+    moments: Moments
+
+    def _measured(self) -> Iterable[NoisyPart | None]:
+        return (self.moments,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coefficients."""
+        return self.moments.design.names
+
+    @cached_property
+    def coefficients(self) -> Floats:
+        """The estimated coefficients."""
+        raise NotImplementedError
+
+    def _intervals(
+        self, inverse: NDArray[Any], level: Fraction, sampling: NDArray[Any] | None, simultaneous: bool
+    ) -> tuple[Intervals, Floats]:
+        """Return ``β_j ± h``, and h: `inverse` takes the noise in X'y to β, `sampling` holds further variances of β."""
+        mechanism = self.moments.mechanism
+        both = sampling is not None
+        half = half_widths(
+            mechanism,
+            list(inverse @ self.moments.noise_weights),
+            each_level(level, len(self.names), mechanism, simultaneous, sampling=both),
+            None if sampling is None else sampling.tolist(),
+        )
+        found = Intervals.around(((name,) for name in self.names), self.coefficients, half, level, simultaneous)
+        return replace(found, about=About.sampling, exact=False) if both else found, half
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit(RegressionFit):
+    """Least squares from an exact X'X and a noisy X'y: ``β = (X'X)^-1 X'y``. Unbiased, whatever the noise.
+
+    Examples
+    --------
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> records = {"arm": np.repeat(["control", "drug"], 300), "days": np.repeat([7, 4], 300)}
+    >>> fit = linear_regression(records, Outcome("days", 0, 10, steps=10), Budget.gdp(1), factors=["arm"],
+    ...                         randomness=SeededRandomness(1))
+    >>> fit.names, fit.coefficients.round().tolist()
+    (('intercept', 'arm=drug'), [7.0, -3.0])
+    >>> fit.standard_errors().round(2).tolist()
+    [0.07, 0.09]
+    >>> found = fit.intervals()
+    >>> bool((found.lower < [7, -3]).all() and (found.upper > [7, -3]).all()), str(found.about)
+    (True, 'noise')
+    """
+
+    squares: SquareSums | None = None
+
+    def _measured(self) -> Iterable[NoisyPart | None]:
+        return self.moments, self.squares
+
+    @cached_property
+    def coefficients(self) -> Floats:
+        """The estimated coefficients."""
+        lower = float(self.moments.space.outcome.lower)
+        return np.asarray(
+            np.linalg.solve(self.moments.gram, self.moments.values + lower * self.moments.totals), dtype=np.float64
+        )
+
+    def covariance(self, residual_sd: float | None = None) -> Floats:
+        """Return the covariance of the coefficients: ``(X'X)^-1 N (X'X)^-1``, plus ``σ² (X'X)^-1`` where σ is given.
+
+        N is the covariance of the noise in X'y.
+
+        Parameters
+        ----------
+        residual_sd
+            σ, the residual standard deviation, where it is known. Without it the errors are those of the noise alone,
+            about the regression on the records themselves.
+        """
+        inverse = np.linalg.inv(self.moments.gram)
+        sampling = 0.0 if residual_sd is None else residual_sd**2 * inverse
+        return np.asarray(inverse @ self.moments.noise_covariance @ inverse + sampling)
+
+    def standard_errors(self, residual_sd: float | None = None) -> Floats:
+        """Return the standard error of each coefficient; see `covariance`."""
+        return np.sqrt(np.diag(self.covariance(residual_sd)))
+
+    def intervals(
+        self,
+        level: Number = LEVEL,
+        *,
+        sampling: bool = False,
+        residual_sd: float | None = None,
+        simultaneous: bool = False,
+    ) -> Intervals:
+        """Return an interval for each coefficient: of the regression on the records, or on their population.
+
+        A coefficient is a weighted sum of the means of the cells, ``β = (X'X)^-1 Σ_g n_g z_g m_g``. Where sums by cell
+        were measured, its interval for the population is that of such a sum (`population.SampledMeans`), with the
+        variances v_g that the bounds allow or that were measured in each cell: ``Σ_g n_g z_g z_g' v_g`` in the middle
+        of ``(X'X)^-1 … (X'X)^-1``, and never one spread for all. Other designs take ``v = (u - l)²/4``, the largest.
+
+        Parameters
+        ----------
+        level
+            The probability that an interval holds the coefficient.
+        sampling
+            Whether it is about the population that the records were drawn from.
+        residual_sd
+            σ, where it is known; the interval is then about the population.
+        simultaneous
+            Whether all intervals hold at once with that probability.
+        """
+        inverse, wanted = np.linalg.inv(self.moments.gram), level_of(level)
+        if not sampling and residual_sd is None:
+            return self._intervals(inverse, wanted, None, simultaneous)[0]
+        space = self.moments.space
+        if residual_sd is None and isinstance(space, SumSpace) and len(space.blocks) == 1:
+            return self._by_cell(space, inverse, wanted, simultaneous)
+        outcome = space.outcome
+        widest = float(outcome.upper - outcome.lower) / 2
+        variance = (widest if residual_sd is None else residual_sd) ** 2
+        return self._intervals(inverse, wanted, variance * np.diag(inverse), simultaneous)[0]
+
+    def _by_cell(self, space: SumSpace, inverse: NDArray[Any], level: Fraction, simultaneous: bool) -> Intervals:
+        """Return intervals for the population from the means of the cells, each with a spread of its own."""
+        moments = self.moments
+        cells = GroupSums(moments.mechanism, moments.measurement, self.squares)
+        each = each_level(level, len(self.names), moments.mechanism, simultaneous, sampling=True)
+        there = space.counts[0].ravel() > 0
+        weights = (inverse @ moment_map(space, moments.design))[:, there] * space.counts[0].ravel()[there]
+        places = np.tile(np.arange(int(there.sum())), (len(weights), 1))
+        low, high = cells.sampled_means(0, each).combined(places, weights)
+        names = tuple((name,) for name in self.names)
+        return Intervals(names, self.coefficients, low, high, level, About.sampling, simultaneous, False)

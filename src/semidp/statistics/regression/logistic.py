@@ -1,0 +1,299 @@
+"""Logistic regression on public groups: the noisy sufficient statistic X'y, and maximum likelihood after it.
+
+The likelihood of a yes-or-no outcome on cells with exact counts depends on the data through X'y alone, so the fit is
+post-processing and the privacy proof is that of X'y. Linear regression is in `regression`.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.errors import Refused
+from semidp.statistics.outcomes.intervals import LEVEL, Intervals, level_of
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.linear import RegressionFit
+
+Floats = NDArray[np.float64]
+
+_STEPS = 200  # of Newton's method, each with step halving; ten are usual
+_MOST_WORK = 2e8  # cells times cubed columns, up to which intervals are profiled (some 60 columns); beyond, normal ones
+_OPEN = 20.0  # a coefficient beyond which an interval is open: odds of one in 500 million
+_TRIES = 30  # between a value inside an interval and one outside, until an end is found
+_STUCK = 1e8  # the damping of steps from which on nothing improves
+_CLOSE = 1e-4  # an end is found where the distance is this share of the quantile away from it
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticFit(RegressionFit):
+    """Penalised maximum likelihood from exact cell counts and a noisy X'y.
+
+    With n_c records in cell c and rows z_c, the log-likelihood is ``β'X'y - Σ_c n_c log(1 + exp z_c'β)``: concave, and
+    a function of the data through X'y alone. The noise can push X'y out of what any data could give, the polytope of
+    ``Z's`` with 0 <= s_c <= n_c, where no maximum exists. So X'y is first moved to the nearest point of the polytope,
+    in the metric of the noise; then Jeffreys' prior is added, ``½ log det Z'WZ`` (Firth 1993), with which the maximum
+    is finite even on the boundary (Kosmidis and Firth 2021). Neither depends on how factors are coded.
+
+    Examples
+    --------
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> records = {"arm": np.repeat(["control", "drug"], 800), "cured": np.repeat([0, 1, 0, 1], [400, 400, 200, 600])}
+    >>> fit = logistic_regression(records, "cured", Budget.gdp(1), factors=["arm"], randomness=SeededRandomness(1))
+    >>> fit.names, fit.coefficients.round(1).tolist()
+    (('intercept', 'arm=drug'), [0.0, 1.1])
+    """
+
+    @cached_property
+    def feasible(self) -> Floats:
+        """The ones by cell, in real numbers from 0 to n_c, whose X'y is nearest to the noisy one."""
+        from scipy.optimize import lsq_linear
+
+        white = _whitening(self.moments.noise_covariance)
+        found = lsq_linear(white @ self._rows.T, white @ self.moments.values, (0.0, self._counts), tol=1e-12)
+        return np.asarray(np.clip(found.x, 0.0, self._counts))
+
+    @cached_property
+    def coefficients(self) -> Floats:
+        """The maximiser: Newton's method for the penalised score, halving steps that do not improve."""
+        moments = self._rows.T @ self.feasible
+        beta = np.zeros(len(self.names))
+        value = self._objective(beta, moments)
+        for _ in range(_STEPS):
+            step = np.linalg.solve(self._information(beta), moments - self._fitted(beta, penalised=True))
+            size = 1.0
+            while self._objective(beta + size * step, moments) < value and size > 1e-12:
+                size /= 2
+            beta = beta + size * step
+            value = self._objective(beta, moments)
+            if float(np.abs(size * step).max()) < 1e-10:
+                break
+        return beta
+
+    def covariance(self, *, sampling: bool = True) -> Floats:
+        """Return the covariance of the coefficients, ``H^-1 (Z'WZ + N) H^-1``, by the delta method.
+
+        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)``, and N the covariance of
+        the noise; without `sampling` the noise alone.
+        """
+        information = self._information(self.coefficients)
+        inverse = np.linalg.inv(information)
+        return np.asarray(inverse @ (information * sampling + self.moments.noise_covariance) @ inverse)
+
+    def standard_errors(self, *, sampling: bool = True) -> Floats:
+        """Return the standard error of each coefficient; see `covariance`."""
+        return np.sqrt(np.diag(self.covariance(sampling=sampling)))
+
+    def intervals(self, level: Number = LEVEL, *, sampling: bool = False, simultaneous: bool = False) -> Intervals:
+        """Return an interval for each coefficient, from how far X'y lies from what other coefficients would give.
+
+        With ``Q(β) = (X'y - m(β))' S(β)^-1 (X'y - m(β))`` the interval of β_j holds the values at which the least Q
+        over the other coefficients exceeds the least of all by at most (h/s)², h the half-width and s the standard
+        error of the first-order error ``H^-1 (noise + sampling)`` in X'y: the quantile of χ² with one degree for normal
+        noise, more for Laplace noise. The noise alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with
+        sampling ``S = N + Z'WZ``, and m(β) is the mean of X'y. Each end is sought from the penalised fit outwards; one
+        beyond ±20 is open, and only that one: the data may as well have no limit there. Designs with more than some 60
+        columns get ``β_j ± h``. How often they hold is simulated in docs/groups.md.
+
+        Parameters
+        ----------
+        level
+            The probability that an interval holds the coefficient.
+        sampling
+            Whether it is about the population that the records were drawn from; else about the fit to the records.
+        simultaneous
+            Whether all intervals hold at once with that probability.
+        """
+        inverse = np.linalg.inv(self._information(self.coefficients))
+        spread = np.diag(inverse) if sampling else None
+        found, half = self._intervals(inverse, level_of(level), spread, simultaneous)
+        errors = self.standard_errors(sampling=sampling)
+        if len(self._counts) * len(self.names) ** 3 > _MOST_WORK or not half.any():
+            return found
+        least, nearest = self.nearest(None, 0.0, self.coefficients, sampling)
+        profile = _Profile(self, sampling, least, nearest)
+        ends = [profile.ends(j, float(half[j] / errors[j]) ** 2, float(errors[j])) for j in range(len(self.names))]
+        return replace(found, lower=np.array([low for low, _ in ends]), upper=np.array([high for _, high in ends]))
+
+    def nearest(self, position: int | None, value: float, start: Floats, sampling: bool) -> tuple[float, Floats]:
+        """Return the least Q over all coefficients, or over those other than one that is held, and where it is.
+
+        By the method of Levenberg and Marquardt: steps of Gauss and Newton, damped where they do not improve.
+        """
+        free = np.array([k for k in range(len(start)) if k != position], dtype=np.intp)
+        beta = np.array(start)
+        if position is not None:
+            beta[position] = value
+        distances, slopes = self._distances(beta, sampling)
+        cost, damping = float(distances @ distances), 1e-4
+        for _ in range(_STEPS):
+            part = slopes[:, free]
+            curvature, descent = part.T @ part, part.T @ distances
+            scale = np.diag(curvature) + 1e-12 * float(np.trace(curvature)) + 1e-300
+            step = np.linalg.solve(curvature + np.diag(damping * scale), descent)
+            tried = np.array(beta)
+            tried[free] = np.clip(beta[free] - step, -2 * _OPEN, 2 * _OPEN)
+            new, new_slopes = self._distances(tried, sampling)
+            gained = cost - float(new @ new)
+            if gained >= 0:
+                beta, distances, slopes, cost = tried, new, new_slopes, cost - gained
+            if damping > _STUCK or (gained >= 0 and gained <= 1e-9 * (1 + cost)):
+                break
+            damping = max(damping / 10, 1e-12) if gained >= 0 else damping * 10
+        return cost, beta
+
+    def _distances(self, beta: Floats, sampling: bool) -> tuple[Floats, Floats]:
+        """Return ``r = A (X'y - m(β))`` with ``A S A' = 1``, of which Q is the squared length, and its derivatives.
+
+        The noise alone has a constant A. With sampling A is the inverse of the Cholesky factor of S(β), whose change
+        adds ``-Φ(A dS A') r``, Φ the lower triangle with half of the diagonal.
+        """
+        p, rows = self._probabilities(beta), self._rows
+        weights = self._counts * p * (1 - p)
+        if not sampling:
+            basis = np.linalg.qr(np.sqrt(weights)[:, None] * rows)[0]
+            leverages = (basis**2).sum(axis=1)
+            bent = (1 - 2 * p)[:, None] * rows
+            change = leverages[:, None] * bent - (basis @ basis.T) ** 2 @ bent  # of the leverages
+            slope = rows.T @ ((weights + leverages * p * (1 - p))[:, None] * rows - (0.5 - p)[:, None] * change)
+            ones = self._counts * p - leverages * (0.5 - p)
+            white = self._noise_whitening
+            return white @ (self.moments.values - rows.T @ ones), -white @ slope
+        information = rows.T @ (weights[:, None] * rows)
+        white = _whitening(self.moments.noise_covariance + information)
+        distances = white @ (self.moments.values - rows.T @ (self._counts * p))
+        turned = rows @ white.T
+        below = np.cumsum(turned * distances, axis=1) - turned * distances / 2
+        bent = (weights * (1 - 2 * p))[:, None] * rows
+        return distances, -white @ information - (turned * below).T @ bent
+
+    @cached_property
+    def _noise_whitening(self) -> Floats:
+        return _whitening(self.moments.noise_covariance)
+
+    @cached_property
+    def _there(self) -> NDArray[np.bool_]:
+        return joint_counts(self.moments.design, self.moments.space.dataspace) > 0
+
+    @cached_property
+    def _counts(self) -> Floats:
+        return joint_counts(self.moments.design, self.moments.space.dataspace)[self._there]
+
+    @cached_property
+    def _rows(self) -> Floats:
+        design = self.moments.design
+        return design.rows()[self._there].astype(np.float64) / design.multiplier
+
+    def _probabilities(self, beta: Floats) -> Floats:
+        from scipy.special import expit
+
+        return np.asarray(expit(self._rows @ beta))
+
+    def _fitted(self, beta: Floats, *, penalised: bool) -> Floats:
+        """The mean of X'y at β, or the X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with the leverages h."""
+        p = self._probabilities(beta)
+        ones = self._counts * p
+        if penalised:
+            basis = np.linalg.qr(np.sqrt(ones * (1 - p))[:, None] * self._rows)[0]
+            ones = ones - (basis**2).sum(axis=1) * (0.5 - p)
+        return np.asarray(self._rows.T @ ones)
+
+    def _objective(self, beta: Floats, moments: Floats) -> float:
+        loss = float(self._counts @ np.logaddexp(0.0, self._rows @ beta))
+        sign, log_det = np.linalg.slogdet(self._information(beta))
+        return float(moments @ beta) - loss + (log_det / 2 if sign > 0 else -math.inf)
+
+    def _information(self, beta: Floats) -> Floats:
+        p = self._probabilities(beta)
+        return np.asarray(self._rows.T @ (self._rows * (self._counts * p * (1 - p))[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Profile:
+    """How far X'y lies from what a fit gives where one coefficient is held.
+
+    Parameters
+    ----------
+    fit, sampling
+        The fit, and whether sampling counts besides the noise.
+    least, nearest
+        The least Q of all, and the coefficients that have it; they may be far out where groups are separated.
+    """
+
+    fit: LogisticFit
+    sampling: bool
+    least: float
+    nearest: Floats
+
+    def ends(self, position: int, quantile: float, error: float) -> tuple[float, float]:
+        """Return the first value on each side of the penalised fit at which Q exceeds the least by a quantile."""
+        start = self.fit.coefficients
+        distance, beta = self.fit.nearest(position, float(start[position]), start, self.sampling)
+        if distance - self.least > quantile:  # the penalty moved the fit out of the interval
+            beta = np.clip(self.nearest, -_OPEN, _OPEN)
+        step = min(error, 1.0)
+        return self._end(position, beta, quantile, -step), self._end(position, beta, quantile, step)
+
+    def _end(self, position: int, beta: Floats, quantile: float, step: float) -> float:
+        inside, low = float(beta[position]), 0.0
+        while True:
+            outside = inside + step
+            if abs(outside) > _OPEN:
+                return math.copysign(math.inf, step)
+            distance, beta = self.fit.nearest(position, outside, beta, self.sampling)
+            high = math.sqrt(max(distance - self.least, 0.0))
+            if high > math.sqrt(quantile):
+                break
+            inside, low, step = outside, high, 1.6 * step
+        return self._between(position, beta, math.sqrt(quantile), (inside, low), (outside, high))
+
+    def _between(
+        self, position: int, beta: Floats, reach: float, inside: tuple[float, float], outside: tuple[float, float]
+    ) -> float:
+        """Return where the root of the distance is `reach`: it is nearly linear, so a line through both sides aims."""
+        (near, low), (far, high) = inside, outside
+        for turn in range(_TRIES):
+            share = (reach - low) / (high - low) if turn % 3 < 2 else 0.5  # now and then by halves, lest one side stay
+            value = near + min(max(share, 0.02), 0.98) * (far - near)
+            distance, beta = self.fit.nearest(position, value, beta, self.sampling)
+            found = math.sqrt(max(distance - self.least, 0.0))
+            if abs(found - reach) <= _CLOSE * reach:
+                return value
+            if found > reach:
+                far, high = value, found
+            else:
+                near, low = value, found
+        return far
+
+
+def _whitening(covariance: Floats) -> Floats:
+    """Return A with ``A C A' = 1`` for a covariance C, one that is nearly singular made a little larger."""
+    size = float(np.trace(covariance)) / len(covariance)
+    if size == 0:
+        return np.eye(len(covariance))
+    return np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * size * np.eye(len(covariance))))
+
+
+def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
+    """Return the published count of each combination of the design's features; refuse where it is not published.
+
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])
+    >>> public = Dataspace.of(table, [Margin("arm"), Margin("sex")])
+    >>> joint_counts(Design.of(table.schema, ["arm", "sex"]), public)
+    Traceback (most recent call last):
+    semidp.errors.Refused: logistic regression needs exact counts of arm × sex, which are not published: publish them
+    """
+    joint = Margin(*design.features)
+    if not dataspace.publishes(joint):
+        raise Refused(
+            f"logistic regression needs exact counts of {joint}, which are not published: publish them",
+            needs="margin",
+            names=joint.names,
+        )
+    counts = dataspace.value(joint).counts if joint.names else np.array([dataspace.n])
+    return counts.ravel().astype(np.float64)

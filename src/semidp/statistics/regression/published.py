@@ -1,0 +1,153 @@
+"""TODO."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.scope import Scope
+from semidp.output.cells import Columns, Form, Framed
+from semidp.output.plots.figures import estimates_plot
+from semidp.queries.base import QuerySpace
+from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.protocol import Published, measured_by, read_back
+from semidp.statistics.regression.linear import LinearFit
+from semidp.statistics.regression.logistic import LogisticFit
+
+if TYPE_CHECKING:
+    from semidp.statistics.protocol import Request
+    from semidp.statistics.regression.request import RegressionRequest
+from semidp.statistics.outcomes.published import (
+    as_written,
+    columns_of,
+    read_intervals,
+    real_numbers,
+    rows_of,
+    stated,
+    whole_numbers,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedRegression(Framed, Published):
+    """One published regression.
+
+    Parameters
+    ----------
+    request
+        What was asked for: outcome, factors, model.
+    terms, coefficients, standard_errors
+        The coefficients with the standard errors of the noise alone.
+    noisy
+        What was measured as drawn, in steps of the grid above the lower bound.
+    query
+        What was measured: sums by group, or combinations of the columns. None where it was X'y itself, times the
+        design's multiplier, as in releases of earlier versions.
+    intervals
+        Those of the noise alone, and those for the population where asked for.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.RegressionRequest(semidp.Outcome("days", 0, 10, 10), ["arm"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(regressions=[request], invariants=["arm"])
+    >>> release = semidp.run(plan, {"arm": ["a", "a", "b"], "days": [7, 4, 2]})
+    >>> release.regressions[0].terms
+    ('intercept', 'arm=b')
+    """
+
+    key: ClassVar[str] = "regressions"
+
+    request: "RegressionRequest"
+    terms: tuple[str, ...]
+    coefficients: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    noisy: NDArray[np.int64] = field(repr=False)
+    query: Mapping[str, Any] | None = None
+    intervals: tuple[Intervals, ...] = ()
+
+    def space(self, request: "Request", scope: Scope) -> QuerySpace:
+        """Return the space of what was measured; what is best for a regression may change from version to version."""
+        return self.request.space_of(self.query, scope)
+
+    def rows(self) -> Iterator[tuple[str, float, float]]:
+        """Yield each term with its coefficient and standard error."""
+        yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return the coefficients, a row each, and the measurements."""
+        coefficients, measurements = self.request.files
+        if self.query is None:
+            return {coefficients: self.columns()}
+        steps = {"entry": np.arange(len(self.noisy)), "noisy_steps": self.noisy}
+        return {coefficients: self.columns(), measurements: Columns({}, steps)}
+
+    def columns(self) -> Columns:
+        """Return the columns of the coefficients, a row each."""
+        ends = columns_of(self.intervals) if self.query is not None else {"noisy_steps": self.noisy}
+        numbers = {"coefficient": self.coefficients, "standard_error": self.standard_errors, **ends}
+        return Columns.of_rows(["term"], [(term,) for term in self.terms], numbers)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the coefficients with two standard errors to each side; return the figure."""
+        terms, values, errors = zip(*self.rows(), strict=True)
+        return estimates_plot(terms, values, errors, "coefficient", None, axes)
+
+    def __repr__(self) -> str:
+        return f"PublishedRegression({self.name!r}: {len(self.terms):,} coefficients, {self.noise.mechanism})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        if self.query is None:
+            return super().to_json()
+        return {**super().to_json(), "query": dict(self.query), "intervals": stated(self.intervals)}
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "RegressionRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedRegression":
+        """Read what `to_json` and `files` wrote."""
+        told, measured = entry.get("intervals", ()), entry.get("query")
+        if measured is not None and not isinstance(measured, Mapping):
+            raise ValueError("what was measured is a query")
+        coefficients, measurements = request.files
+        _, names, columns = rows_of(files[coefficients], 2 + (2 * len(told) if measured else 1))
+        steps = columns.pop() if measured is None else rows_of(files[measurements], 1)[2][0]
+        numbers = real_numbers(columns)
+        found = cls(
+            request=request,
+            terms=tuple(name for (name,) in names),
+            coefficients=numbers[:, 0],
+            standard_errors=numbers[:, 1],
+            noisy=whole_numbers(steps),
+            query=measured,
+            intervals=read_intervals(told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level),
+            **read_back(entry, scope),
+        )
+        return as_written(found, files)
+
+
+def published_regression(request: "RegressionRequest", fit: LinearFit | LogisticFit) -> PublishedRegression:
+    """Return coefficients with the standard errors of the noise alone, and intervals."""
+    wanted = request.confidence
+    level, together = wanted.level, wanted.simultaneous
+    if isinstance(fit, LinearFit):
+        errors, intervals = fit.standard_errors(), [fit.intervals(level, simultaneous=together)]
+        if wanted.sampling:
+            intervals.append(fit.intervals(level, sampling=True, simultaneous=together))
+    else:
+        errors = fit.standard_errors(sampling=False)
+        kinds = (False, True) if wanted.sampling else (False,)
+        intervals = [fit.intervals(level, sampling=sampling, simultaneous=together) for sampling in kinds]
+    return PublishedRegression(
+        request=request,
+        terms=fit.names,
+        coefficients=fit.coefficients,
+        standard_errors=errors,
+        noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
+        query=fit.moments.space.query(),
+        intervals=tuple(intervals),
+        **measured_by(request.name, fit.moments.mechanism, fit.private),
+    )

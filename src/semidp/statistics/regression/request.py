@@ -1,0 +1,197 @@
+"""TODO."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.core.checks import texts
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.queries.base import QuerySpace
+from semidp.sources.contract import Outcome
+from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.request import (
+    OutcomeRequest,
+    checked_confidence,
+    checked_outcome,
+    group_margins,
+    proportion_of,
+)
+from semidp.statistics.outcomes.spaces import SumSpace
+from semidp.statistics.protocol import checked_budget, file_name, mechanism_name, member
+from semidp.statistics.registry import query_space
+from semidp.statistics.regression.designs import Coding, Design
+from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.statistics.regression.logistic import LogisticFit, joint_counts
+from semidp.statistics.regression.published import PublishedRegression, published_regression
+from semidp.statistics.regression.routes import route_values
+from semidp.statistics.regression.space import MomentSpace, moment_space
+
+
+class Model(StrEnum):
+    """Which regression is fitted.
+
+    >>> [str(model) for model in Model]
+    ['linear', 'logistic']
+    """
+
+    linear = "linear"
+    logistic = "logistic"
+
+
+def _regression_name(request: "RegressionRequest") -> str:
+    return f"regression-{request.outcome.column}"
+
+
+def _factors(value: Iterable[str]) -> tuple[str, ...]:
+    return texts(value, "the factors of a regression")
+
+
+def _model(value: Model | str) -> Model:
+    return member(Model, value, "the model")
+
+
+def _coding(value: Coding | str) -> Coding:
+    return member(Coding, value, "the coding")
+
+
+@frozen
+class RegressionRequest(OutcomeRequest):
+    """A regression of a private outcome on features whose counts are published exactly.
+
+    Parameters
+    ----------
+    outcome
+        The private column, its declared bounds and its grid; zeros and ones in one step for a logistic regression.
+    factors
+        The features that enter by a column for each level but the first.
+    budget, mechanism, name
+        As for a table. The name is that of the column unless given.
+    model
+        Linear, or logistic for a column of zeros and ones.
+    interactions
+        Sets of factors whose columns are multiplied.
+    coding
+        How factors are coded. It names the coefficients; what is measured does not depend on it.
+    confidence
+        The intervals beside the coefficients.
+
+    Examples
+    --------
+    >>> RegressionRequest(Outcome("days", 0, 10, steps=10), ["arm"], Budget.gdp(1)).name
+    'regression-days'
+    """
+
+    key: ClassVar[str] = "regression"
+    _written: ClassVar[tuple[str, ...]] = (
+        *("name", "model", "outcome", "factors", "interactions", "coding", "budget", "mechanism", "confidence"),
+    )
+    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "factors": '["…", …]'}
+
+    outcome: Outcome = field(converter=checked_outcome)
+    factors: tuple[str, ...] = field(converter=_factors)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    model: Model = field(default=Model.linear, converter=_model)
+    interactions: tuple[Margin, ...] = field(default=(), converter=group_margins)
+    coding: Coding = field(default=Coding.treatment, converter=_coding)
+    name: str = field(default=Factory(_regression_name, takes_self=True), converter=file_name)
+    confidence: Confidence = field(default=Confidence(), converter=checked_confidence)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.factors:
+            raise InputError("a regression needs the features that it is on", needs="factors")
+        if len(set(self.factors)) < len(self.factors):
+            raise InputError(f"the regression names a feature twice: {', '.join(self.factors)}")
+        if self.outcome.column in self.factors:
+            raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
+        if self.binary and self.outcome != proportion_of(self.outcome.column):
+            raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
+        if self.confidence.differences:
+            raise InputError("differences are of groups: the coefficients of a regression are differences already")
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones: of a logistic regression."""
+        return self.model is Model.logistic
+
+    @classmethod
+    def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry of a plan asks for a logistic regression."""
+        return _model(entry.get("model", Model.linear)) is Model.logistic
+
+    @classmethod
+    def _keys(cls) -> set[str]:
+        """The keys of an entry; differences are of groups."""
+        return super()._keys() - {"differences"}
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The factors."""
+        return self.factors
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """A row a coefficient, and what was measured."""
+        return f"{self.name}.csv", f"{self.name}-measurements.csv"
+
+    def design(self, scope: Scope) -> Design:
+        """Return the design on the schema of the data."""
+        schema = scope.dataspace.schema
+        assert schema is not None
+        pairs = [group.names for group in self.interactions]
+        return Design.of(schema, self.factors, interactions=pairs, coding=self.coding)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of what gives X'y with the least noise, by the published counts alone.
+
+        Refuse a design whose moments are not public, or one that is collinear.
+        """
+        design = self.design(scope)
+        if self.binary:
+            joint_counts(design, scope.dataspace)
+        budget = Budget.gdp(1) if self.budget is None else self.budget
+        return regression_mechanism(
+            scope.dataspace, scope.adjacency, self.outcome, design, budget, self.mechanism
+        ).space
+
+    def space_of(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
+        """Return the space of a query that was measured for this regression; X'y itself, where none is told."""
+        design = self.design(scope)
+        if query is None:
+            return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
+        space = query_space(query, scope.dataspace, scope.adjacency)
+        terms = [column.features for column in design.columns]
+        mine = (
+            isinstance(space, SumSpace)
+            and all(any(set(term) <= set(block.names) for block in space.blocks) for term in terms)
+        ) or (isinstance(space, MomentSpace) and space.design.columns == design.columns and space.regular)
+        if not mine or getattr(space, "outcome", None) != self.outcome:
+            raise InputError("what was measured does not give the sums that the regression needs")
+        return space
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential values of the query, in steps of the grid."""
+        assert isinstance(space, (SumSpace, MomentSpace))
+        design = self.design(scope)
+        if self.binary:
+            reader.check_binary(self.outcome.column)
+        return route_values(space, design, reader.sums(design.features, self.outcome))
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedRegression:
+        """Return the coefficients with their standard errors and intervals."""
+        moments = Moments(mechanism, measured, self.design(scope))
+        fit = LogisticFit(moments) if self.binary else LinearFit(moments)
+        return published_regression(self, fit)

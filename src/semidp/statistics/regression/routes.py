@@ -1,0 +1,209 @@
+"""What to measure for a regression: several queries that give X'y, none of which depends on how factors are coded.
+
+X'y follows from the sums of the outcome by cell, from the sums by the groups of each term, and from well-chosen
+combinations of the columns. Which is best depends on the published counts and on the noise; choosing is in `grouped`.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import Floats
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.errors import InputError
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import SumSpace, sum_space
+from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.space import MomentSpace, moment_space
+
+RouteSpace = SumSpace | MomentSpace
+"""A query that X'y follows from."""
+
+_PRIME = 2**31 - 1
+_FINENESS, _FINEST = 2**10, 2**20  # of the whole numbers that combine columns: noise is near its best shape
+_STEPS = 60  # towards the best shape of the noise
+_MOST_WORK = 2**25  # cells times squared columns, beyond which combinations are not sought
+
+
+def regression_routes(
+    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design
+) -> tuple[RouteSpace, ...]:
+    """Return the queries from which X'y of a design follows; refuse a design whose moments are not public.
+
+    *Cells*, where the joint counts are published: the sums of y by cell, ``Δ2 = a B`` whatever the design.
+    *Terms*: the sums by the levels of each term, ``Δ2 = a B √p`` for p terms.
+    *Combinations*: C X'y with the C that minimises the mean variance of the fitted values, where the rows C z have at
+    most unit length (`best_combination`). Where all cells are free (one factor, or all interactions) this is *cells*.
+
+    The space that the columns span decides all three, and the coding of factors does not change it.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
+    >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=1)
+    >>> routes = regression_routes(public, Adjacency(2), outcome, Design.of(table.schema, ["arm", "sex"]))
+    >>> [route.shape for route in routes]
+    [(4,), (4,), (3,)]
+    """
+    design.gram(dataspace)  # refuses moments that are not public, and columns that depend on each other
+    joint = Margin(*design.features)
+    found: list[RouteSpace] = []
+    if dataspace.publishes(joint):
+        found.append(sum_space(dataspace, adjacency, outcome, [joint]))
+    terms = normalised(design.schema, [Margin(*column.features) for column in design.columns]) or (Margin(),)
+    if not found or len(terms) > 1:
+        found.append(sum_space(dataspace, adjacency, outcome, terms))
+    there = int(design.inhabited(dataspace).sum())
+    if len(design.columns) < there and there * len(design.columns) ** 2 <= _MOST_WORK:
+        combination = best_combination(design, dataspace)
+        if combination:
+            found.append(moment_space(dataspace, adjacency, outcome, design, combination))
+    return tuple(found)
+
+
+def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the confidential values of a route's query from the sums of the outcome by the cells of a design.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 3], [2, 4]])
+    >>> design, outcome = Design.of(table.schema, ["arm", "sex"]), Outcome("score", 0, 1, steps=1)
+    >>> routes = regression_routes(Dataspace.of(table, [Margin("arm", "sex")]), Adjacency(2), outcome, design)
+    >>> route_values(routes[1], design, np.array([[1, 2], [0, 3]])).tolist()
+    [3, 3, 1, 5]
+    """
+    if isinstance(space, MomentSpace):
+        whole = space.rows_by_cell.T @ sums.ravel().astype(object)
+        if any(abs(value) >= 2**62 for value in whole):
+            raise InputError("X'y does not fit in 62 bits: use a coarser grid, or scores with smaller denominators")
+        return np.array(whole, dtype=np.int64)
+    schema = design.schema
+    source = schema.view(design.features)
+    table = sums.reshape(schema.grid.shape_of(source))
+    parts = [schema.grid.sum(table, schema.view(block.names), source).ravel() for block in space.blocks]
+    return np.concatenate(parts).astype(np.int64)
+
+
+def moment_map(space: RouteSpace, design: Design) -> Floats:
+    """Return the matrix T with ``X'y = T q`` for the values q of a route's query, a row a column of the design.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("arm", "cde")]), [5, 3, 4])
+    >>> design, outcome = Design.of(table.schema, ["arm"]), Outcome("score", 0, 1, steps=1)
+    >>> (cells,) = regression_routes(Dataspace.of(table, [Margin("arm")]), Adjacency(2), outcome, design)
+    >>> moment_map(cells, design).tolist()
+    [[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    if isinstance(space, MomentSpace):
+        if not space.combination:
+            return np.eye(len(design.columns)) / design.multiplier
+        return np.linalg.inv(np.array([[float(value) for value in row] for row in space.combination]))
+    found = np.zeros((len(design.columns), *space.shape))
+    grid, view = design.schema.grid, design.schema.view
+    for row, column in zip(found, design.columns, strict=True):
+        values = np.array([float(value) for value in column.values])
+        for block, part in zip(space.blocks, space.slices, strict=True):
+            inside = set(column.features) <= set(design.schema.closed(block.names))
+            if inside:
+                row[part] = values[grid.labels(view(column.features), view(block.names))]
+                break
+    return found
+
+
+def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fraction, ...], ...]:
+    """Return the C for which C X'y, measured with independent noise, gives the fitted values most exactly.
+
+    With rows z_c of the possible cells, noise that suits rows of at most unit length gives X'y the covariance V with
+    ``z_c' V^-1 z_c <= 1`` in each cell. The mean variance of the fitted values over the records is ``tr((X'X)^-1 V)``;
+    with ``u = (X'X)^{-1/2} z`` it is least for ``V = (Σ w_c u_c u_c')^{1/2}`` and weights with ``u_c' V^-1 u_c = 1``
+    where w_c > 0. Weights are found by multiplying each with its ``u_c' V^-1 u_c``, and C is rounded to whole numbers.
+    Only accuracy depends on how well this is solved: how far records move the rows is computed from the whole numbers.
+
+    The columns are first replaced by those that are 1 in one cell of a fixed set and 0 in its others, which depend on
+    their span alone, so that any coding gives the same rows. Nothing is returned for a design that is nearly collinear.
+
+    >>> from semidp.statistics.regression.designs import Coding
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
+    >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=1)
+    >>> rows = []
+    >>> for coding in Coding:
+    ...     design = Design.of(table.schema, ["arm", "sex"], coding=coding)
+    ...     combination = best_combination(design, public)
+    ...     rows.append(moment_space(public, Adjacency(2), outcome, design, combination).rows_by_cell.tolist())
+    >>> rows[0] == rows[1]
+    True
+    """
+    rows, there = design.rows(), design.inhabited(dataspace)
+    change, shared = _inverse(rows[there][_pivots(rows[there])])
+    cells = rows @ change  # times `shared`, which leaves whole numbers
+    z = cells[there].astype(np.float64) / shared
+    gram = (change.T @ design.gram(dataspace) @ change).astype(np.float64) / shared**2
+    root = _power(gram, -0.5)
+    shape = _power(_covariance(z @ root), -0.5) @ root
+    shape /= float(np.linalg.norm(z @ shape.T, axis=1).max())
+    fineness = max(_FINENESS, 2 ** math.ceil(8 - math.log2(float(np.linalg.svd(shape, compute_uv=False)[-1]))))
+    if fineness > _FINEST:
+        return ()
+    common = math.gcd(shared, *cells.ravel().tolist())
+    whole = np.array([[round(value) for value in row] for row in (fineness * shape).tolist()], dtype=object)
+    found = (whole @ change.T * design.multiplier).tolist()
+    return tuple(tuple(Fraction(value, common) for value in row) for row in found)
+
+
+def _covariance(u: Floats) -> Floats:
+    """Return ``V = (Σ w_c u_c u_c')^{1/2}`` for weights near those with ``u_c' V^-1 u_c <= 1``."""
+    weights = np.ones(len(u))
+    found = _power(u.T @ u, 0.5)
+    for _ in range(_STEPS):
+        lengths = np.einsum("ci,ci->c", u @ np.linalg.inv(found), u)
+        weights *= lengths
+        found = _power(u.T @ (u * weights[:, None]), 0.5)
+    return found
+
+
+def _power(matrix: Floats, exponent: float) -> Floats:
+    """Return a power of a positive definite matrix."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * np.maximum(values, values[-1] * 1e-14) ** exponent) @ vectors.T)
+
+
+def _pivots(rows: NDArray[np.object_]) -> list[int]:
+    """Return the first rows that span all of them: by elimination modulo a prime, which sees no rank that is not there.
+
+    >>> _pivots(np.array([[1, 0], [2, 0], [1, 1]], dtype=object))
+    [0, 2]
+    """
+    left = (rows % _PRIME).astype(np.int64).T
+    found: list[int] = []
+    for k in range(len(left)):
+        pivot = int(left[k:].any(axis=0).argmax())
+        row = k + int(left[k:, pivot].argmax())
+        left[[k, row]] = left[[row, k]]
+        left[k] = left[k] * pow(int(left[k, pivot]), -1, _PRIME) % _PRIME
+        others = left[k + 1 :]
+        others[:] = (others - others[:, pivot : pivot + 1] * left[k]) % _PRIME
+        found.append(pivot)
+    return found
+
+
+def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
+    """Return the inverse of a regular matrix of whole numbers, as whole numbers over a shared denominator.
+
+    >>> _inverse(np.array([[2, 0], [1, 1]], dtype=object))
+    (array([[1, 0],
+           [-1, 2]], dtype=object), 2)
+    """
+    from flint import fmpz_mat
+
+    inverse, shared = fmpz_mat(matrix.tolist()).inv().numer_denom()
+    return np.array([[int(value) for value in row] for row in inverse.tolist()], dtype=object), int(shared)

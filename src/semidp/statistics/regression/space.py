@@ -1,0 +1,200 @@
+"""TODO."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number, exact, plain
+from semidp.core.margins import Counts
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.structure import Structure
+from semidp.errors import InputError
+from semidp.queries.bounds import Norms
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.spaces import _LARGEST_FACTOR, OutcomeSpace, check_outcome_space
+from semidp.statistics.regression.designs import Design
+
+_MOST_ROWS = 512  # of a design, for which all pairs are compared
+
+
+@frozen(slots=False)
+class MomentSpace(OutcomeSpace):
+    """S_a of ``X'y = Σ z(x_i) y_i`` for a design with public moments; build it with `moment_space`.
+
+    Let two datasets of D_t differ in the records I, |I| <= a. Since Σz is a function of the published counts, it does
+    not change, and neither does its part over I, so that y may be centred at B/2: the difference is ``Σ_I z_i'(y_i' -
+    B/2) - z_i (y_i - B/2)``, and no term is longer than ``‖z_i'‖ B/2 + ‖z_i‖ B/2``. Hence ``Δ <= a B max‖z‖`` in any
+    norm, attained by a records of the longest row whose outcomes go from 0 to B. Without a public Σz the difference can
+    be twice as long, so such designs are refused.
+
+    *Exchanges.* Public X'X under blocks without a common feature makes z a function of one block. The person and the
+    carrier then change X'y by ``z_y (v' - w) + z_x (w - v)``: ``Δ = B max(max‖z‖, max‖z_x - z_y‖)``, which is what one
+    record does where nothing is public.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> from semidp.core.tables.counts import Table
+    >>> arms = Table(Schema([Feature("arm", ["control", "treated"])]), [30, 20])
+    >>> public = Dataspace.of(arms, [Margin("arm")])
+    >>> design = Design.of(arms.schema, ["arm"])
+    >>> space = moment_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), design)
+    >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
+    (400, True)
+
+    Combinations of the columns have public moments like the columns themselves, so the same holds for ``C X'y`` with
+    the rows C z: `combination` is C, a row a measured number, with whole C z. Without it, the columns are measured.
+    """
+
+    design: Design
+    combination: tuple[tuple[Fraction, ...], ...] = ()
+
+    method = "longest row of a design with public moments"
+
+    def query(self) -> dict[str, Any]:
+        """Return the outcome, the columns of the design, and how they are combined where they are."""
+        columns = [
+            {"name": column.name, "features": list(column.features), "values": [plain(x) for x in column.values]}
+            for column in self.design.columns
+        ]
+        found = {"kind": "moments", **self._outcome_json(), "columns": columns}
+        if self.combination:
+            found["combination"] = [[plain(value) for value in row] for row in self.combination]
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of columns of the design, or of their combinations."""
+        return (len(self.combination or self.design.columns),)
+
+    @property
+    def naive(self) -> Norms:
+        """The norms for one record where no count is public: its row and its outcome change at once."""
+        rows, found = self._rows, Norms.of(self._rows)
+        if len(rows) > _MOST_ROWS:
+            found = found.scaled(2)
+        else:
+            for row in rows:
+                found = found.most(Norms.of(rows - row))
+        return found.scaled(self.outcome.steps)
+
+    @cached_property
+    def norms(self) -> Norms:
+        """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
+        if self.adjacency.is_exchange:
+            return self.naive
+        return Norms.of(self._rows).scaled(self.movable * self.outcome.steps)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rows were compared, under exchange; else whether a longest rows exist is not looked into."""
+        return self.adjacency.is_exchange and len(self._rows) <= _MOST_ROWS
+
+    @property
+    def dimension(self) -> int:
+        """The number of columns: a design of full rank leaves all of them free."""
+        return self.shape[0] if self.dataspace.n else 0
+
+    def worst_move(self) -> Counts | None:
+        """Return as many of the longest rows as a cell can hold, and under exchange the longest difference of two."""
+        rows, steps = self._rows, self.outcome.steps
+        if not len(rows) or (self.adjacency.is_exchange and not self.exact):
+            return None
+        if self.adjacency.is_exchange:
+            moves = np.concatenate([rows, *(rows - row for row in rows)])
+        else:
+            records = self._records
+            if records is None:
+                return None
+            moves = rows * records[:, None]
+        longest = moves[int((moves * moves).sum(axis=1).argmax())]
+        return np.array([int(value) * steps for value in longest], dtype=np.int64)
+
+    @property
+    def _records(self) -> NDArray[np.object_] | None:
+        """How many of the records that may move can share each row; None where margins tie the factors otherwise.
+
+        A dataset with k records in a cell exists where every margin of the factors counts k there, if these margins are
+        decomposable and no published margin ties them to other features.
+        """
+        there, features = self.design.inhabited(self.dataspace), self.design.features
+        if not features:
+            return np.array([self.movable], dtype=object)
+        space = self.dataspace.over(features)
+        assert space.schema is not None
+        structure, inside = Structure.of(space), {*space.schema.names}
+        ties = [margin for margin in self.dataspace.margins if {*margin.names} & inside and {*margin.names} - inside]
+        if structure.zeros_matter or not structure.decomposable or (ties and len(space.margins) > 1):
+            return None
+        grid = space.schema.grid
+        most = np.full(grid.shape_of(grid.full), self.movable, dtype=np.int64)
+        for total in space.published:
+            most = np.minimum(most, grid.spread(total.counts, total.view))
+        return most.ravel()[there].astype(object)
+
+    @cached_property
+    def _rows(self) -> NDArray[np.object_]:
+        return self.rows_by_cell[self.design.inhabited(self.dataspace)]
+
+    @property
+    def regular(self) -> bool:
+        """Whether X'y follows from what is measured: the columns, or as many combinations that do not cancel."""
+        if not self.combination:
+            return True
+        matrix = np.array([[float(value) for value in row] for row in self.combination])
+        return bool(matrix.shape[0] == matrix.shape[1] == np.linalg.matrix_rank(matrix))
+
+    @cached_property
+    def rows_by_cell(self) -> NDArray[np.object_]:
+        """What an outcome of one step adds to each measured number, in whole numbers, for each cell of the design."""
+        if not self.combination:
+            return self.design.rows()
+        found, shared = _combined(self.design, self.combination)
+        return np.asarray(found // shared)
+
+
+def moment_space(
+    dataspace: Dataspace,
+    adjacency: Adjacency,
+    outcome: Outcome,
+    design: Design,
+    combination: Sequence[Sequence[Number]] = (),
+) -> MomentSpace:
+    """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse any other.
+
+    Parameters
+    ----------
+    dataspace, adjacency, outcome
+        As for `sum_space`.
+    design
+        The columns X.
+    combination
+        A matrix C of which C X'y is measured instead; C z must be whole for every combination of levels.
+    """
+    check_outcome_space(dataspace, adjacency)
+    design.check_public(dataspace)
+    whole = tuple(tuple(exact(value) for value in row) for row in combination)
+    if any(len(row) != len(design.columns) for row in whole):
+        raise InputError("a combination of columns needs a number for each column of the design")
+    if any(abs(value) > _LARGEST_FACTOR for row in whole for value in row):
+        raise InputError("the numbers of a combination of columns lie between -1e300 and 1e300")
+    if whole:
+        found, shared = _combined(design, whole)
+        if (found % shared).any():
+            raise InputError("a combination of columns must be whole for every combination of levels")
+    return MomentSpace(dataspace, adjacency, outcome, design, whole)
+
+
+def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tuple[NDArray[np.object_], int]:
+    """Return C z for each cell as whole numbers over a shared denominator."""
+    shared = math.lcm(*(value.denominator for row in combination for value in row))
+    whole = np.array([[int(value * shared) for value in row] for row in combination], dtype=object)
+    return np.asarray(design.rows() @ whole.T), shared * design.multiplier

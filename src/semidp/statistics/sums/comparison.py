@@ -1,0 +1,254 @@
+"""Whether the means of groups differ: by more than the noise, or by more than sampling and the noise explain."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.statistics.outcomes.intervals import About
+from semidp.statistics.outcomes.noise_law import simulated
+from semidp.statistics.outcomes.spaces import SumSpace
+from semidp.statistics.outcomes.spread import Spread
+
+Floats = NDArray[np.float64]
+
+DRAWS, SEED = 9_999, 26
+"""The simulated comparisons that a published one is held against, the same for whoever computes it anew."""
+
+_FEWEST = 199  # simulated comparisons where groups are many
+_AT_ONCE = 1 << 22  # numbers that a simulation holds at a time
+_NORMAL_FROM = 10.0  # the variance of a sum, in squares of its pieces, from which it counts as normal
+_HEAVY = 0.05  # the share of a variance up to which Laplace noise does not show
+_LOGITS = 14.0  # common means are sought between odds of e^-14 and e^14
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Whether group means differ: ``Q = (m - m̄)' V^-1 (m - m̄)`` and the probability of one as large.
+
+    Parameters
+    ----------
+    statistic, degrees
+        Q, and one less than the groups with records.
+    pooled
+        The common mean that fits best.
+    p_value
+        The probability of a statistic at least as large where all means are equal; 1 where nothing is compared.
+    about
+        Whether the means of the records are compared (noise alone) or those of their population.
+    reference
+        What the statistic was held against: ``χ²``, ``Welch's F``, or ``simulation``.
+
+    Examples
+    --------
+    >>> Comparison(statistic=3.0, degrees=2, pooled=0.5, p_value=0.22).about
+    <About.noise: 'noise'>
+    """
+
+    statistic: float
+    degrees: int
+    pooled: float
+    p_value: float = 1.0
+    about: About = About.noise
+    reference: str = "χ²"
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMeans:
+    """The noisy means of the groups of one set that have records, to be compared.
+
+    Parameters
+    ----------
+    mechanism, number
+        What measured the sums, and which of its sets of groups is meant.
+    counts, means
+        The exact number of records of each group and its noisy mean.
+    """
+
+    mechanism: Mechanism
+    number: int
+    counts: Floats
+    means: Floats
+
+    @property
+    def _space(self) -> SumSpace:
+        assert isinstance(self.mechanism.space, SumSpace)
+        return self.mechanism.space
+
+    @property
+    def _width(self) -> float:
+        return float(self._space.outcome.width)
+
+    @property
+    def _noise(self) -> float:
+        """The variance of the noise in one sum before projection, in squared units of the outcome."""
+        return self._width**2 * self.mechanism.variance
+
+    def compare_records(self) -> Comparison:
+        """Compare the means of the records: V is the covariance of the noise, whose law is known."""
+        if not self._noise:
+            return self._nothing(About.noise)
+        zero = np.zeros(len(self.counts))
+        return self._tested(zero, About.noise, lambda source, draws: np.zeros((draws, len(zero))), self._width)
+
+    def compare_known(self, sd: float) -> Comparison:
+        """Compare the means of the population, with one standard deviation within groups that is known."""
+        if not (self._noise or sd):
+            return self._nothing(About.sampling)
+        variances = np.full(len(self.counts), sd**2)
+        return self._tested(variances, About.sampling, self._normal(variances), self._width)
+
+    def compare_bounded(self) -> Comparison:
+        """Compare the means of the population, with the largest variances that the bounds allow.
+
+        Equal means μ leave variances of at most (u - μ)(μ - l), so Q is least over μ. Sums of few records are not
+        normal: their law is simulated, with records at the two bounds, which have that variance.
+        """
+        outcome = self._space.outcome
+        lower, range_ = float(outcome.lower), float(outcome.upper - outcome.lower)
+        pooled = self._best_mean(lower, range_)
+        share = min(max((pooled - lower) / range_, 0.0), 1.0)
+        variances = np.full(len(self.counts), range_**2 * share * (1 - share))
+        if not (self._noise or variances.any()):
+            return self._nothing(About.sampling)
+
+        def records(source: np.random.Generator, draws: int) -> Floats:
+            ones = source.binomial(self.counts.astype(np.int64), share, (draws, len(self.counts)))
+            return np.asarray(range_ * (ones / self.counts - share))
+
+        return self._tested(variances, About.sampling, records, range_, pooled)
+
+    def compare_measured(self, spread: Spread) -> Comparison:
+        """Compare the means of the population by Welch's test, with variances that were measured by group.
+
+        A group's variance ``v/n + σ²/n²`` has ``(n - 1)(1 + σ²/(n v))²`` degrees of freedom: the noise is known.
+        """
+        from scipy.special import fdtrc
+
+        each = spread.variances / self.counts
+        whole = each + self._noise / self.counts**2
+        degrees = spread.degrees * (whole / each) ** 2
+
+        def errors(source: np.random.Generator, draws: int) -> Floats:
+            """Normal errors over an estimated spread: Student's, in units of the estimate."""
+            normal = self._normal(spread.variances)(source, draws)
+            finite = np.where(np.isfinite(degrees), degrees, 1e9)
+            return np.asarray(normal / np.sqrt(source.chisquare(finite, normal.shape) / finite))
+
+        found = self._tested(spread.variances, About.sampling, errors, self._width)
+        if found.reference != "χ²":
+            return found
+        groups, weights = len(self.counts), 1 / whole
+        rest = float(((1 - weights / weights.sum()) ** 2 / degrees).sum())
+        ratio = found.statistic / (groups - 1) / (1 + 2 * (groups - 2) / (groups**2 - 1) * rest)
+        if rest == 0:
+            return found
+        p = float(fdtrc(groups - 1, (groups**2 - 1) / (3 * rest), ratio))
+        return Comparison(found.statistic, found.degrees, found.pooled, p, About.sampling, "Welch's F")
+
+    def _smooth(self, variances: Floats, unit: float) -> bool:
+        """Whether all sums are as good as normal: wide in units of what they are made of, and little Laplace noise."""
+        totals = self.counts * variances + self._noise
+        heavy = isinstance(self.mechanism, LaplaceMechanism) and bool((self._noise > _HEAVY * totals).any())
+        return float(totals.min()) >= _NORMAL_FROM * unit**2 and not heavy
+
+    def _nothing(self, about: About) -> Comparison:
+        """Means without any error need no test."""
+        pooled = float(self.counts @ self.means / self.counts.sum())
+        return Comparison(0.0, 0, pooled, 1.0, about)
+
+    def _normal(self, variances: Floats) -> Callable[[np.random.Generator, int], Floats]:
+        """Return what draws normal sampling errors of the means."""
+        deviations = np.sqrt(variances / self.counts)
+        return lambda source, draws: source.normal(0.0, 1.0, (draws, len(deviations))) * deviations
+
+    def _tested(
+        self,
+        variances: Floats,
+        about: About,
+        sampling: Callable[[np.random.Generator, int], Floats],
+        unit: float,
+        common: float | None = None,
+    ) -> Comparison:
+        """Return Q with its p-value: from χ² for normal errors, else by simulation of sampling and noise.
+
+        The sums are made of pieces of size `unit`: steps of the grid, or the whole width of the outcome.
+        """
+        from scipy.special import chdtrc
+
+        degrees = len(self.counts) - 1
+        statistic, pooled = self.statistic(self.means[None], variances)
+        found = float(statistic[0])
+        centre = float(pooled[0]) if common is None else common
+        if self._smooth(variances, unit):
+            return Comparison(found, degrees, centre, float(chdtrc(degrees, found)), about)
+        p = self._simulated_p(found, variances, sampling)
+        return Comparison(found, degrees, centre, p, about, "simulation")
+
+    def _simulated_p(
+        self, statistic: float, variances: Floats, sampling: Callable[[np.random.Generator, int], Floats]
+    ) -> float:
+        """Return the share of simulated statistics that are at least as large, the published one counted too.
+
+        Thousands of groups leave room for few simulations: a multiple of χ² with their mean and variance serves then.
+        """
+        from scipy.special import chdtrc
+
+        source = np.random.default_rng(SEED)
+        size = len(self.counts) if len(self._space.blocks) == 1 else self._space.shape[0]
+        at_once = max(_AT_ONCE // max(size, 1), 1)
+        draws = DRAWS if at_once * 10 >= DRAWS else _FEWEST
+        parts = []
+        for start in range(0, draws, at_once):
+            count = min(at_once, draws - start)
+            errors = sampling(source, count) + self.noise_draws(source, count)
+            parts.append(self.statistic(errors, variances)[0])
+        drawn = np.concatenate(parts)
+        if draws == DRAWS:
+            return (1 + int(np.count_nonzero(drawn >= statistic * (1 - 1e-9)))) / (1 + draws)
+        scale = float(drawn.var(ddof=1) / (2 * drawn.mean()))
+        return float(chdtrc(float(drawn.mean()) / scale, statistic / scale))
+
+    def noise_draws(self, source: np.random.Generator, draws: int) -> Floats:
+        """Return draws of the noise in the means, after projection where there are several sets of groups."""
+        space = self._space
+        if len(space.blocks) == 1:
+            return self._width * simulated(self.mechanism, (draws, len(self.counts)), source) / self.counts
+        whole = simulated(self.mechanism, (draws, *space.shape), source)
+        there = space.counts[self.number].ravel() > 0
+        kept = [space.project(row)[space.slices[self.number]][there] for row in whole]
+        return np.asarray(self._width * np.stack(kept) / self.counts)
+
+    def statistic(self, means: Floats, variances: Floats, common: float | None = None) -> tuple[Floats, Floats]:
+        """Return Q and m̄ for several sets of means, a row each; m̄ as given, or the one with the least Q."""
+        # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
+        precision = 1 / (self._noise / self.counts**2 + variances / self.counts)
+        taken, v = self._noise * self._space.common_part(self.number), 1 / self.counts
+        share = taken / (1 - taken * float(precision @ v**2))
+
+        def inverse(x: Floats) -> Floats:
+            return np.asarray(precision * x + np.multiply.outer(share * (x @ (precision * v)), precision * v))
+
+        weights = inverse(np.ones(len(v)))
+        pooled = means @ weights / weights.sum() if common is None else np.full(len(means), common)
+        gaps = means - pooled[:, None]
+        return (gaps * inverse(gaps)).sum(axis=1), pooled
+
+    def _best_mean(self, lower: float, range_: float) -> float:
+        """Return the common mean with the least Q, the variance being that which the bounds allow at it."""
+        from scipy.optimize import minimize_scalar
+        from scipy.special import expit
+
+        def statistic(logit: float) -> float:
+            share = float(expit(logit))
+            variances = np.full(len(self.counts), range_**2 * share * (1 - share))
+            return float(self.statistic(self.means[None], variances, lower + range_ * share)[0][0])
+
+        places = np.linspace(-_LOGITS, _LOGITS, 57)
+        best = float(places[int(np.argmin([statistic(float(place)) for place in places]))])
+        step = float(places[1] - places[0])
+        found = minimize_scalar(statistic, bounds=(best - step, best + step), method="bounded")
+        return lower + range_ * float(expit(found.x))

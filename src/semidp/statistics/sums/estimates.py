@@ -1,0 +1,486 @@
+"""Private sums, means and proportions by group beside exact group counts, with standard errors and a comparison.
+
+Means are noisy sums over exact counts. Where the noise comes from is in `queries`; regression is in `regression`.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.intervals import LEVEL, About, Intervals, each_level, finite, level_of
+from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation
+from semidp.statistics.outcomes.population import MOST_INVERTED, SampledMeans, rate_ends
+from semidp.statistics.outcomes.spaces import SumSpace
+from semidp.statistics.outcomes.spread import FromNoise, NoisyPart, Spread, SquareSums
+from semidp.statistics.quantiles.space import RankSpace
+from semidp.statistics.sums.comparison import Comparison, NoisyMeans
+
+Floats = NDArray[np.float64]
+By = Sequence[Margin | str] | Margin | str
+"""The groups: a feature or a margin, or several."""
+
+_MOST_PAIRS = 10_000  # differences of groups
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """One number a group with its standard error; a group without records has no mean, which is NaN.
+
+    Parameters
+    ----------
+    groups
+        The levels of each group.
+    counts
+        The exact number of records of each group.
+    values, standard_errors
+        The estimates and their errors.
+    guarantee
+        What everything measured for them guarantees.
+    rounding
+        The most by which rounding each record to the grid can have moved a value, half a step a record: a bias that the
+        standard errors do not hold. None where it is not known.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    counts: NDArray[np.int64] = field(repr=False)
+    values: Floats = field(repr=False)
+    standard_errors: Floats = field(repr=False)
+    guarantee: Guarantee | None = field(default=None, repr=False)
+    rounding: Floats | None = field(default=None, repr=False)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the grid can have moved a value by more than its standard error: use a finer one.
+
+        >>> one = (("a",),), np.array([100]), np.array([0.5]), np.array([0.02])
+        >>> Estimates(*one, rounding=np.array([0.05])).coarse, Estimates(*one, rounding=np.array([0.0005])).coarse
+        (True, False)
+        """
+        return self.rounding is not None and bool((self.rounding > self.standard_errors)[self.counts > 0].any())
+
+    def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float]]:
+        """Yield each group with its count, estimate and standard error."""
+        columns = (self.counts.tolist(), self.values.tolist(), self.standard_errors.tolist())
+        yield from zip(self.groups, *columns, strict=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimates as plain values, None for a mean that does not exist."""
+        return {
+            "groups": [list(group) for group in self.groups],
+            "counts": self.counts.tolist(),
+            "values": [finite(value) for value in self.values.tolist()],
+            "standard_errors": [finite(value) for value in self.standard_errors.tolist()],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ByBlocks(FromNoise):
+    """What was measured by sets of groups whose counts are public; a set may be left out where there is one."""
+
+    mechanism: Mechanism
+    measurement: Measurement
+
+    def _measured(self) -> Iterable[NoisyPart | None]:
+        return (self,)
+
+    @property
+    def space(self) -> SumSpace | RankSpace:
+        """The groups, and what the noise is calibrated to."""
+        raise NotImplementedError
+
+    def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
+        """Return the levels of each group of a set, in the order of its cells."""
+        schema, block = self._public(block)
+        if not block.names:
+            return (("all",),)
+        part = schema.restrict(block.names)
+        paths = [feature.paths() for feature in part.features]
+        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
+        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
+        return tuple(
+            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
+        )
+
+    def columns(self, block: Margin | None = None) -> tuple[str, ...]:
+        """Return the names of what a group's levels are: the set's features, a nested one with its whole path."""
+        schema, block = self._public(block)
+        own = {name: schema.feature(name).names for name in block.names}
+        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+
+    def _public(self, block: Margin | None) -> tuple[Schema, Margin]:
+        schema = self.space.dataspace.schema
+        assert schema is not None
+        return schema, self.space.blocks[self._number(block)]
+
+    def _number(self, block: Margin | None) -> int:
+        blocks = self.space.blocks
+        if block is None and len(blocks) == 1:
+            return 0
+        if block not in blocks:
+            raise InputError(f"say by which groups: {', '.join(map(str, blocks))}")
+        return blocks.index(block)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums(ByBlocks):
+    """Noisy sums of an outcome by group, and what follows from them. Nothing in it is confidential.
+
+    Examples
+    --------
+    >>> records = {"school": np.repeat(["a", "b"], [40, 60]), "score": np.repeat([55, 70], [40, 60])}
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> score = Outcome("score", 0, 100, steps=100)
+    >>> found = sums(records, score, ["school"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> found.means().standard_errors.round(2).tolist()
+    [5.0, 3.33]
+    >>> found.guarantee.adjacency.a, found.private
+    (2, False)
+    """
+
+    squares: SquareSums | None = None
+
+    def _measured(self) -> Iterable[NoisyPart | None]:
+        return self, self.squares
+
+    @property
+    def space(self) -> SumSpace:
+        """The sensitivity space that the noise is calibrated to."""
+        space = self.mechanism.space
+        assert isinstance(space, SumSpace)
+        return space
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome with its bounds and grid."""
+        return self.space.outcome
+
+    @property
+    def blocks(self) -> tuple[Margin, ...]:
+        """What the sums are by."""
+        return self.space.blocks
+
+    def sums(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
+        """Return the sums of one block, ``lower n_g + width · steps``.
+
+        Parameters
+        ----------
+        block
+            Which block; may be left out where there is one.
+        sampling_sd
+            The standard deviation of the outcome within every group, where it is known and the standard errors shall
+            hold for the population that the records were drawn from and not for the records themselves.
+        """
+        number = self._number(block)
+        counts = self.space.counts[number].ravel()
+        values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(number)
+        errors = np.sqrt(self._variances(number) + counts * (sampling_sd or 0.0) ** 2)
+        rounding = counts * float(self.outcome.width) / 2
+        return Estimates(self.groups(self.blocks[number]), counts, values, errors, self.guarantee, rounding)
+
+    def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
+        """Return the means of one block: noisy sums over exact counts, NaN for a group without records."""
+        total = self.sums(block, sampling_sd=sampling_sd)
+        n = np.where(total.counts > 0, total.counts, np.nan)
+        values, errors = total.values / n, total.standard_errors / n
+        rounding = np.full(len(values), float(self.outcome.width) / 2)
+        return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
+
+    def within_sd(self, block: Margin | None = None) -> Floats:
+        """Return the standard deviation within each group, from the measured sums of squares; NaN below two records.
+
+        ``(Σ (y - mid)² - n (m - mid)²)/(n - 1)``, corrected for what the noise adds to the squared mean, of at most
+        half the width of the bounds and at least that of rounding to the grid. An outcome of one step (a yes or no)
+        needs no sum of squares: its variance is ``p (1 - p) n/(n - 1)``. No spread is pooled over groups.
+        """
+        number = self._number(block)
+        counts = self.space.counts[number].ravel().astype(np.float64)
+        n = np.where(counts > 1, counts, np.nan)
+        lower, upper = self._bounds
+        means = np.clip(self.means(self.blocks[number]).values, lower, upper)
+        if self.outcome.steps == 1:
+            noise = self._variances(number) / n
+            variances, least = ((upper - means) * (means - lower) * n + noise) / (n - 1), 0.0
+        elif self.squares is None:
+            raise InputError(
+                "the spread within groups was not measured: give a spread_budget, or the standard deviation if known"
+            )
+        else:
+            gaps = means - (lower + upper) / 2
+            variances = self.squares.estimates(number, n, gaps, self._noise)
+            least = float(self.squares.outcome.width) ** 2 / 12
+        return np.asarray(np.sqrt(np.clip(variances, least, (upper - lower) ** 2 / 4)))
+
+    def sum_intervals(
+        self,
+        block: Margin | None = None,
+        *,
+        level: Number = LEVEL,
+        sampling: bool = False,
+        sampling_sd: float | None = None,
+        simultaneous: bool = False,
+    ) -> Intervals:
+        """Return an interval for each sum; the parameters are those of `mean_intervals`.
+
+        With sampling it is for the number of records times the mean of the population.
+        """
+        number = self._number(block)
+        found = self.sums(self.blocks[number])
+        if sampling or sampling_sd is not None:
+            of_means = self._sampled(number, level_of(level), sampling_sd, simultaneous)
+            n = found.counts
+            ends = (np.where(n > 0, n * end, 0.0) for end in (of_means.lower, of_means.upper))
+            return replace(of_means, values=found.values, lower=next(ends), upper=next(ends))
+        return self._noise_alone(found, number, np.ones(len(found.counts)), level_of(level), simultaneous)
+
+    def mean_intervals(
+        self,
+        block: Margin | None = None,
+        *,
+        level: Number = LEVEL,
+        sampling: bool = False,
+        sampling_sd: float | None = None,
+        simultaneous: bool = False,
+    ) -> Intervals:
+        """Return an interval for each mean: of the records, or of the population that they were drawn from.
+
+        The population's, by group and without any spread of another group: *a yes or no* by inverting the law of a
+        binomial count with the noise (`population.rate_ends`; the published number is the group's own noisy sum), which
+        holds whatever the rate and the number of records, up to 10,000; beyond, and *other means*, by
+        ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than it need be where values are not at the
+        bounds. With a `spread_budget`, from the spread that was measured in each group: Student's t with n - 1.
+
+        Parameters
+        ----------
+        block
+            Which groups; may be left out where there is one set.
+        level
+            The probability that an interval holds the mean.
+        sampling
+            Whether it is about the population.
+        sampling_sd
+            The standard deviation within every group, where it is known; the interval is then about the population.
+        simultaneous
+            Whether all intervals of the set hold at once with that probability.
+
+        Examples
+        --------
+        >>> from semidp.noise.randomness import SeededRandomness
+        >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
+        >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+        >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling_sd=1.0)):
+        ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
+        noise [0.078, 0.078]
+        noise and sampling [0.118, 0.118]
+        """
+        number = self._number(block)
+        if sampling or sampling_sd is not None:
+            return self._sampled(number, level_of(level), sampling_sd, simultaneous)
+        found = self.means(self.blocks[number])
+        n = np.where(found.counts > 0, found.counts, np.nan)
+        return self._noise_alone(found, number, 1 / n, level_of(level), simultaneous)
+
+    def _noise_alone(
+        self, found: Estimates, number: int, scale: Floats, level: Fraction, simultaneous: bool
+    ) -> Intervals:
+        """Return intervals of the noise alone for sums times a scale; a sum over no records has none."""
+        there = found.counts > 0
+        each = each_level(level, int(there.sum()), self.mechanism, simultaneous)
+        cell = self._weights(number, np.flatnonzero(there)[:1].tolist(), np.array([float(self.outcome.width)]))
+        half = float(half_widths(self.mechanism, [cell], each)[0]) if there.any() else 0.0
+        return Intervals.around(found.groups, found.values, np.where(there, half, 0.0) * scale, level, simultaneous)
+
+    def _sampled(self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool) -> Intervals:
+        """Return intervals for the population means, cut to the bounds."""
+        found, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        there = found.counts > 0
+        each = each_level(level, int(there.sum()), self.mechanism, simultaneous, sampling=True)
+        low, high = self.sampled_means(number, each, sampling_sd).ends()
+        exact = np.zeros(len(low), dtype=bool)
+        if self.outcome.steps == 1 and sampling_sd is None:
+            n = found.counts[there]
+            exact = n <= MOST_INVERTED
+            noisy = np.asarray(self.measurement.noisy)[self.space.slices[number]][there]
+            rates = rate_ends(self.mechanism, n[exact].astype(np.float64), noisy[exact].astype(np.float64), each)
+            low[exact], high[exact] = (lower + (upper - lower) * end for end in rates)
+        ends = [np.full(len(there), math.nan) for _ in range(2)]
+        for whole, part in zip(ends, (low, high), strict=True):
+            whole[there] = np.clip(part, lower, upper)
+        return Intervals(
+            found.groups, found.values, ends[0], ends[1], level, About.sampling, simultaneous, bool(exact.all())
+        )
+
+    def sampled_means(self, number: int, level: float, sampling_sd: float | None = None) -> SampledMeans:
+        """Return the means of the groups with records, with what is known of the spread within them."""
+        found = self.means(self.blocks[number])
+        there = found.counts > 0
+        spread = self._spread(number) if sampling_sd is None else _known(sampling_sd, int(there.sum()))
+        noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
+        n = found.counts[there].astype(np.float64)
+        return SampledMeans(n, found.values[there], self._bounds, noise, level, spread)
+
+    def _spread(self, number: int) -> Spread | None:
+        """Return the variances within the groups with records, where they were measured and no bound says as much."""
+        if self.squares is None or self.outcome.steps == 1:
+            return None
+        found, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        there = found.counts > 0
+        gaps = np.clip(found.values, lower, upper) - (lower + upper) / 2
+        n = np.where(there, found.counts, 1.0)
+        spread = self.squares.spread(number, n, gaps, self.mechanism, float(self.outcome.width))
+        return Spread(spread.variances[there], spread.degrees[there])
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return float(self.outcome.lower), float(self.outcome.upper)
+
+    def difference_intervals(
+        self,
+        block: Margin | None = None,
+        *,
+        against: Sequence[str] | None = None,
+        level: Number = LEVEL,
+        sampling: bool = False,
+        sampling_sd: float | None = None,
+        simultaneous: bool = False,
+    ) -> Intervals:
+        """Return an interval for the difference of the means of two groups with records, the first less the second.
+
+        For the population the distances of both means from the ends of their own intervals are added in squares
+        (MOVER, `population.SampledMeans`); with a measured spread it is Welch's interval.
+
+        Parameters
+        ----------
+        block, level, sampling, sampling_sd, simultaneous
+            As for `mean_intervals`.
+        against
+            The levels of the group that every other is compared with; each pair is compared if left out.
+
+        Examples
+        --------
+        >>> from semidp.noise.randomness import SeededRandomness
+        >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
+        >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+        >>> found = stay.difference_intervals()
+        >>> found.names, bool(found.lower[0] < -6 < found.upper[0])
+        ((('a', 'b'),), True)
+        """
+        number = self._number(block)
+        found, wanted = self.means(self.blocks[number]), level_of(level)
+        pairs = _pairs(found, against)
+        values = np.array([found.values[one] - found.values[other] for one, other in pairs])
+        names = tuple((*found.groups[one], *found.groups[other]) for one, other in pairs)
+        if not (sampling or sampling_sd is not None):
+            n, width = found.counts.astype(np.float64), float(self.outcome.width)
+            weights = [
+                self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]])) for pair in pairs
+            ]
+            each = each_level(wanted, len(pairs), self.mechanism, simultaneous)
+            half = half_widths(self.mechanism, weights, each)
+            return Intervals.around(names, values, half, wanted, simultaneous)
+        each = each_level(wanted, len(pairs), self.mechanism, simultaneous, sampling=True)
+        place = np.cumsum(found.counts > 0) - 1
+        places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
+        weights_of = np.tile([1.0, -1.0], (len(pairs), 1))
+        low, high = self.sampled_means(number, each, sampling_sd).combined(places, weights_of)
+        range_ = self._bounds[1] - self._bounds[0]
+        low, high = np.clip(low, -range_, range_), np.clip(high, -range_, range_)
+        return Intervals(names, values, low, high, wanted, About.sampling, simultaneous, False)
+
+    def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
+        """The weights of the query's noise, those that are not zero, in a weighted sum of some groups of one set."""
+        if len(self.blocks) == 1:
+            return weights
+        whole = np.zeros(self.space.shape)
+        whole[self.space.slices[number].start + np.array(groups)] = weights
+        whole = self.space.project(whole)
+        return np.asarray(whole[whole != 0])
+
+    def compare(
+        self, block: Margin | None = None, *, sampling: bool = False, sampling_sd: float | None = None
+    ) -> Comparison:
+        """Test whether the means of all groups with records are equal.
+
+        With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)``. *The records* (the default): V holds the
+        noise alone; Q is χ² for fine Gaussian noise, and its law is simulated for Laplace and coarse noise. *The
+        population*: variances within groups are known (`sampling_sd`), were measured by group (Welch's test, with the
+        noise as known), or are the largest that the bounds allow at the common mean; sums of few records are
+        simulated. Means without any error, as under a huge budget, need no test: nothing is compared.
+
+        Parameters
+        ----------
+        block
+            Which groups; may be left out where there is one set.
+        sampling
+            Whether the question is about the population that the records were drawn from.
+        sampling_sd
+            The standard deviation within every group, where it is known.
+        """
+        number = self._number(block)
+        found = self.means(self.blocks[number])
+        there = found.counts > 0
+        n, means = found.counts[there].astype(np.float64), found.values[there]
+        about = About.sampling if sampling or sampling_sd is not None else About.noise
+        if len(n) < 2:
+            return Comparison(0.0, 0, float(means.mean()) if len(n) else math.nan, 1.0, about)
+        measured = NoisyMeans(self.mechanism, number, n, means)
+        if sampling_sd is not None:
+            return measured.compare_known(sampling_sd)
+        if not sampling:
+            return measured.compare_records()
+        spread = self._spread(number)
+        return measured.compare_bounded() if spread is None else measured.compare_measured(spread)
+
+    def _steps(self, number: int) -> Floats:
+        return self.measurement.projected[self.space.slices[number]]
+
+    @property
+    def _noise(self) -> float:
+        """The variance of the noise in one sum before projection, in squared units of the outcome."""
+        return float(self.outcome.width) ** 2 * self.mechanism.variance
+
+    def _variances(self, number: int) -> Floats:
+        """The variances of one block's sums by the noise, in squared units of the outcome."""
+        return self._noise * self.space.variances()[self.space.slices[number]]
+
+
+def blocks_of(by: By) -> tuple[Margin, ...]:
+    """Return the sets of groups that `by` names.
+
+    >>> blocks_of("ward"), blocks_of(["ward", Margin("sex", "age")])
+    ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
+    """
+    several = (by,) if isinstance(by, (Margin, str)) else by
+    return tuple(block if isinstance(block, Margin) else Margin(block) for block in several)
+
+
+def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, int]]:
+    """Return the pairs of groups with records: each, or every other one with the group of some levels."""
+    there = np.flatnonzero(found.counts > 0).tolist()
+    if against is None:
+        pairs = list(itertools.combinations(there, 2))
+    else:
+        one = tuple([against] if isinstance(against, str) else against)
+        if one not in found.groups or found.groups.index(one) not in there:
+            raise InputError(f"there is no group {', '.join(one)} with records to compare with: name one there is")
+        pairs = [(other, found.groups.index(one)) for other in there if found.groups[other] != one]
+    if len(pairs) > _MOST_PAIRS:
+        raise InputError(f"there are {len(pairs):,} pairs of groups: say against which group to compare")
+    return pairs
+
+
+def _known(sd: float, groups: int) -> Spread:
+    """Return one standard deviation that is known for all groups."""
+    return Spread(np.full(groups, sd**2), np.full(groups, math.inf))

@@ -1,0 +1,211 @@
+"""TODO."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise, repeat
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
+from semidp.output.cells import Columns, Form
+from semidp.output.plots.figures import estimates_plot
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.protocol import measured_by, read_back
+from semidp.statistics.sums.comparison import Comparison
+from semidp.statistics.sums.estimates import Estimates, GroupSums
+
+if TYPE_CHECKING:
+    from semidp.statistics.sums.request import GroupRequest
+from semidp.statistics.outcomes.published import (
+    PublishedBySets,
+    _twice,
+    as_written,
+    columns_of,
+    read_intervals,
+    real_numbers,
+    rows_of,
+    stated,
+    whole_numbers,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedGroups(PublishedBySets):
+    """One published statistic of an outcome by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: statistic, outcome, groups.
+    estimates
+        The statistic of each set of groups, with exact counts and the standard errors of the noise.
+    comparisons
+        Whether the means of each set differ by more than sampling and noise explain.
+    columns
+        The features of each set of groups; a nested one with its whole path.
+    noisy
+        The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
+    intervals, differences
+        For each set the intervals of its estimates, and of their differences where asked for: of the noise alone, and
+        for the population. None in a release of an earlier version.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> passed = semidp.GroupRequest("proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(groups=[passed], invariants=["ward"])
+    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "passed": [1, 0, 1]})
+    >>> release.groups[0].estimates[0].counts.tolist()  # exact; the proportions are not
+    [2, 1]
+    """
+
+    key: ClassVar[str] = "groups"
+
+    request: "GroupRequest"
+    estimates: tuple[Estimates, ...]
+    comparisons: tuple[Comparison, ...]
+    columns: tuple[tuple[str, ...], ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+    intervals: tuple[tuple[Intervals, ...], ...] = ()
+    differences: tuple[tuple[Intervals, ...], ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome with its bounds and grid."""
+        return self.request.outcome
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
+        part = self.estimates[by]
+        held = np.isfinite(part.values)
+        labels = [" · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept]
+        what = f"{self.request.statistic} of {self.outcome.column}"
+        bounds = None if self.request.statistic == "sum" else (float(self.outcome.lower), float(self.outcome.upper))
+        values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
+        return estimates_plot(labels, values, errors, what, bounds, axes)
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""
+        places = np.cumsum([0, *(len(part.groups) for part in self.estimates)])
+        sets = zip(self.columns, self.estimates, self.intervals or repeat(()), pairwise(places), strict=False)
+        found = []
+        for names, part, intervals, (start, end) in sets:
+            estimates = {str(self.request.statistic): part.values, "standard_error": part.standard_errors}
+            numbers = {"count": part.counts, **estimates, **columns_of(intervals), "noisy_steps": self.noisy[start:end]}
+            found.append(Columns.of_rows(names, part.groups, numbers))
+        for names, intervals in zip(self.columns, self.differences, strict=False):
+            numbers = {"difference": intervals[0].values, **columns_of(intervals)}
+            found.append(Columns.of_rows(_twice(names), intervals[0].names, numbers))
+        return dict(zip(self.request.files, found, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the estimates, which are in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(self.outcome.width),
+            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+            **({"intervals": stated(self.intervals[0])} if self.intervals else {}),
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "GroupRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedGroups":
+        """Read what `to_json` and `files` wrote."""
+        told, level = entry.get("intervals", ()), request.confidence.level
+        estimates, columns, noisy, intervals, differences = [], [], [], [], []
+        for file in request.files[: len(request.by)]:
+            header, groups, (counts, *texts, steps) = rows_of(files[file], 4 + 2 * len(told))
+            numbers = real_numbers(texts)
+            part = Estimates(groups, whole_numbers(counts), numbers[:, 0], numbers[:, 1])
+            estimates.append(_with_rounding(part, request))
+            columns.append(tuple(header[: len(header) - 4 - 2 * len(told)]))
+            noisy.append(whole_numbers(steps))
+            intervals.append(read_intervals(told, groups, part.values, numbers[:, 2:], level))
+        for file in request.files[len(request.by) :]:
+            _, names, texts = rows_of(files[file], 1 + 2 * len(told))
+            numbers = real_numbers(texts)
+            read = read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level)
+            # No law is inverted for a difference: for a population its level is kept about.
+            differences.append(tuple(replace(part, exact=part.about is About.noise) for part in read))
+        found = cls(
+            request=request,
+            estimates=tuple(estimates),
+            columns=tuple(columns),
+            comparisons=tuple(map(_read_comparison, entry["comparisons"])),
+            noisy=np.concatenate(noisy),
+            intervals=tuple(intervals) if told else (),
+            differences=tuple(differences),
+            **read_back(entry, scope),
+        )
+        return as_written(found, files)
+
+
+def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
+    """Return sums, or means and proportions over exact counts, with intervals."""
+    total = request.statistic == "sum"
+    statistic, wanted = found.sums if total else found.means, request.confidence
+    every = found.sum_intervals if total else found.mean_intervals
+    return PublishedGroups(
+        request=request,
+        estimates=tuple(_with_rounding(statistic(block), request) for block in request.by),
+        comparisons=tuple(_comparison(found, number) for number in range(len(request.by))),
+        columns=tuple(map(found.columns, request.by)),
+        noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
+        intervals=_alike(tuple(_both(every, found, block, request) for block in request.by)),
+        differences=tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
+        if wanted.differences
+        else (),
+        **measured_by(request.name, found.mechanism, found.private),
+    )
+
+
+def _both(intervals: Any, found: GroupSums, block: Margin, request: "GroupRequest") -> tuple[Intervals, ...]:
+    """Return the intervals of the noise alone, and those for the population where asked for."""
+    wanted = request.confidence
+    kinds = (False, True) if wanted.sampling else (False,)
+    return tuple(
+        intervals(block, level=wanted.level, sampling=sampling, simultaneous=wanted.simultaneous) for sampling in kinds
+    )
+
+
+def _alike(sets: tuple[tuple[Intervals, ...], ...]) -> tuple[tuple[Intervals, ...], ...]:
+    """Let a request say one thing of all its sets: a level is exact where it is exact in each."""
+    exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
+    return tuple(tuple(replace(part, exact=each) for part, each in zip(parts, exact, strict=True)) for parts in sets)
+
+
+def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
+    """Say by how much the grid can have moved each estimate: zeros and ones lie on it."""
+    half = 0.0 if request.statistic == "proportion" else float(request.outcome.width) / 2
+    each = estimates.counts if request.statistic == "sum" else np.ones(len(estimates.groups))
+    return replace(estimates, rounding=np.asarray(half * each, dtype=np.float64))
+
+
+def _comparison(found: GroupSums, number: int) -> Comparison:
+    """Compare the means of one set, with the largest spread that the bounds allow; nothing where there is no record.
+
+    Readers ask about the population that the records come from: without sampling any two groups differ.
+    """
+    compared = found.compare(found.blocks[number], sampling=True)
+    return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
+
+
+def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
+    """Read a comparison; earlier versions held it against χ², or wrote a p-value widened by a pooled spread."""
+    from scipy.special import chdtrc
+
+    statistic, degrees, pooled = entry["statistic"], entry["degrees"], entry["pooled"]
+    if "about" in entry:
+        return Comparison(statistic, degrees, pooled, entry["p_value"], About(entry["about"]), str(entry["reference"]))
+    about = About.noise if entry.get("sampling_sd") is None else About.sampling
+    p_value = entry.get("widened")
+    if p_value is None:
+        p_value = float(chdtrc(degrees, statistic)) if degrees else 1.0
+    return Comparison(statistic, degrees, pooled, p_value, about)

@@ -1,0 +1,127 @@
+"""TODO."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.queries.base import QuerySpace
+from semidp.sources.contract import Outcome
+from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.request import (
+    GroupedRequest,
+    checked_confidence,
+    checked_outcome,
+    group_margins,
+    proportion_of,
+)
+from semidp.statistics.outcomes.spaces import sum_space
+from semidp.statistics.protocol import checked_budget, file_name, mechanism_name, member
+from semidp.statistics.sums.estimates import GroupSums
+from semidp.statistics.sums.published import PublishedGroups, published_groups
+
+
+class Statistic(StrEnum):
+    """What is published of an outcome in each group.
+
+    >>> [str(statistic) for statistic in Statistic]
+    ['mean', 'sum', 'proportion']
+    """
+
+    mean = "mean"
+    sum = "sum"
+    proportion = "proportion"
+
+
+def _statistic_name(request: "GroupRequest") -> str:
+    return f"{request.statistic}-{request.outcome.column}"
+
+
+def _statistic(value: Statistic | str) -> Statistic:
+    return member(Statistic, value, "the statistic")
+
+
+@frozen
+class GroupRequest(GroupedRequest):
+    """Sums, means or proportions of a private outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    statistic
+        What is published.
+    outcome
+        The private column, its declared bounds and its grid; zeros and ones in one step for a proportion.
+    by
+        The groups, each a set of features; several sets are measured together. An invariant must publish the counts of
+        each.
+    budget, mechanism, name
+        As for a table. The name is that of the statistic and the column unless given.
+    confidence
+        The intervals beside the estimates.
+
+    Examples
+    --------
+    >>> GroupRequest(Statistic.mean, Outcome("score", 0, 100, steps=100), [["school"]], Budget.gdp(1)).name
+    'mean-score'
+    """
+
+    key: ClassVar[str] = "group"
+    _written: ClassVar[tuple[str, ...]] = ("name", "statistic", "outcome", "by", "budget", "mechanism", "confidence")
+
+    statistic: Statistic = field(converter=_statistic)
+    outcome: Outcome = field(converter=checked_outcome)
+    by: tuple[Margin, ...] = field(converter=group_margins)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    name: str = field(default=Factory(_statistic_name, takes_self=True), converter=file_name)
+    confidence: Confidence = field(default=Confidence(), converter=checked_confidence)
+
+    def __attrs_post_init__(self) -> None:
+        self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
+        if self.binary and self.outcome != proportion_of(self.outcome.column):
+            raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones: of a proportion."""
+        return self.statistic is Statistic.proportion
+
+    @classmethod
+    def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry of a plan asks for a proportion."""
+        return _statistic(entry.get("statistic", Statistic.mean)) is Statistic.proportion
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        return {"statistic": Statistic.mean, **super()._fields(value)}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups, and one each for differences if asked for."""
+        more = [f"{stem}-differences.csv" for stem in self._stems] if self.confidence.differences else []
+        return (*(f"{stem}.csv" for stem in self._stems), *more)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the sums by group; refuse groups whose counts are not published."""
+        return sum_space(scope.dataspace, scope.adjacency, self.outcome, self.by)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential sums, set after set, in steps of the grid."""
+        if self.binary:
+            reader.check_binary(self.outcome.column)
+        return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
+
+    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedGroups:
+        """Return sums, or means and proportions over exact counts, with their intervals."""
+        return published_groups(self, GroupSums(mechanism, measured))

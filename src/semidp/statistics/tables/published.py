@@ -1,0 +1,473 @@
+"""What a release publishes for each request: a table, a statistic by groups, a regression.
+
+Each is a frozen value that knows its files and its JSON form, and can be read back from them. Everything here may be
+published: it is a measurement, or follows from measurements and public values.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.core.exact import positive
+from semidp.core.margins import junction_order, maximal
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError
+from semidp.fitting.tables import fit_table
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.branches import BranchNoise
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.output.cells import TABLE_NUMBERS, Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.columns import Labels
+from semidp.output.plots.figures import heatmap
+from semidp.queries.products import ProductSpace, product_space
+from semidp.statistics.protocol import Published, is_size, measured_by, read_back
+
+if TYPE_CHECKING:
+    from semidp.statistics.tables.request import ProductRequest
+
+
+LAWS = ("discrete", "rounded")
+"""The laws of noise on residuals, as release.json names them."""
+
+INTERVALS_BELOW = 10**6
+"""Tables of so many cells and more are written without the ends of intervals."""
+_DIGITS = 1e6  # to which the ends of intervals are rounded outward
+
+
+class FitKind(StrEnum):
+    """What is published: whole numbers that add up, real ones that do, or the measurement itself.
+
+    >>> FitKind("real")
+    <FitKind.real: 'real'>
+    """
+
+    integer = "integer"
+    real = "real"
+    none = "none"
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How the published table was made from the measurement: post-processing of public values only."""
+
+    kind: str
+    method: str
+    loss: float
+    bound: float
+    optimal: bool
+    note: str
+
+    def __post_init__(self) -> None:
+        texts = isinstance(self.method, str) and isinstance(self.note, str) and self.kind in list(FitKind)
+        if not texts or not isinstance(self.optimal, bool) or not all(map(is_size, map(abs, (self.loss, self.bound)))):
+            raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CellTable(Framed):
+    """A published table, however it was measured, a number a cell.
+
+    Parameters
+    ----------
+    name, schema
+        What it is called, its features and levels.
+    counts
+        What is published: whole numbers, unless the plan asked for others or none exist, as `fitted` says.
+    estimate
+        The unbiased estimate, a real number a cell.
+    standard_errors
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
+    fitted
+        How the counts were made from the measurement.
+    half_widths
+        How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the noise; None for
+        tables of a million cells and more.
+    """
+
+    name: str
+    schema: Schema
+    counts: NDArray[Any] = field(repr=False)
+    estimate: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    fitted: Fitted
+    half_widths: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    def keeps(self, scope: Scope) -> bool:
+        """Whether the published whole numbers, none of them negative, have every exact total."""
+        if self.counts.dtype.kind != "i":  # no table of whole numbers was found, and the note says so
+            return True
+        public = scope.dataspace.over(self.schema.names)
+        return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
+
+    def columns(self) -> Columns:
+        """Return a row a cell: the count, the estimate and its standard error, the ends of its 95% interval.
+
+        The interval is from the noise alone and never clipped. Tables of a million cells and more leave it out.
+        """
+        numbers = [self.counts, self.estimate, self.standard_errors]
+        if self.half_widths is not None:
+            numbers += interval_ends(self.estimate, self.half_widths)
+        return Columns.of_cells(self.schema, dict(zip(TABLE_NUMBERS, numbers, strict=False)))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedTable(CellTable, Published):
+    """One published table.
+
+    Parameters
+    ----------
+    schema, counts, estimate, standard_errors, fitted
+        As for every table; `projected` is the estimate, the measurement with the invariants put back.
+    noisy
+        The measurement as drawn.
+    residuals
+        The noise of every residual, where those were measured and not the cells; `noisy` are then residuals.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], [["sex", "region"]])
+    >>> table = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]}).tables[0]
+    >>> table.counts.tolist(), table.noise.mechanism  # all of it is exact here
+    ([[1, 0], [0, 1]], 'no noise')
+    """
+
+    key: ClassVar[str] = "tables"
+
+    noisy: NDArray[Any] = field(repr=False)
+    residuals: ResidualMechanism | None = field(default=None, repr=False)
+
+    @property
+    def projected(self) -> NDArray[np.float64]:
+        """The unbiased estimate, a real number a cell."""
+        return self.estimate
+
+    def __repr__(self) -> str:
+        what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
+        return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return the published counts with the estimates, and the measurements, one row a cell."""
+        measurements = (
+            Columns.of_cells(self.schema, {"noisy_count": self.noisy})
+            if self.residuals is None
+            else residual_columns(self.residuals, self.noisy)
+        )
+        return named_files(dict(zip(table_stems(self.name), (self.columns(), measurements), strict=True)), form)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, which are in the CSV files, as plain values."""
+        measured = {} if self.residuals is None else residuals_json(self.residuals)
+        return {**super().to_json(), **measured, "features": list(self.schema.names), "fit": asdict(self.fitted)}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: StoredFiles) -> "PublishedTable":
+        """Read what `to_json` and `files` wrote."""
+        assert scope.dataspace.schema is not None
+        schema = scope.dataspace.schema.restrict(entry["features"])
+        published, measurements = table_stems(entry["name"])
+        cells = read_cells(files, published, schema)
+        residuals = None
+        if entry["noise"]["mechanism"] == ResidualMechanism.name:
+            space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
+            residuals = residuals_from_json(entry, space)
+            measured = {"noisy_count": read_residuals(files, measurements, space)}
+        else:
+            measured = read_cells(files, measurements, schema)
+        estimate = cells.get("estimate", measured.get("projected"))  # earlier versions had it beside the measurement
+        if estimate is None:
+            raise ValueError("a table has estimates")
+        return cls(
+            schema=schema,
+            counts=cells["count"],
+            noisy=measured["noisy_count"],
+            estimate=estimate.astype(float),
+            standard_errors=cells["standard_error"].astype(float),
+            fitted=Fitted(**entry["fit"]),
+            half_widths=read_half_widths(cells),
+            residuals=residuals,
+            **read_back(entry, scope),
+        )
+
+
+def table_stems(name: str) -> tuple[str, str]:
+    """Return what the files of a table are called, but for their endings: its published counts, and its measurements.
+
+    >>> table_stems("table"), table_stems("income")
+    (('table', 'measurements'), ('income', 'income-measurements'))
+    """
+    return name, "measurements" if name == "table" else f"{name}-measurements"
+
+
+def published_table(
+    name: str,
+    features: Sequence[str],
+    kind: FitKind,
+    mechanism: Mechanism,
+    measured: Measurement,
+    scope: Scope,
+    progress: Progress,
+) -> PublishedTable:
+    """Fit what is published to a measurement: from here on all is post-processing of public values."""
+    public = scope.dataspace.over(features)
+    assert public.schema is not None
+    residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
+    measure, estimate = measured.noisy, measured.projected
+    if residuals is not None:
+        (estimate,) = residuals.space.estimates(measured.projected)
+        measure = estimate
+    if kind is FitKind.none:
+        counts: NDArray[Any] = estimate
+        how = Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
+    else:
+        fit = fit_table(measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
+        found = fit.values if fit.counts is None else fit.counts
+        assert found is not None
+        counts, how = found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+    return PublishedTable(
+        schema=public.schema,
+        counts=counts,
+        noisy=measured.noisy,
+        estimate=estimate,
+        standard_errors=mechanism.standard_errors() if residuals is None else residuals.table_errors(0),
+        fitted=how,
+        half_widths=_half_widths(mechanism) if public.schema.size < INTERVALS_BELOW else None,
+        residuals=residuals,
+        **measured_by(name, mechanism, measured.private),
+    )
+
+
+def _half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    return mechanism.table_half_widths(0) if isinstance(mechanism, ResidualMechanism) else mechanism.half_widths
+
+
+def interval_ends(
+    estimate: NDArray[np.float64], half_widths: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of intervals, rounded outward to six digits after the point.
+
+    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a rounding error.
+
+    >>> [end.tolist() for end in interval_ends(np.array([2 / 3]), np.array([1 / 3]))]
+    [[0.333333], [1.0]]
+    """
+    return np.floor((estimate - half_widths) * _DIGITS) / _DIGITS, np.ceil((estimate + half_widths) * _DIGITS) / _DIGITS
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file, in the shape of the schema."""
+    columns = files.numbers(name, len(schema.names))
+    found = {key: column.reshape(schema.shape) for key, column in columns.items()}
+    if not all((np.abs(column) < 2.0**63).all() for column in found.values()):  # false of what is not a number, too
+        raise ValueError("a cell does not hold a number")
+    return found
+
+
+def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
+    """Return the half-widths of the intervals of a table's file; refuse those that are not around the estimates."""
+    if "estimate_low" not in cells:
+        return None
+    below, above = cells["estimate"] - cells["estimate_low"], cells["estimate_high"] - cells["estimate"]
+    if not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS) or (below < 0).any():
+        raise ValueError("the intervals are not those of the estimates")
+    return np.asarray(np.minimum(below, above), dtype=np.float64)
+
+
+def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
+    """Return the noise of every residual as plain values."""
+    schema = mechanism.space.schema
+    return {
+        "precision": str(mechanism.precision),
+        "law": mechanism.law,
+        "saved_by_joint_sensitivity": mechanism.saved,
+        "residuals": [
+            {"features": list(schema.named(view)), "sigma2": str(square)} for view, square in mechanism.sigma2.items()
+        ],
+    }
+
+
+def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> ResidualMechanism:
+    """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
+    squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in entry["residuals"]}
+    if set(squares) != set(space.measured):
+        raise ValueError("the residuals are not those of the plan")
+    precision, law, saved = entry["precision"], entry["law"], entry["saved_by_joint_sensitivity"]
+    if law not in LAWS:
+        raise ValueError("the noise of residuals has a law")
+    if not is_size(saved) or saved >= 1:
+        raise ValueError("what the joint sensitivity saved is a part of the variance")
+    return ResidualMechanism(space, squares, positive(precision, "the precision"), law, saved)
+
+
+def residual_columns(mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]) -> Columns:
+    """Return the measured residuals, one row an entry."""
+    space = mechanism.space
+    sizes = [part.stop - part.start for part in space.parts.values()]
+    names = [" × ".join(space.schema.named(view)) for view in space.parts] or ["none"]
+    entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
+    return Columns(
+        {"residual": Labels(names, codes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))},
+        {"entry": entries, "scale": space.scales, "noisy": noisy},
+    )
+
+
+def read_residuals(files: StoredFiles, name: str, space: ProductSpace) -> NDArray[np.int64]:
+    """Read what `residual_columns` wrote; refuse measurements that are not of the space."""
+    noisy: NDArray[np.int64] = files.numbers(name, 1)["noisy"]
+    if noisy.shape != space.shape or noisy.dtype != np.int64:
+        raise ValueError("the measurements are not those of the plan")
+    return noisy
+
+
+MEASUREMENTS = "product-measurements"
+
+
+class ProductTable(CellTable):
+    """One table of a published product: its estimate, and whole numbers, agree with those of the other tables."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.schema.names),
+            "largest_standard_error": float(self.standard_errors.max(initial=0.0)),
+            "fit": asdict(self.fitted),
+        }
+
+    @classmethod
+    def read(cls, files: StoredFiles, name: str, schema: Schema, fitted: Fitted) -> "ProductTable":
+        """Read the file of a table."""
+        cells = read_cells(files, name, schema)
+        estimate, errors = cells["estimate"].astype(float), cells["standard_error"].astype(float)
+        return cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells))
+
+    def __repr__(self) -> str:
+        return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedProduct(Published):
+    """The tables of a product, all from one measurement.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    mechanism
+        The noise of every residual.
+    noisy
+        The measured residuals as drawn, times their scales.
+    tables
+        The published tables.
+    one_by_one_l2
+        The expected distance from the truth of tables measured one by one at the same guarantee; None where unknown.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> wanted = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
+    >>> asked = ProductRequest(wanted, semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(invariants=["sex"], product=asked, levels_from_data=True)
+    >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
+    >>> product = semidp.run(plan, people).product
+    >>> [table.counts.sum(axis=1).tolist() for table in product.tables]
+    [[3, 2], [3, 2]]
+    """
+
+    key: ClassVar[str] = "products"
+
+    request: "ProductRequest"
+    mechanism: ResidualMechanism = field(repr=False)
+    noisy: NDArray[np.int64] = field(repr=False)
+    tables: tuple[ProductTable, ...]
+    one_by_one_l2: float | None = None
+
+    @property
+    def decomposable(self) -> bool:
+        """Whether one population is certain to have all tables and exact totals: a junction tree joins them."""
+        space = self.mechanism.space
+        views = [*space.views, *(total.view for total in space.dataspace.published)]
+        return junction_order(maximal(views)) is not None
+
+    def __repr__(self) -> str:
+        return f"PublishedProduct({', '.join(table.name for table in self.tables)})"
+
+    def table(self, name: str) -> ProductTable:
+        """Return a table by its name."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise InputError(f"there is no table {name!r}; there are {', '.join(table.name for table in self.tables)}")
+
+    def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables by their names, and its exact standard error."""
+        places = {table.name: number for number, table in enumerate(self.tables)}
+        given = {places[self.table(name).name]: np.asarray(w, dtype=np.float64) for name, w in weights.items()}
+        error = self.mechanism.combination_error(given)
+        return sum(float((self.tables[number].estimate * w).sum()) for number, w in given.items()), error
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table, and the measured residuals."""
+        return named_files(
+            {
+                **{table.name: table.columns() for table in self.tables},
+                MEASUREMENTS: residual_columns(self.mechanism, self.noisy),
+            },
+            form,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells and the measurements, as plain values."""
+        return {
+            **super().to_json(),
+            **residuals_json(self.mechanism),
+            "one_by_one_l2": self.one_by_one_l2,
+            "decomposable": self.decomposable,
+            "whole_numbers": {
+                "loss": sum(table.fitted.loss for table in self.tables),
+                "real_valued_bound": sum(table.fitted.bound for table in self.tables),
+            },
+            "tables": [table.to_json() for table in self.tables],
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "ProductRequest", scope: Scope, files: StoredFiles
+    ) -> "PublishedProduct":
+        """Read what `to_json` and `files` wrote."""
+        space = request.space(scope)
+        mechanism = residuals_from_json(entry, space)
+        noisy = read_residuals(files, MEASUREMENTS, space)
+        alone = entry.get("one_by_one_l2")
+        if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
+            raise ValueError("a distance is a number of at least 0")
+        tables = [
+            ProductTable.read(files, table.name, space.schema.restrict(table.features), Fitted(**part["fit"]))
+            for part, table in zip(entry["tables"], request.tables, strict=True)
+        ]
+        return cls(
+            request=request,
+            mechanism=mechanism,
+            noisy=noisy,
+            tables=tuple(tables),
+            one_by_one_l2=alone,
+            **read_back(entry, scope),
+        )

@@ -1,0 +1,76 @@
+"""Exchange adjacency beside the ball: the loss of Gaussian noise against the number of exact one-way totals.
+
+A histogram over q features with exact totals and one that nobody publishes, that feature alone, and the exact ones
+alone. Both are promises of their own; the study shows what each costs.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from semidp import Adjacency, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
+from semidp.output.plots.style import BLUE, ORANGE, Figure, drawing
+from semidp.studies.base import PAPER, Settings, Tidy
+
+EACH, MOST = 20, 4
+TITLES = {
+    "blocks and an unpublished feature": "table of q exact features\nand one that nobody publishes",
+    "the unpublished feature": "table of the unpublished\nfeature alone",
+    "blocks alone": "table of the q exact\nfeatures alone",
+}
+
+
+def blocks(q: int, unpublished: bool) -> Dataspace:
+    """Return q features with exact totals, three levels each, and one that nobody publishes if asked for.
+
+    >>> blocks(2, unpublished=True).schema.names
+    ('b1', 'b2', 'u')
+    """
+    names = [f"b{number + 1}" for number in range(q)]
+    schema = Schema([Feature(name, "012") for name in (*names, *(["u"] if unpublished else []))])
+    return Dataspace.of(Table(schema, np.full(schema.shape, EACH)), [Margin(name) for name in names])
+
+
+def compute(settings: Settings = PAPER) -> Tidy:
+    """Return Δ2² and the expected loss at mu = 1, ``Δ2 sqrt(dim)``, under A_{q+1} and under exchange.
+
+    >>> table = compute().where(table="blocks and an unpublished feature", q=2)
+    >>> table["adjacency"], table["squares"]
+    (['ball', 'exchange'], [18, 8])
+    """
+    rows = []
+    for q in range(1, MOST + 1):
+        beside, alone = blocks(q, unpublished=True), blocks(q, unpublished=False)
+        for name, public, released in zip(TITLES, (beside, beside, alone), (None, ("u",), None), strict=True):
+            for adjacency in (Adjacency(q + 1), Adjacency.exchange(public)):
+                space = sensitivity_space(public, adjacency, released)
+                row: dict[str, Any] = {"table": name, "q": q, "adjacency": str(adjacency.kind)}
+                loss = math.sqrt(space.l2_squared * space.dimension)
+                rows.append(row | {"squares": space.l2_squared, "exact": space.exact, "loss": loss})
+    return Tidy.of(rows)
+
+
+def plot(table: Tidy) -> Figure:
+    """Draw the loss against q, a panel a table, with Δ2² at each point."""
+    with drawing(11, 4.9, columns=len(TITLES)) as (figure, panels):
+        for axes, (name, title) in zip(panels, TITLES.items(), strict=True):
+            part = table.where(table=name)
+            for kind, colour, marker, size, shift, label in (
+                ("ball", ORANGE, "s", 10, (-6, 8), "ball: any q + 1 records change at once"),
+                ("exchange", BLUE, "o", 5, (6, -15), "exchange: one person changes, others hand over"),
+            ):
+                rows = part.where(adjacency=kind)
+                axes.plot(rows["q"], rows["loss"], color=colour, marker=marker, markersize=size, label=label)
+                for q, loss, squares in zip(rows["q"], rows["loss"], rows["squares"], strict=True):
+                    side = "right" if kind == "ball" else "left"
+                    axes.annotate(
+                        f"{squares}", (q, loss), shift, textcoords="offset points", color=colour, fontsize=9, ha=side
+                    )
+            axes.set_title(title, fontsize=11)
+            axes.set(xticks=range(1, MOST + 1), xlabel="q, features with exact totals", xlim=(0.6, MOST + 0.5))
+            axes.set_ylim(-0.09 * max(part["loss"]), 1.12 * max(part["loss"]))
+        panels[0].set_ylabel("expected loss at mu = 1")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.suptitle("Gaussian noise under the two adjacencies (numbers: Δ2², the squared sensitivity)")
+    return figure

@@ -1,0 +1,130 @@
+"""Linear regression on public groups: an exact X'X and a noisy X'y, next to ordinary DP, where both are noisy.
+
+K binary factors coded ±1, every row divided by sqrt(K + 1) so that its length is 1; outcomes in [-1, 1]. K = 1 … 4 with
+512 records, and 128 … 1024 records with K = 4. The joint counts of the factors are public, so a(t) = 2. What semidp
+measures is chosen from these counts; beside it X'y itself, column by column in treatment coding.
+"""
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, mechanisms, statistics
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.plots.style import Figure, drawing, error_bars, logarithmic_errors
+from semidp.studies.base import PAPER, Losses, Settings, Tidy
+from semidp.studies.naive import baseline_regression
+
+BY_FACTORS = tuple((factors, 512) for factors in (1, 2, 3, 4))
+BY_RECORDS = tuple((4, records) for records in (128, 256, 512, 1024))
+CASES = tuple(dict.fromkeys((*BY_FACTORS, *BY_RECORDS)))
+MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))
+SHOWN = Fraction(1)
+METHODS = {
+    "semi": "Semi-DP: exact X'X, two records",
+    "columns": "the same, X'y by columns of treatment coding",
+    "baseline": "baseline: noisy X'X, two records",
+    "ordinary": "ordinary DP: noisy X'X, one record",
+}
+STEPS = 1000
+
+
+class Simulated:
+    """Records with K random binary factors and an outcome in [-1, 1] on a grid: a linear model plus noise, clipped.
+
+    >>> data = Simulated(factors=2, records=100, seed=0)
+    >>> data.rows.shape, round(float(np.linalg.norm(data.rows[0])), 9)
+    ((100, 3), 1.0)
+    """
+
+    def __init__(self, factors: int, records: int, seed: int) -> None:
+        source = np.random.default_rng([seed, factors, records])
+        self.levels = source.integers(0, 2, (records, factors))
+        signs = np.concatenate([np.ones((records, 1)), 2.0 * self.levels - 1], axis=1)
+        self.rows = signs / math.sqrt(factors + 1)
+        slopes = source.uniform(-0.6, 0.6, factors + 1)
+        outcomes = np.clip(self.rows @ slopes + source.normal(0, 0.25, records), -1, 1)
+        self.steps = np.floor((outcomes + 1) / 2 * STEPS + 0.5).astype(np.int64)
+        self.outcomes = self.steps * 2 / STEPS - 1
+        self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
+
+    def measured(self, mu: Fraction, coding: statistics.Coding) -> tuple[Any, statistics.Design, NDArray[np.int64]]:
+        """Return a mechanism at μ, its design and the values it measures: by the best route, or X'y of treatments."""
+        names = [f"x{k}" for k in range(1, self.levels.shape[1] + 1)]
+        schema = Schema(tuple(Feature(name, ("low", "high")) for name in names))
+        counts = self._by_cell(np.ones(len(self.levels), dtype=np.int64)).reshape(schema.shape)
+        public = Dataspace.of(Table(schema, counts), [Margin(*names)])
+        design = statistics.Design.of(schema, names, coding=coding)
+        about = public, statistics.outcome_adjacency(public), Outcome("y", Fraction(-1), Fraction(1), STEPS), design
+        if coding is statistics.Coding.effects:
+            mechanism = statistics.regression_mechanism(*about, Budget.gdp(mu))
+        else:
+            mechanism = mechanisms.outcome_mechanism(statistics.moment_space(*about), Budget.gdp(mu))
+        space: Any = mechanism.space
+        return mechanism, design, statistics.route_values(space, design, self._by_cell(self.steps))
+
+    def _by_cell(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+        factors = self.levels.shape[1]
+        cells = self.levels @ (2 ** np.arange(factors)[::-1])
+        return np.bincount(cells, weights, minlength=2**factors).astype(np.int64)
+
+
+def compute(settings: Settings = PAPER) -> Tidy:
+    """Return the error of the coefficients, ``‖β̂ - β‖`` with β fitted without noise, averaged over replicates.
+
+    >>> compute(Settings(replicates=2)).columns
+    ('factors', 'records', 'mu', 'method', 'error', 'se', 'replicates')
+    """
+    randomness = SeededRandomness(settings.seed)
+
+    def run(factors: int, records: int, mu: Fraction) -> Iterator[Losses]:
+        data = Simulated(factors, records, settings.seed)
+        budget, scale = Budget.gdp(mu), math.sqrt(factors + 1)
+        semi, columns = (
+            data.measured(mu, coding) for coding in (statistics.Coding.effects, statistics.Coding.treatment)
+        )
+        found: dict[str, list[float]] = {method: [] for method in METHODS}
+        for _ in range(settings.replicates):
+            half = _fitted(*columns, randomness) / 2  # of a treatment, which is two steps of ±1
+            fits = {"semi": _fitted(*semi, randomness) * scale, "columns": half * scale}
+            fits["columns"][0] = (half[0] + half.sum()) * scale
+            for method, a in (("baseline", semi[0].space.adjacency.a), ("ordinary", 1)):
+                fits[method] = baseline_regression(data.rows, data.outcomes, budget, a=a, randomness=randomness)
+            for method, coefficients in fits.items():
+                found[method].append(float(np.linalg.norm(coefficients - data.truth)))
+        for method, errors in found.items():
+            yield {"method": method}, np.array(errors)
+
+    cases = [{"factors": factors, "records": records, "mu": mu} for factors, records in CASES for mu in MUS]
+    return settings.replicated("regressions", "error", cases, run)
+
+
+def _fitted(
+    mechanism: Any, design: statistics.Design, values: NDArray[np.int64], randomness: SeededRandomness
+) -> NDArray[np.float64]:
+    moments = statistics.Moments(mechanism, mechanism.measure(values, randomness), design)
+    return statistics.LinearFit(moments).coefficients
+
+
+def plot(table: Tidy) -> Figure:
+    """Draw the error of each method at μ = 1: against the number of factors, and against the number of records."""
+    with drawing(9.2, 4.4, columns=2) as (figure, panels):
+        for axes, cases, column in ((panels[0], BY_FACTORS, "factors"), (panels[1], BY_RECORDS, "records")):
+            for style, (method, label) in enumerate(METHODS.items()):
+                parts = [table.where(factors=k, records=records, mu=SHOWN, method=method) for k, records in cases]
+                x, means, errors = ([part[name][0] for part in parts] for name in (column, "error", "se"))
+                error_bars(axes, x, means, errors, style, label)
+            axes.set(xscale="log" if column == "records" else "linear")
+            axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])
+            logarithmic_errors(axes)
+        panels[0].set(xlabel="binary factors K", ylabel="error of the coefficients", title="512 records")
+        panels[1].set(xlabel="records", title="four factors")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.suptitle(
+            f"Regression at μ = {float(SHOWN):g}: mean of {table['replicates'][0]} runs ± 2 standard errors"
+        )
+    return figure

@@ -1,0 +1,127 @@
+"""Why subspace DP does not protect: the paper's motivating example, attacked.
+
+Three people have a bit each, the number of ones is published exactly, the bits with noise that leaves it unchanged.
+Subspace DP compares datasets that contradict the published number; an attacker who reads it tells those apart with
+certainty, and the others better than the claim allows. The paper states this without numbers.
+"""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from semidp import gaussian
+from semidp.output.plots.style import BLACK, BLUE, GREY, ORANGE, Figure, drawing
+from semidp.studies.base import PAPER, Settings, Tidy
+
+CONFIDENTIAL = (0, 1, 1)
+MU = 1.0
+_ATTACKS = 500  # attacks for each replicate of the settings
+
+
+def claimed_sensitivity() -> float:
+    """Return Δ2 of what subspace DP protects: changes of one record, projected away from the published sum.
+
+    >>> round(claimed_sensitivity() ** 2, 9)
+    0.666666667
+    """
+    return float(np.linalg.norm(_away_from_sum(np.eye(3)), axis=1).max())
+
+
+def compute(settings: Settings = PAPER) -> Tidy:
+    """Return for each other dataset how well it is told from the confidential one, claimed and measured.
+
+    The mechanism adds Gaussian noise in the plane of constant sums, scaled so that subspace DP claims μ = 1. Accuracy
+    is that of the best attacker when both datasets are equally likely: ``Φ(μ/2)`` for μ-GDP, measured over 500 attacks
+    for each replicate.
+
+    >>> table = compute(Settings(replicates=2))
+    >>> table.where(other="1 0 1")["mu"][0].round(4)  # √3 times the claim
+    np.float64(1.7321)
+    """
+    scale = claimed_sensitivity() / MU
+    source = np.random.default_rng(settings.seed)
+    attacks = _ATTACKS * settings.replicates
+    truth = np.array(CONFIDENTIAL)
+    rows = []
+    for bits in itertools.product((0, 1), repeat=3):
+        if bits == CONFIDENTIAL:
+            continue
+        other = np.array(bits)
+        agrees = bool(other.sum() == truth.sum())
+        distance = int((other != truth).sum())
+        mu = np.linalg.norm(other - truth) / scale if agrees else np.float64(np.inf)
+        measured = _measured(truth, other, scale, attacks, source)
+        rows.append(
+            {
+                "other": " ".join(map(str, bits)),
+                "distance": distance,
+                "agrees": agrees,
+                "claimed_mu": distance * MU,
+                "mu": mu,
+                "claimed_accuracy": float(ndtr(distance * MU / 2)),
+                "accuracy": float(ndtr(mu / 2)),
+                "measured_accuracy": measured,
+                "se": math.sqrt(measured * (1 - measured) / attacks),
+            }
+        )
+    return Tidy.of(rows)
+
+
+def plot(table: Tidy) -> Figure:
+    """Draw the claim and what is true as error curves, and the measured attacks."""
+    true = table.where(agrees=True)["mu"][0]
+    alpha = np.linspace(0, 1, 201)
+    curves = {
+        f"claimed by subspace DP (μ = {MU:g})": (gaussian(str(MU)), BLUE, "--"),
+        f"dataset with the same total, true (μ = {true:.3f})": (gaussian(str(true)), ORANGE, "-"),
+        f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})": (gaussian(str(2 * MU)), BLACK, ":"),
+    }
+    with drawing(10.2, 4.6, columns=2) as (figure, (left, right)):
+        left.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
+        for label, (curve, colour, style) in curves.items():
+            left.plot(1 - alpha, np.asarray(curve(alpha)), color=colour, linestyle=style, linewidth=2, label=label)
+        left.plot([0, 0, 1], [1, 0, 0], color=ORANGE, linewidth=4, alpha=0.5, label="dataset with another total, true")
+        left.set(xlim=(-0.01, 1), ylim=(-0.01, 1), aspect="equal", xlabel="false alarms (type I error)")
+        left.set_ylabel("misses (type II error)")
+        _accuracies(right, table)
+        handles, labels = left.get_legend_handles_labels()
+        more = right.get_legend_handles_labels()
+        figure.legend(handles + more[0], labels + more[1], loc="outside lower center", ncols=2, fontsize=9.5)
+        figure.suptitle(f"Three bits {CONFIDENTIAL}, their sum published exactly: what subspace DP promises and keeps")
+    return figure
+
+
+def _accuracies(axes: Any, table: Tidy) -> None:
+    nearest = [row for row in table.records() if row["distance"] == 1 or row["agrees"]]
+    lines = np.arange(len(nearest))
+    claimed, measured, errors = (
+        np.array([row[name] for row in nearest]) for name in ("claimed_accuracy", "measured_accuracy", "se")
+    )
+    label = "accuracy claimed: Φ(μ/2), two records Φ(μ)"
+    axes.barh(lines, claimed, height=0.55, color=BLUE, alpha=0.35, label=label)
+    label = "accuracy of the attack, measured"
+    axes.errorbar(measured, lines, xerr=2 * errors, fmt="o", color=ORANGE, capsize=3, label=label)
+    axes.set_yticks(lines, [f"{row['other']}  ({'same' if row['agrees'] else 'other'} total)" for row in nearest])
+    axes.invert_yaxis()
+    axes.set(xlim=(0.5, 1.02), xlabel="how often the attacker names the right dataset")
+
+
+def _away_from_sum(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(vectors - vectors.mean(axis=-1, keepdims=True))
+
+
+def _measured(
+    truth: NDArray[np.int64], other: NDArray[np.int64], scale: float, attacks: int, source: np.random.Generator
+) -> float:
+    """How often an attacker names the right one of two datasets, from the published number and the noisy bits."""
+    answers = source.integers(2, size=attacks)
+    data = np.where(answers[:, None] == 1, other, truth)
+    published = data.sum(axis=1)
+    noisy = data + scale * _away_from_sum(source.standard_normal(data.shape))
+    closer = ((noisy - other) ** 2).sum(axis=1) < ((noisy - truth) ** 2).sum(axis=1)
+    guesses = closer if truth.sum() == other.sum() else published == other.sum()
+    return float((guesses == answers).mean())
