@@ -112,9 +112,9 @@ def _quantiles(value: "Iterable[QuantileRequest]") -> "tuple[QuantileRequest, ..
 
 
 def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
-    from semidp.statistics.kinds import KINDS
+    from semidp.statistics.registry import request_types
 
-    return _all(value, KINDS[key], f"{key}s")
+    return _all(value, request_types()[key], f"{key}s")
 
 
 def _product(value: "ProductRequest | None") -> "ProductRequest | None":
@@ -313,10 +313,10 @@ class Plan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
-        from semidp.statistics.kinds import KINDS
+        from semidp.statistics.registry import request_types
 
         def asked(key: str) -> list[Any]:
-            return [KINDS[key].from_json(entry) for entry in _entries(value, key)]
+            return [request_types()[key].from_json(entry) for entry in _entries(value, key)]
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
         shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}

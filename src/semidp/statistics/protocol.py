@@ -1,7 +1,10 @@
-"""TODO."""
+"""What the rest of semidp knows of a statistic: its requests, what it publishes, and how records of it are read.
+
+The pipeline, the report, the explorer, the ledger and the auditor go through the values of this page.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -16,7 +19,8 @@ from semidp.core.exact import plain
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import Margin
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, tradeoff_from_json
@@ -29,7 +33,6 @@ from semidp.mechanisms.selection import AUTO, NAMES, mechanism_for
 from semidp.output.cells import Columns, Form
 from semidp.queries.base import QuerySpace
 from semidp.sources.reader import Reader
-from semidp.statistics.outcomes.intervals import Confidence
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,13 @@ BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
+class Chargeable(Protocol):
+    """Where a guarantee is charged before noise is drawn: a ledger."""
+
+    def charge(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> Any:
+        """Record a guarantee with what is measured, or refuse it."""
+
+
 class Request(Protocol):
     """One thing to release with noise."""
 
@@ -230,6 +240,8 @@ class OwnBudget:
     """The fields in the order of an entry."""
     _needs: ClassVar[Mapping[str, str]]
     """What an entry must have, and how that is written."""
+    _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {"budget": BUDGET_KEYS}
+    """The keys of the fields that an entry spreads over several."""
 
     def calibrate(self: Request, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one with the least expected loss."""
@@ -248,16 +260,13 @@ class OwnBudget:
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, Budget):
             return value.keys()
-        if isinstance(value, Confidence):
-            return value.to_json()
         usual = value is None or value is False or value == () or (name, value) == ("weight", 1)
         return {} if usual else {name: _plain(value)}
 
     @classmethod
     def _keys(cls) -> set[str]:
-        """The keys of an entry: a budget, an outcome and intervals have several."""
-        several = {"budget": BUDGET_KEYS, "outcome": ("column", "bounds", "grid"), "confidence": Confidence.keys}
-        return {key for name in cls._written for key in several.get(name, (name,))}
+        """The keys that an entry may have."""
+        return {key for name in cls._written for key in cls._several_keys.get(name, (name,))}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -307,3 +316,29 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
     if not isinstance(value, str) or str(value) not in list(kind):
         raise InputError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
     return kind(str(value))
+
+
+QueryReader = Callable[[Mapping[str, Any], Dataspace, Adjacency], QuerySpace]
+"""Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of statistic, as the rooms above its folder know it.
+
+    Parameters
+    ----------
+    place
+        Where its requests stand among those of a plan.
+    requests
+        What a plan may ask for, by the key of its list in a plan file.
+    queries
+        How a recorded query is read, by the kind that the record states.
+    laws
+        The mechanisms that measure it, where they are its own; additive noise otherwise.
+    """
+
+    place: int
+    requests: Mapping[str, type[OwnBudget]]
+    queries: Mapping[str, QueryReader]
+    laws: tuple[type[Mechanism], ...] = ()

@@ -1,25 +1,57 @@
-"""TODO."""
+"""The kinds of statistics, found by what a plan, a release or a ledger calls them.
 
+A folder of `statistics` with a module `kind` is a statistic; its `KIND` says how its requests and its recorded queries
+are read. Folders are imported when they are first asked for.
+"""
+
+import importlib
+import pkgutil
 from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from semidp.core.exact import exact, positive
+from semidp.core.exact import positive
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Dataspace
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.pure import KNormMechanism
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.queries.base import QuerySpace
-from semidp.queries.products import ProductSpace, product_space
-from semidp.queries.tables import sensitivity_space
-from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.quantiles.mechanism import EXPONENTIAL
-from semidp.statistics.quantiles.space import RankSpace
-from semidp.statistics.regression.designs import Column, Design
-from semidp.statistics.regression.space import moment_space
+from semidp.queries.products import ProductSpace
+from semidp.statistics.protocol import Kind, OwnBudget
+
+_registered: list[Kind] = []
+
+
+def register(kind: Kind) -> None:
+    """Add a statistic that lives outside this package."""
+    _registered.append(kind)
+
+
+@cache
+def _built_in() -> tuple[Kind, ...]:
+    folders = pkgutil.iter_modules([str(Path(__file__).parent)])
+    names = [f"semidp.statistics.{folder.name}" for folder in folders if folder.ispkg]
+    modules = [importlib.import_module(f"{name}.kind") for name in names if find_spec(f"{name}.kind") is not None]
+    return tuple(module.KIND for module in modules)
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Return every kind of statistic, in the order of a plan's requests.
+
+    >>> [key for kind in kinds() for key in kind.requests]
+    ['table', 'group', 'regression', 'quantile']
+    """
+    return tuple(sorted((*_built_in(), *_registered), key=lambda kind: kind.place))
+
+
+def request_types() -> dict[str, type[OwnBudget]]:
+    """Return what a plan may ask for, by the key of its list in a plan file."""
+    return {key: request for kind in kinds() for key, request in kind.requests.items()}
 
 
 def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
@@ -28,6 +60,9 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.sources.contract import Outcome
+    >>> from semidp.statistics.outcomes.spaces import sum_space
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
     >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
@@ -37,37 +72,12 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
     Traceback (most recent call last):
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
-    kind = query.get("kind")
-    if kind not in ("table", "product", "sums", "moments", "quantiles"):
+    kind = str(query.get("kind"))
+    reader = next((found.queries[kind] for found in kinds() if kind in found.queries), None)
+    if reader is None:
         raise Refused(f"this version of semidp knows no query {kind!r}: it cannot be recomputed")
     try:
-        if kind == "table":
-            return sensitivity_space(dataspace, adjacency, query["features"])
-        if kind == "product":
-            space = product_space(dataspace, adjacency, query["tables"])
-            if space.query() != query:
-                raise Refused("other levels can hold a record here, over which residuals are centred otherwise")
-            return space
-        lower, upper = map(exact, query["bounds"])
-        outcome = Outcome(query["column"], lower, upper, query["grid"])
-        if kind == "sums":
-            return sum_space(dataspace, adjacency, outcome, [Margin(*names) for names in query["by"]])
-        if kind == "quantiles":
-            from semidp.statistics.quantiles.space import rank_space
-
-            blocks, level = [Margin(*names) for names in query["by"]], query.get("level")
-            sampling = bool(query.get("sampling", False))
-            return rank_space(
-                dataspace, adjacency, outcome, blocks, query["probabilities"], level=level, sampling=sampling
-            )
-        if dataspace.schema is None:
-            raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
-        columns = (
-            Column(column["name"], tuple(column["features"]), tuple(exact(value) for value in column["values"]))
-            for column in query["columns"]
-        )
-        design = Design(dataspace.schema, tuple(columns))
-        return moment_space(dataspace, adjacency, outcome, design, query.get("combination", ()))
+        return reader(query, dataspace, adjacency)
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -106,12 +116,14 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
     if not isinstance(query, Mapping) or not isinstance(noise, Mapping):
         raise Refused("the query of this measurement was not recorded: it cannot be recomputed")
     numbers = {str(name): value for name, value in noise.items() if name != "law"}
-    laws: list[type[Mechanism]] = [*FOR_RELEASES, *EXPONENTIAL, ResidualMechanism, NoNoise]
+    additive: tuple[type[Mechanism], ...] = (*FOR_RELEASES, ResidualMechanism)
+    laws: list[type[Mechanism]] = [*additive, *(law for statistic in kinds() for law in statistic.laws), NoNoise]
     kind = next((law for law in laws if law.name == noise.get("law")), None)
     if kind is None or kind is KNormMechanism:
         raise Refused(f"noise of the law {noise.get('law')!r} is not known under other exact statistics")
     space = query_space(query, dataspace, adjacency)
-    if kind is not NoNoise and isinstance(space, RankSpace) != (kind in EXPONENTIAL):
+    statistic = next(found for found in kinds() if query["kind"] in found.queries)
+    if kind is not NoNoise and kind not in (statistic.laws or additive):
         raise InputError(f"the record of {kind.name} noise is damaged: it cannot be recomputed")
     if isinstance(space, ProductSpace) and noise.get("law") == ResidualMechanism.name:
         try:

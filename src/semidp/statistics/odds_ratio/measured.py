@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,7 @@ from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.queries.tables import sensitivity_space
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest, check_level
-
-if TYPE_CHECKING:
-    from semidp.accounting.ledger import Ledger
+from semidp.statistics.protocol import Chargeable
 
 _FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
 _SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
@@ -181,7 +179,7 @@ def odds_ratio_test(
     dataspace: Dataspace | None = None,
     adjacency: Adjacency | None = None,
     randomness: Randomness | None = None,
-    ledger: "Ledger | None" = None,
+    ledger: Chargeable | None = None,
 ) -> OddsRatioResult:
     """Test the odds ratio of a 2×2 table whose margins are public, with a privacy guarantee for the rest.
 

@@ -13,7 +13,7 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.sources.contract import GRID, Outcome
 from semidp.statistics.outcomes.intervals import Confidence
-from semidp.statistics.protocol import OwnBudget
+from semidp.statistics.protocol import BUDGET_KEYS, OwnBudget
 
 
 def checked_outcome(value: Outcome) -> Outcome:
@@ -39,6 +39,12 @@ class OutcomeRequest(OwnBudget):
 
     __slots__ = ()
 
+    _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {
+        "budget": BUDGET_KEYS,
+        "outcome": ("column", "bounds", "grid"),
+        "confidence": Confidence.keys,
+    }
+
     outcome: Outcome
 
     @property
@@ -47,6 +53,8 @@ class OutcomeRequest(OwnBudget):
         return False
 
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        if isinstance(value, Confidence):
+            return value.to_json()
         if not isinstance(value, Outcome):
             return super()._entry(name, value)
         bounds = {"bounds": [plain(value.lower), plain(value.upper)], "grid": value.steps}

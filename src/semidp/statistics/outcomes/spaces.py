@@ -5,7 +5,7 @@ A record is (x, y): features x whose margins may be public, and an outcome y tha
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.exact import plain
+from semidp.core.exact import exact, plain
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
@@ -24,7 +24,7 @@ from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.sources.contract import Outcome
 
-_LARGEST_FACTOR = 10**300  # still a floating-point number
+LARGEST_FACTOR = 10**300  # still a floating-point number
 
 
 @frozen(slots=False)
@@ -280,3 +280,15 @@ def _largest_first(counts: Counts, records: int) -> list[int]:
         filled.append(min(count, records))
         records -= filled[-1]
     return [k for k in filled if k]
+
+
+def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of a recorded query."""
+    lower, upper = map(exact, query["bounds"])
+    return Outcome(query["column"], lower, upper, query["grid"])
+
+
+def recorded_sums(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> SumSpace:
+    """Return the space of sums that `SumSpace.query` wrote."""
+    blocks = [Margin(*names) for names in query["by"]]
+    return sum_space(dataspace, adjacency, recorded_outcome(query), blocks)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.mechanisms.base import Mechanism
+from semidp.statistics.outcomes.groups import ByBlocks
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, farthest_rank
 from semidp.statistics.quantiles.space import RankSpace
-from semidp.statistics.sums.estimates import ByBlocks
 
 Floats = NDArray[np.float64]
 MEDIAN = Fraction(1, 2)

@@ -5,7 +5,7 @@ step in each group. Quantiles are chosen, not measured with additive noise: how 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.errors import InputError
 from semidp.queries.bounds import Norms
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, sum_space
+from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, recorded_outcome, sum_space
 
 
 @frozen(slots=False)
@@ -235,3 +235,16 @@ def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     """
     up_to = np.cumsum(histogram)
     return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)
+
+
+def recorded_ranks(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> RankSpace:
+    """Return the space of ranks that `RankSpace.query` wrote."""
+    return rank_space(
+        dataspace,
+        adjacency,
+        recorded_outcome(query),
+        [Margin(*names) for names in query["by"]],
+        query["probabilities"],
+        level=query.get("level"),
+        sampling=bool(query.get("sampling", False)),
+    )

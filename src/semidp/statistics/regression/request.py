@@ -27,15 +27,14 @@ from semidp.statistics.outcomes.request import (
     group_margins,
     proportion_of,
 )
-from semidp.statistics.outcomes.spaces import SumSpace
+from semidp.statistics.outcomes.spaces import SumSpace, recorded_sums
 from semidp.statistics.protocol import checked_budget, file_name, mechanism_name, member
-from semidp.statistics.registry import query_space
 from semidp.statistics.regression.designs import Coding, Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit, joint_counts
 from semidp.statistics.regression.published import PublishedRegression, published_regression
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.regression.space import MomentSpace, moment_space
+from semidp.statistics.regression.space import MomentSpace, moment_space, recorded_moments
 
 
 class Model(StrEnum):
@@ -170,13 +169,14 @@ class RegressionRequest(OutcomeRequest):
         design = self.design(scope)
         if query is None:
             return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
-        space = query_space(query, scope.dataspace, scope.adjacency)
+        read = {"sums": recorded_sums, "moments": recorded_moments}.get(query["kind"])
+        space = None if read is None else read(query, scope.dataspace, scope.adjacency)
         terms = [column.features for column in design.columns]
         mine = (
             isinstance(space, SumSpace)
             and all(any(set(term) <= set(block.names) for block in space.blocks) for term in terms)
         ) or (isinstance(space, MomentSpace) and space.design.columns == design.columns and space.regular)
-        if not mine or getattr(space, "outcome", None) != self.outcome:
+        if space is None or not mine or space.outcome != self.outcome:
             raise InputError("what was measured does not give the sums that the regression needs")
         return space
 

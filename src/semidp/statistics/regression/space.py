@@ -1,7 +1,7 @@
 """TODO."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -15,11 +15,11 @@ from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.structure import Structure
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import _LARGEST_FACTOR, OutcomeSpace, check_outcome_space
-from semidp.statistics.regression.designs import Design
+from semidp.statistics.outcomes.spaces import LARGEST_FACTOR, OutcomeSpace, check_outcome_space, recorded_outcome
+from semidp.statistics.regression.designs import Column, Design
 
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
 
@@ -184,7 +184,7 @@ def moment_space(
     whole = tuple(tuple(exact(value) for value in row) for row in combination)
     if any(len(row) != len(design.columns) for row in whole):
         raise InputError("a combination of columns needs a number for each column of the design")
-    if any(abs(value) > _LARGEST_FACTOR for row in whole for value in row):
+    if any(abs(value) > LARGEST_FACTOR for row in whole for value in row):
         raise InputError("the numbers of a combination of columns lie between -1e300 and 1e300")
     if whole:
         found, shared = _combined(design, whole)
@@ -198,3 +198,15 @@ def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tupl
     shared = math.lcm(*(value.denominator for row in combination for value in row))
     whole = np.array([[int(value * shared) for value in row] for row in combination], dtype=object)
     return np.asarray(design.rows() @ whole.T), shared * design.multiplier
+
+
+def recorded_moments(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> MomentSpace:
+    """Return the space of moments that `MomentSpace.query` wrote."""
+    if dataspace.schema is None:
+        raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
+    columns = []
+    for column in query["columns"]:
+        values = tuple(exact(value) for value in column["values"])
+        columns.append(Column(column["name"], tuple(column["features"]), values))
+    design = Design(dataspace.schema, tuple(columns))
+    return moment_space(dataspace, adjacency, recorded_outcome(query), design, query.get("combination", ()))

@@ -16,21 +16,17 @@ from numpy.typing import NDArray
 from semidp.core.exact import Number
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.mechanisms.base import Measurement, Mechanism
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.groups import ByBlocks
 from semidp.statistics.outcomes.intervals import LEVEL, About, Intervals, each_level, finite, level_of
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation
 from semidp.statistics.outcomes.population import MOST_INVERTED, SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import SumSpace
-from semidp.statistics.outcomes.spread import FromNoise, NoisyPart, Spread, SquareSums
-from semidp.statistics.quantiles.space import RankSpace
+from semidp.statistics.outcomes.spread import NoisyPart, Spread, SquareSums
 from semidp.statistics.sums.comparison import Comparison, NoisyMeans
 
 Floats = NDArray[np.float64]
-By = Sequence[Margin | str] | Margin | str
-"""The groups: a feature or a margin, or several."""
 
 _MOST_PAIRS = 10_000  # differences of groups
 
@@ -84,54 +80,6 @@ class Estimates:
             "values": [finite(value) for value in self.values.tolist()],
             "standard_errors": [finite(value) for value in self.standard_errors.tolist()],
         }
-
-
-@dataclass(frozen=True, eq=False)
-class ByBlocks(FromNoise):
-    """What was measured by sets of groups whose counts are public; a set may be left out where there is one."""
-
-    mechanism: Mechanism
-    measurement: Measurement
-
-    def _measured(self) -> Iterable[NoisyPart | None]:
-        return (self,)
-
-    @property
-    def space(self) -> SumSpace | RankSpace:
-        """The groups, and what the noise is calibrated to."""
-        raise NotImplementedError
-
-    def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
-        """Return the levels of each group of a set, in the order of its cells."""
-        schema, block = self._public(block)
-        if not block.names:
-            return (("all",),)
-        part = schema.restrict(block.names)
-        paths = [feature.paths() for feature in part.features]
-        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
-        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
-        return tuple(
-            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
-        )
-
-    def columns(self, block: Margin | None = None) -> tuple[str, ...]:
-        """Return the names of what a group's levels are: the set's features, a nested one with its whole path."""
-        schema, block = self._public(block)
-        own = {name: schema.feature(name).names for name in block.names}
-        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
-
-    def _public(self, block: Margin | None) -> tuple[Schema, Margin]:
-        schema = self.space.dataspace.schema
-        assert schema is not None
-        return schema, self.space.blocks[self._number(block)]
-
-    def _number(self, block: Margin | None) -> int:
-        blocks = self.space.blocks
-        if block is None and len(blocks) == 1:
-            return 0
-        if block not in blocks:
-            raise InputError(f"say by which groups: {', '.join(map(str, blocks))}")
-        return blocks.index(block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -454,16 +402,6 @@ class GroupSums(ByBlocks):
     def _variances(self, number: int) -> Floats:
         """The variances of one block's sums by the noise, in squared units of the outcome."""
         return self._noise * self.space.variances()[self.space.slices[number]]
-
-
-def blocks_of(by: By) -> tuple[Margin, ...]:
-    """Return the sets of groups that `by` names.
-
-    >>> blocks_of("ward"), blocks_of(["ward", Margin("sex", "age")])
-    ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
-    """
-    several = (by,) if isinstance(by, (Margin, str)) else by
-    return tuple(block if isinstance(block, Margin) else Margin(block) for block in several)
 
 
 def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, int]]:

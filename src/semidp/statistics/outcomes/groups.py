@@ -1,0 +1,86 @@
+"""Groups whose counts are public: the levels of each, and what was measured by sets of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.statistics.outcomes.spread import FromNoise, NoisyPart
+
+By = Sequence[Margin | str] | Margin | str
+"""The groups: a feature or a margin, or several."""
+
+
+class GroupedSpace(Protocol):
+    """A query space of one value for each group of some sets of groups."""
+
+    @property
+    def dataspace(self) -> Dataspace:
+        """What is published exactly."""
+
+    @property
+    def blocks(self) -> tuple[Margin, ...]:
+        """The sets of groups."""
+
+
+@dataclass(frozen=True, eq=False)
+class ByBlocks(FromNoise):
+    """What was measured by sets of groups whose counts are public; a set may be left out where there is one."""
+
+    mechanism: Mechanism
+    measurement: Measurement
+
+    def _measured(self) -> Iterable[NoisyPart | None]:
+        return (self,)
+
+    @property
+    def space(self) -> GroupedSpace:
+        """The groups, and what the noise is calibrated to."""
+        raise NotImplementedError
+
+    def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
+        """Return the levels of each group of a set, in the order of its cells."""
+        schema, block = self._public(block)
+        if not block.names:
+            return (("all",),)
+        part = schema.restrict(block.names)
+        paths = [feature.paths() for feature in part.features]
+        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
+        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
+        return tuple(
+            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
+        )
+
+    def columns(self, block: Margin | None = None) -> tuple[str, ...]:
+        """Return the names of what a group's levels are: the set's features, a nested one with its whole path."""
+        schema, block = self._public(block)
+        own = {name: schema.feature(name).names for name in block.names}
+        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+
+    def _public(self, block: Margin | None) -> tuple[Schema, Margin]:
+        schema = self.space.dataspace.schema
+        assert schema is not None
+        return schema, self.space.blocks[self._number(block)]
+
+    def _number(self, block: Margin | None) -> int:
+        blocks = self.space.blocks
+        if block is None and len(blocks) == 1:
+            return 0
+        if block not in blocks:
+            raise InputError(f"say by which groups: {', '.join(map(str, blocks))}")
+        return blocks.index(block)
+
+
+def blocks_of(by: By) -> tuple[Margin, ...]:
+    """Return the sets of groups that `by` names.
+
+    >>> blocks_of("ward"), blocks_of(["ward", Margin("sex", "age")])
+    ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
+    """
+    several = (by,) if isinstance(by, (Margin, str)) else by
+    return tuple(block if isinstance(block, Margin) else Margin(block) for block in several)

@@ -1,0 +1,7 @@
+"""Sums, means and proportions, as the registry finds them."""
+
+from semidp.statistics.outcomes.spaces import recorded_sums
+from semidp.statistics.protocol import Kind
+from semidp.statistics.sums.request import GroupRequest
+
+KIND = Kind(place=10, requests={"group": GroupRequest}, queries={"sums": recorded_sums})
