@@ -53,38 +53,41 @@ def test_import_touches_nothing_heavy() -> None:
 
 SUBPACKAGES = {
     "accounting": """
-        Account Charge Renyi approximate_group dp_sgd event_from_json event_guarantee event_to_json event_tradeoff fits
-        functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp pure_to_zcdp tradeoff_from_json
-        zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
+        Account Charge Renyi approximate_group dp_sgd event_from_json event_guarantee event_to_json
+        event_tradeoff fits functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp
+        pure_to_zcdp tradeoff_from_json zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
     """,
     "audit": """
-        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism audit_samples
-        claims_of_plan claims_of_release draws_of_test given_pairs noise_energy one_by_one pair_for
-        with_less_noise worst_pair
+        Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism
+        audit_samples claims_of_plan claims_of_release draws_of_test given_pairs noise_energy one_by_one
+        pair_for with_less_noise worst_pair
     """,
     "bridges": """
         Assessment LossMeasure Metric PrivacyFunction assess
     """,
     "grouped": """
-        About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums Intervals LEVEL LinearFit
-        LogisticFit MEDIAN MomentSpace Moments Spread SquareSums SumSpace check_binary joint_counts linear_regression
-        logistic_regression means moment_space most_rank_error outcome_adjacency proportions quantiles
-        read_histogram read_moments read_sums regression_mechanism route_values sum_space sums
-    """,
-    "inference": """
-        CanonicalNoise Covers Independence Interval IntervalEstimate Normal PowerCurves Recursive Strata TableIntervals
-        Tulap TwoSidedTest independence_test planned_test random_tables sampled_rate simulated_bound
+        linear_regression logistic_regression means proportions quantiles sums
     """,
     "mechanisms": """
-        AUTO CLAIMS ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism EXPONENTIAL ExponentialMechanism
-        KNormMechanism L2Mechanism exponential_mechanism farthest_rank
-        LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NAMES NoNoise Norms RoundedGaussianMechanism
-        available calibrated choose knorm_noise mechanism_for naive_loss option_name outcome_mechanism
-        recorded Objective ResidualMechanism residual_plan table_mechanism
+        AUTO CLAIMS NAMES ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism
+        L2Mechanism LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NoNoise Norms Objective
+        ResidualMechanism RoundedGaussianMechanism available calibrated choose knorm_noise mechanism_for
+        naive_loss option_name outcome_mechanism residual_plan table_mechanism
     """,
     "noise": """
-        DiscreteGaussian DiscreteLaplace ExponentialChoice FlippedChoice LatticeGaussian OneSidedLatticeGaussian
-        Randomness RoundedGaussian SeededRandomness SystemRandomness generator uniforms
+        CanonicalNoise DiscreteGaussian DiscreteLaplace ExponentialChoice FlippedChoice LatticeGaussian Normal
+        OneSidedLatticeGaussian Randomness Recursive RoundedGaussian SeededRandomness SystemRandomness Tulap
+        generator uniforms
+    """,
+    "questions": """
+        Covers Independence IntervalEstimate TableIntervals independence_test random_tables sampled_rate
+        simulated_bound
+    """,
+    "statistics": """
+        LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums
+        Interval Intervals LinearFit LogisticFit MomentSpace Moments PowerCurves Spread SquareSums Strata
+        SumSpace TwoSidedTest moment_space outcome_adjacency planned_test regression_mechanism route_values
+        sum_space
     """,
 }
 

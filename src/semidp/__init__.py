@@ -1,12 +1,21 @@
 """Differential privacy with invariants: publish some statistics exactly and the rest with noise.
 
 `run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says what flows where.
-More is in the subpackages `accounting`, `audit`, `bridges`, `mechanisms`, `noise`, `questions` and
+More is in the subpackages `accounting`, `audit`, `bridges`, `grouped`, `mechanisms`, `noise`, `questions` and
 `statistics`; `studies` has the paper's figures.
 """
 
 import semidp._startup  # noqa: F401 - before everything else that is imported
-from semidp import accounting, audit, bridges, mechanisms, noise, questions, statistics  # noqa: F401  (public subpackages)
+from semidp import (  # public subpackages
+    accounting,  # noqa: F401
+    audit,  # noqa: F401
+    bridges,  # noqa: F401
+    grouped,  # noqa: F401
+    mechanisms,  # noqa: F401
+    noise,  # noqa: F401
+    questions,  # noqa: F401
+    statistics,  # noqa: F401
+)
 from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee

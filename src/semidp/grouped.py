@@ -1,4 +1,7 @@
-"""TODO."""
+"""Statistics by groups in one call: sums, means, proportions, quantiles and regressions of a private outcome.
+
+Each opens the records, charges the ledger and measures; a plan asks for the same with a request.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -39,6 +42,8 @@ from semidp.statistics.sums.estimates import Estimates, GroupSums
 
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""
+
+__all__ = ["linear_regression", "logistic_regression", "means", "proportions", "quantiles", "sums"]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Small documents: JSON and TOML text, read strictly and written plainly."""
 
 import json
 import math

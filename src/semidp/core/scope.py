@@ -1,4 +1,4 @@
-"""TODO."""
+"""What is public about a release before any noise is drawn."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,6 @@
-"""Tables that add up: the nonnegative (integer) table with the published margins that is closest to a noisy one.
+"""The nonnegative table, of whole or real numbers, with given margins that is closest to a noisy one.
 
-`fit_table` is post-processing: it sees noisy values and public totals, never a table of confidential counts. The
-parts: `problem` (arrays), `real` (projection), `flows` (exact), `rounding` (linear time), `programs` (the rest).
+`fit_table` is post-processing: it sees noisy values and public totals, never confidential counts.
 """
 
 import math

@@ -1,7 +1,7 @@
 """What every mechanism shares: a calibrated value that knows its errors, its guarantee and how to measure a table.
 
 A mechanism is a `QuerySpace` and an exact scale, nothing else; the guarantee follows from these two. The noise
-distributions live in `noise`, the sensitivity in `queries`; making tables nonnegative lives in `fit`.
+distributions live in `noise`, the sensitivity in `queries`; making tables nonnegative lives in `fitting`.
 """
 
 import math

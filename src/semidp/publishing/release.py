@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,16 +41,18 @@ from semidp.publishing.plan import Plan, Reading, margins_from
 from semidp.publishing.side_information import CLOSE, check_about, guarantee_under
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
-from semidp.questions.answers import IntervalEstimate, TableIntervals
-from semidp.questions.independence import Independence
-from semidp.questions.measured import Cells, independence_of, interval_of, intervals_of
-from semidp.questions.synthesis import SyntheticRecords, check_records, joined, save_records
 from semidp.statistics.protocol import Published
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.recalibration import mechanism_again
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.sums.published import PublishedGroups
 from semidp.statistics.tables.published import ProductTable, PublishedProduct, PublishedTable
+
+if TYPE_CHECKING:
+    from semidp.questions.answers import IntervalEstimate, TableIntervals
+    from semidp.questions.independence import Independence
+    from semidp.questions.measured import Cells
+    from semidp.questions.synthesis import SyntheticRecords
 
 SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
@@ -202,7 +204,7 @@ class Release:
         table: str | None = None,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> Independence:
+    ) -> "Independence":
         """Test whether two features are independent (given strata), from what is published: at no cost in privacy.
 
         Exact given the totals of rows and of columns (within strata), which the release must publish exactly: tables
@@ -227,20 +229,22 @@ class Release:
         >>> semidp.run(plan, people).test("sex", "vote").p_value
         0.0001
         """
+        from semidp.questions.measured import independence_of
+
         return independence_of(self, rows, columns, strata, table, draws, randomness)
 
     def interval(
         self,
-        of: Cells,
+        of: "Cells",
         *,
-        minus: Cells | None = None,
-        among: Cells | None = None,
+        minus: "Cells | None" = None,
+        among: "Cells | None" = None,
         level: float = 0.95,
         sampling: bool = False,
         table: str | None = None,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> IntervalEstimate:
+    ) -> "IntervalEstimate":
         """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
 
         Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
@@ -269,6 +273,8 @@ class Release:
         >>> rate.exact, str(rate.covers), 0.7 < rate.low <= rate.high <= 1
         (True, 'noise', True)
         """
+        from semidp.questions.measured import interval_of
+
         return interval_of(self, of, minus, among, level, sampling, table, draws, randomness)
 
     def intervals(
@@ -279,7 +285,7 @@ class Release:
         sampling: bool = False,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> TableIntervals:
+    ) -> "TableIntervals":
         """Return intervals for all cells of a table (the smallest unless named) that hold at once; see `interval`.
 
         >>> import semidp
@@ -288,6 +294,8 @@ class Release:
         >>> found.rows[0][:2], found.level
         (('f', 'n'), 0.95)
         """
+        from semidp.questions.measured import intervals_of
+
         return intervals_of(self, table, level, sampling, draws, randomness)
 
     @property
@@ -305,7 +313,7 @@ class Release:
         """The published quantiles by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
 
-    def records(self, randomness: Randomness | None = None) -> SyntheticRecords:
+    def records(self, randomness: Randomness | None = None) -> "SyntheticRecords":
         """Return synthetic records that have every published table and every exact total, to the person.
 
         They follow from the published numbers alone, so that they cost no budget. They are refused where the tables
@@ -327,6 +335,8 @@ class Release:
             tables.append((table.name, Totals(view, table.counts.reshape(schema.grid.shape_of(view)))))
         if not tables:
             raise Refused("this release holds no table: records are put together from tables")
+        from semidp.questions.synthesis import joined
+
         return joined(self.scope.dataspace, tables, SystemRandomness() if randomness is None else randomness)
 
     def save_records(
@@ -352,6 +362,8 @@ class Release:
         ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
         (['sex', 'f', 'f', 'm'], 3)
         """
+        from semidp.questions.synthesis import check_records, save_records
+
         check_records(Path(path), force=force)
         records = self.records(randomness)
         epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
@@ -678,10 +690,9 @@ def release_title(release: Release) -> str:
 
 
 def _report() -> Any:
+    # A room above, allowed by name in tests/test_layers.py: a release draws its own report.
     from semidp.report.page import html
-    from semidp.report.sentences import (
-        summary,  # the one import of a room above, allowed by name in tests/test_layers.py
-    )
+    from semidp.report.sentences import summary
 
     return SimpleNamespace(html=html, summary=summary)
 

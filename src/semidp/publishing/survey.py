@@ -1,8 +1,4 @@
-"""What is public about a release before any noise is drawn, and the reader of the confidential counts behind it.
-
-A `Scope` holds public values only: the schema, the published totals t, a(t), the adjacency. A `Reader` counts and sums
-records; what it returns leaves this package only through a mechanism.
-"""
+"""The survey: what a plan publishes exactly, read from the data, and the public scope that follows from it."""
 
 from dataclasses import replace
 

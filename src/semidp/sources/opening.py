@@ -1,7 +1,7 @@
-"""From files, data frames and databases to tables of counts: the only part that opens a source of data.
+"""The opening of files, data frames and databases, and tables of counts from them.
 
 DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is the rest. Both answer one contract
-(`contract.py`); declared levels, bins, nulls and errors are handled once, here. What is published lives in `release`.
+(`contract.py`); declared levels, bins, nulls and errors are handled once, here.
 """
 
 import glob

@@ -1,6 +1,6 @@
-"""From data to what grouped statistics need: the published counts, a(t), and the confidential sums of an outcome.
+"""Readers of a private outcome: whether it is binary, and its histogram by groups.
 
-What comes back beside a `Dataspace` is confidential and leaves this package only through a mechanism.
+What they return is confidential and leaves this package only through a mechanism.
 """
 
 from collections.abc import Sequence

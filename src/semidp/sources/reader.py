@@ -1,4 +1,7 @@
-"""TODO."""
+"""The reader of confidential counts and sums over the features of a schema.
+
+What it returns leaves this package only through a mechanism.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

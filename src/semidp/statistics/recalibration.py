@@ -1,4 +1,4 @@
-"""TODO."""
+"""The mechanism of a published result, calibrated anew from its request and from public values."""
 
 from semidp.core.scope import Scope
 from semidp.mechanisms.base import Mechanism, NoNoise

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Adjacency of records that also carry a private outcome, which nothing publishes."""
 
 from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace

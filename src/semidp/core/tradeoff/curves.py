@@ -1,8 +1,4 @@
-"""Tradeoff functions and budgets: how hard it is to tell two datasets apart.
-
-Gaussian, (epsilon, delta), zCDP, Laplace, piecewise linear and compositions of them, with groups, order and conversion
-to (epsilon, delta). Which datasets are meant, and what is published exactly, is the business of guarantees.
-"""
+"""Functions that make tradeoff curves: Gaussian, (epsilon, delta), zCDP, Laplace, and what JSON holds."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,7 @@
 """What a release holds that was carried out part by part: tables at the cut, and a folder of files for each part.
 
 Everything here is public: what was measured at the cut and above, what the files of the parts are, and how the tables
-in them were fitted. How a part is carried out is in `part_tasks`, where tasks run in `by_partition`.
+in them were fitted. How a part is carried out is in `tasks`, where tasks run in `by_partition`.
 """
 
 import math

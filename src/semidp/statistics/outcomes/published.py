@@ -1,8 +1,4 @@
-"""What a release publishes of a private outcome: statistics by groups, regressions, quantiles, with their intervals.
-
-Each is a frozen value that knows its files and its JSON form, and can be read back from them. Estimates and intervals
-are computed in `grouped`; they follow from noisy values and exact counts.
-"""
+"""What published statistics of a private outcome share: columns, intervals, sets of groups."""
 
 import csv
 import io

@@ -1,7 +1,4 @@
-"""What a plan asks of a private outcome by public groups: statistics, regressions and quantiles.
-
-Each is a request like that of a table: its query space, what it reads, what it publishes.
-"""
+"""What requests about a private outcome share: the outcome, its groups, their entries in a plan file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction

@@ -1,7 +1,7 @@
-"""How far sums of a private outcome can be apart while the published counts stay: the spaces that calibrate noise here.
+"""How far sums of a private outcome can be apart while the published counts stay.
 
 A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes, in whole steps from
-0 to B. `SumSpace` is for sums by group, `MomentSpace` for X'y of a regression. Count tables are in `tables`.
+0 to B. `SumSpace` is for sums by group.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """Private medians and quantiles by group beside exact group sizes, with intervals that are chosen beside them.
 
-The proof is in `queries.ranks`, the exact choice in `mechanisms.exponential`. Sums and means are in `group_sums`.
+The proof is in `space`, the exact choice in `mechanism`. Sums and means are in `statistics.sums`.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""TODO."""
+"""What a release publishes of quantiles by groups."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The request for quantiles of a private outcome by groups."""
 
 from collections.abc import Iterable
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""TODO."""
+"""What a release publishes of a regression: coefficients, errors, intervals, what was measured."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

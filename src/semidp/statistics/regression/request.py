@@ -1,4 +1,4 @@
-"""TODO."""
+"""The request for a linear or logistic regression of a private outcome."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum

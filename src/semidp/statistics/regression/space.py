@@ -1,4 +1,4 @@
-"""TODO."""
+"""How far X'y of a regression can be apart while the published counts stay."""
 
 import math
 from collections.abc import Mapping, Sequence

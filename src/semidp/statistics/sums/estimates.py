@@ -1,6 +1,6 @@
 """Private sums, means and proportions by group beside exact group counts, with standard errors and a comparison.
 
-Means are noisy sums over exact counts. Where the noise comes from is in `queries`; regression is in `regression`.
+Means are noisy sums over exact counts.
 """
 
 import itertools

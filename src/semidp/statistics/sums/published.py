@@ -1,4 +1,4 @@
-"""TODO."""
+"""What a release publishes of sums, means and proportions by groups, with their intervals."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The request for sums, means or proportions of a private outcome by groups."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,8 +1,7 @@
-"""A product of tables in a release: what a plan asks for, and what is published of it.
+"""Whole numbers for several tables that agree, fitted from the coarsest to the finest.
 
-All tables are put together from one set of measured residuals, so that every number that occurs in two of them is the
-same number; whole numbers are fitted from the coarsest table to the finest. Everything after the measurement is
-post-processing of public values.
+All tables come from one set of measured residuals, so that a number that occurs in two of them is the same number.
+Everything after the measurement is post-processing of public values.
 """
 
 import math

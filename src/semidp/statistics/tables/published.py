@@ -1,7 +1,7 @@
-"""What a release publishes for each request: a table, a statistic by groups, a regression.
+"""What a release publishes of tables: counts, estimates, standard errors, measurements.
 
-Each is a frozen value that knows its files and its JSON form, and can be read back from them. Everything here may be
-published: it is a measurement, or follows from measurements and public values.
+A published table is a frozen value that knows its files and its JSON form, and is read back from them. Everything here
+may be published: it is a measurement, or follows from measurements and public values.
 """
 
 from collections.abc import Mapping, Sequence

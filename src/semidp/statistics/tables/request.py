@@ -1,8 +1,4 @@
-"""What a plan asks for, and how a request goes through the pipeline; tables here, the others in `outcome_requests`.
-
-A `Request` is a frozen value with three methods: its query space, what it reads, what it publishes. `prepare` and `run`
-know nothing else about it.
-"""
+"""Requests for tables: one with a budget of its own, or several that share one."""
 
 import itertools
 import re
