@@ -43,6 +43,18 @@ from semidp.errors import (
 )
 from semidp.fitting.tables import Fit, fit_table
 from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.publishing.front import (
+    logistic,
+    mean,
+    median,
+    proportion,
+    quantile,
+    regression,
+    release,
+    table,
+    total,
+    what_holds,
+)
 from semidp.publishing.parts.by_partition import run_partitioned
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan, Reading
@@ -122,16 +134,26 @@ __all__ = [
     "from_profile",
     "gaussian",
     "laplace",
+    "logistic",
+    "mean",
+    "median",
     "odds_ratio_test",
     "open_source",
     "piecewise",
     "power",
     "power_curves",
     "prepare",
+    "proportion",
+    "quantile",
+    "regression",
+    "release",
     "run",
     "run_partitioned",
     "sample_size",
     "semi_adjacency",
     "sensitivity_space",
+    "table",
+    "total",
+    "what_holds",
     "zcdp",
 ]

@@ -48,7 +48,7 @@ RELEASE = argument("A folder that `semidp release` wrote.", "RELEASE")
 TABLE = option(
     "The features of a table, such as sex,region; repeat it, and the tables share the budget and add up.", "A,B"
 )
-INVARIANT = option("A margin published exactly; repeat it. sex,region is joint.", "A[,B]")
+INVARIANT = option("A margin published exactly; repeat it. sex,region is joint.", "A[,B]", "--exact", "--invariant")
 TOTALS = option("A CSV file of one margin published exactly: its features and a column count; repeat it.", "FILE")
 LEDGER = option("Charge this ledger first; it refuses past its budget. `semidp ledger` opens one.")
 SEED = option("Draw repeatable noise. The release is then marked not private.")

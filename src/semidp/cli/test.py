@@ -47,7 +47,10 @@ def odds_ratio(
     ),
     level: str = option("The confidence level of the interval.", "NUMBER", default="0.95"),
     invariant: o.Texts = option(
-        "A further margin that is public; --rows and --columns always are (within --strata).", "A[,B]"
+        "A further margin that is public; --rows and --columns always are (within --strata).",
+        "A[,B]",
+        "--exact",
+        "--invariant",
     ),
     comparing: o.Comparing,
     declaring: Annotated[o.Declaring, o.FEATURES],

@@ -1,22 +1,88 @@
 """Budgets that follow from what is public: the least that meets target errors, and parts for tables measured apart."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from attrs import evolve
 
 from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.publishing.plan import Plan
 from semidp.queries.products import NotTogether
-from semidp.statistics.tables.request import ProductRequest, TableRequest
+from semidp.statistics.tables.request import ProductRequest, TableRequest, tables_for
 
 _LARGEST_MU = 100  # beyond it nobody is protected
 _LARGEST_ERROR = 2**48  # beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it
+
+
+def exact_margins(plan: Plan) -> tuple[Margin, ...]:
+    """Return what a plan publishes exactly: its invariants, and the groups and factors that they do not cover.
+
+    >>> import semidp
+    >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
+    >>> exact_margins(Plan(groups=[mean], invariants=["year"]))
+    (Margin('year'), Margin('school'))
+    """
+    margins = list(plan.invariants)
+    needed = dict.fromkeys(margin for request in (*plan.groups, *plan.quantiles) for margin in request.by)
+    needed |= dict.fromkeys(Margin(*regression.factors) for regression in plan.regressions)
+    margins += [margin for margin in needed if not any(margin.within(known) for known in margins)]
+    return tuple(margins)
+
+
+def divided(plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | None = None) -> Plan:
+    """Return a plan whose requests without a budget divide one: tables take one share together, others one each.
+
+    Groups have exact counts, so that each set of groups (and the factors of a regression) that no invariant covers is
+    published exactly too.
+
+    Parameters
+    ----------
+    plan
+        What is asked for, without budgets.
+    budget
+        What all of it may spend together; none where tables have target errors.
+    shares
+        The part of ``"tables"`` and of each other request by its name, in proportion; 1 each unless given.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
+    >>> plan = divided(Plan([TableRequest(["school"])], groups=[mean]), Budget.zcdp(1))
+    >>> from semidp.core.exact import plain
+    >>> [plain(request.budget.rho) for request in plan.requests], plan.invariants
+    (['0.5', '0.5'], (Margin('school'),))
+    """
+    plan = evolve(plan, invariants=exact_margins(plan))
+    if budget is None:
+        return plan
+    others = [request.name for request in plan.requests if request not in plan.tables]
+    parts = dict.fromkeys([*(["tables"] if plan.tables else []), *others], Fraction(1))
+    for name, share in (shares or {}).items():
+        if name not in parts:
+            raise InputError(f"shares names {name!r}, which is not asked for; there are {', '.join(parts)}")
+        parts[name] = share
+    whole = sum(parts.values())
+
+    def given(requests: Iterable[Any]) -> list[Any]:
+        return [request.with_budget(budget.share(parts[request.name] / whole)) for request in requests]
+
+    alone, product = tables_for(plan.tables, budget.share(parts["tables"] / whole)) if plan.tables else ((), None)
+    return evolve(
+        plan,
+        tables=alone,
+        product=product,
+        groups=given(plan.groups),
+        regressions=given(plan.regressions),
+        quantiles=given(plan.quantiles),
+    )
 
 
 def with_targets_met(plan: Plan, scope: Scope) -> Plan:

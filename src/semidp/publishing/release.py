@@ -101,7 +101,7 @@ class Release:
 
     @property
     def tables(self) -> tuple[PublishedTable, ...]:
-        """The published tables."""
+        """The published tables with budgets of their own."""
         return tuple(result for result in self.results if isinstance(result, PublishedTable))
 
     @property
@@ -545,6 +545,10 @@ class Release:
             meant = did_you_mean(name, found)
             raise InputError(f"there is nothing called {name!r} here{meant}; there are {', '.join(found)}")
         return found[name]  # type: ignore[no-any-return]
+
+    def __getitem__(self, name: str) -> "PublishedTable | ProductTable | PublishedRegression | Sheet":
+        """Return what is published under a name: ``release["sex-age"]``; see `table`."""
+        return self.table(name)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the error curve of the best attacker, on matplotlib axes where given; return the figure."""

@@ -1,0 +1,471 @@
+"""The front door: one call from records to a release, and one that says what an existing release guarantees.
+
+`table`, `mean` and the other functions make requests without a budget; `release` divides one budget among them.
+A tuple of names is one joint margin, a list holds several margins: ``exact=["sex", ("region", "age")]``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from semidp.accounting.ledger import Ledger
+from semidp.core.exact import Number, positive
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature, Nest
+from semidp.core.tables.schema import Schema, toml_document
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError
+from semidp.noise.randomness import Randomness
+from semidp.output.files import new_folder
+from semidp.publishing.budgets import divided
+from semidp.publishing.parts.by_partition import run_partitioned
+from semidp.publishing.pipeline import run
+from semidp.publishing.plan import Plan, Reading, declared
+from semidp.publishing.release import Release, release_files
+from semidp.publishing.survey import announced
+from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.outcomes.request import GRID, outcome_from, proportion_of
+from semidp.statistics.protocol import Request
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.regression.designs import Coding
+from semidp.statistics.regression.request import Model, RegressionRequest
+from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.tables.request import TableRequest
+
+Names = str | tuple[str, ...] | Margin
+"""One margin: a feature, or several that are published jointly."""
+
+
+# --- what is asked for ----------------------------------------------------------------------------------------------
+
+
+def table(
+    *features: str,
+    weight: Number = 1,
+    target_error: Number | None = None,
+    mechanism: str = "auto",
+    fit: str = "integer",
+    name: str | None = None,
+) -> TableRequest:
+    """Ask for a table of counts over some features.
+
+    Several tables of one release share a budget and agree with each other.
+
+    >>> table("sex", "region").features
+    ('sex', 'region')
+    """
+    named = {} if name is None else {"name": name}
+    return TableRequest(features, None, mechanism, fit, weight=weight, target_error=target_error, **named)
+
+
+def mean(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int = GRID,
+    confidence: Confidence | None = None,
+) -> GroupRequest:
+    """Ask for the mean of a private column by groups, whose counts become exact.
+
+    Parameters
+    ----------
+    column
+        The private column: numbers, clipped to the bounds and rounded to the grid record by record.
+    by
+        The groups: a feature, a tuple of features, or a list of several sets of groups.
+    bounds
+        The least and the greatest value. They are declared, never read from the data.
+    steps
+        How many steps of the grid lie between the bounds.
+    confidence
+        The level and the kind of intervals; 95% for these records unless given.
+
+    Examples
+    --------
+    >>> mean("income", by="region", bounds=(0, 200_000)).name
+    'mean-income'
+    """
+    return _grouped(Statistic.mean, column, by, bounds, steps, confidence)
+
+
+def total(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int = GRID,
+    confidence: Confidence | None = None,
+) -> GroupRequest:
+    """Ask for the sum of a private column by groups; the parameters are those of `mean`.
+
+    >>> total("income", by=["region", ("region", "sex")], bounds=(0, 200_000)).by
+    (Margin('region'), Margin('region', 'sex'))
+    """
+    return _grouped(Statistic.sum, column, by, bounds, steps, confidence)
+
+
+def proportion(column: str, *, by: Names | Sequence[Names], confidence: Confidence | None = None) -> GroupRequest:
+    """Ask for the proportion of ones in a private column of zeros and ones, by groups.
+
+    >>> proportion("cured", by="ward").name
+    'proportion-cured'
+    """
+    outcome = proportion_of(column)
+    return GroupRequest(Statistic.proportion, outcome, _margins(by), confidence=confidence or Confidence())
+
+
+def median(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int = GRID,
+    level: Number | None = None,
+    sampling: bool = False,
+) -> QuantileRequest:
+    """Ask for the median of a private column by groups; `level` adds an interval of the same budget.
+
+    >>> median("income", by="region", bounds=(0, 200_000)).probabilities
+    (Fraction(1, 2),)
+    """
+    return quantile(column, "1/2", by=by, bounds=bounds, steps=steps, level=level, sampling=sampling)
+
+
+def quantile(
+    column: str,
+    *probabilities: Number,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int = GRID,
+    level: Number | None = None,
+    sampling: bool = False,
+) -> QuantileRequest:
+    """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth.
+
+    >>> quantile("income", 0.1, 0.9, by="region", bounds=(0, 200_000)).name
+    'quantiles-income'
+    """
+    outcome = outcome_from(column, bounds, steps)
+    return QuantileRequest(outcome, _margins(by), probabilities, level=level, sampling=sampling)
+
+
+def regression(
+    column: str,
+    *,
+    on: Names,
+    bounds: tuple[Number, Number],
+    steps: int = GRID,
+    interactions: Iterable[tuple[str, ...]] = (),
+    coding: Coding | str = Coding.treatment,
+    confidence: Confidence | None = None,
+) -> RegressionRequest:
+    """Ask for the linear regression of a private column on features, whose joint counts become exact.
+
+    >>> regression("days", on=("arm", "sex"), bounds=(0, 10)).factors
+    ('arm', 'sex')
+    """
+    return RegressionRequest(
+        outcome_from(column, bounds, steps),
+        Margin.of(on).names,
+        interactions=[list(names) for names in interactions],
+        coding=coding,
+        confidence=confidence or Confidence(),
+    )
+
+
+def logistic(
+    column: str,
+    *,
+    on: Names,
+    interactions: Iterable[tuple[str, ...]] = (),
+    coding: Coding | str = Coding.treatment,
+    confidence: Confidence | None = None,
+) -> RegressionRequest:
+    """Ask for the logistic regression of a private column of zeros and ones on features.
+
+    >>> str(logistic("cured", on="arm").model)
+    'logistic'
+    """
+    return RegressionRequest(
+        proportion_of(column),
+        Margin.of(on).names,
+        model=Model.logistic,
+        interactions=[list(names) for names in interactions],
+        coding=coding,
+        confidence=confidence or Confidence(),
+    )
+
+
+def _grouped(
+    statistic: Statistic,
+    column: str,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int,
+    confidence: Confidence | None,
+) -> GroupRequest:
+    outcome = outcome_from(column, bounds, steps)
+    return GroupRequest(statistic, outcome, _margins(by), confidence=confidence or Confidence())
+
+
+# --- one call -------------------------------------------------------------------------------------------------------
+
+
+def release(
+    data: Any,
+    *requests: Request,
+    exact: Sequence[Names] = (),
+    levels: Mapping[str, Sequence[str]] | None = None,
+    bins: Mapping[str, Sequence[Number]] | None = None,
+    null_levels: Mapping[str, str] | None = None,
+    nest: Sequence[str] | Sequence[Sequence[str]] = (),
+    schema: Schema | Path | str | None = None,
+    levels_from_data: bool = False,
+    where: str | None = None,
+    count: str | None = None,
+    id: str | None = None,
+    adjacency: Reading | int | str = Reading.worst_case,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    shares: Mapping[str, Number] | None = None,
+    report_delta: Number | None = None,
+    ledger: Ledger | Path | str | None = None,
+    randomness: Randomness | None = None,
+    out: Path | str | None = None,
+    partition: str | None = None,
+    jobs: int = 1,
+    force: bool = False,
+) -> Release:
+    """Publish statistics of records with noise, beside totals that are exact.
+
+    The parameters mean what the options of `semidp release` mean.
+
+    Parameters
+    ----------
+    data
+        A file, a data frame, a mapping of columns, a database table or a `Source`.
+    requests
+        What to publish with noise: `table`, `mean`, `median`, `regression` and the like, which share the budget.
+    exact
+        The margins that are published exactly. ``["sex", ("region", "age")]`` is one margin and one joint margin.
+        The groups of means and the factors of regressions are exact too.
+    levels, bins, null_levels
+        The levels of features, the bin edges of numeric ones, and the level that stands for a missing value.
+    nest
+        Features that lie in each other, coarse to fine: ``("state", "county")``, or a list of several chains.
+    schema
+        A `Schema`, or the TOML file of one: features, levels, bins, structural zeros.
+    levels_from_data
+        Read undeclared levels from the data; the report then says that they are disclosed.
+    where, count, id
+        A condition on records, the column that holds counts, and the column that identifies a person.
+    adjacency
+        ``worst-case``, ``definition``, ``exchange``, or a number of records.
+    epsilon, delta, rho, mu
+        The privacy budget: epsilon (with delta or without), rho, or mu.
+    shares
+        The part of the budget for ``"tables"`` or for a statistic by its name; 1 each unless given.
+    report_delta
+        The delta at which the guarantee is restated as (epsilon, delta).
+    ledger
+        Charged before any noise is drawn: a `Ledger`, or the path of one.
+    randomness
+        Where random words come from; the operating system unless given. Any other marks the release not private.
+    out
+        A folder to write the release to. Without it, `Release.save` does so later.
+    partition, jobs
+        Release part by part, by a depth of a nested feature, in so many processes; needs `out`.
+    force
+        Replace a release in `out`.
+
+    Examples
+    --------
+    >>> import semidp as sd
+    >>> people = {"sex": ["f", "m", "m", "f"], "region": ["n", "s", "n", "s"], "age": [31, 64, 17, 80]}
+    >>> done = sd.release(
+    ...     people,
+    ...     sd.table("sex", "region"),
+    ...     sd.table("sex", "age"),
+    ...     sd.mean("age", by="region", bounds=(0, 120)),
+    ...     exact=["sex", "region"],
+    ...     bins={"age": [0, 18, 65, 120]},
+    ...     mu=1,
+    ... )
+    >>> done["sex-region"].counts.sum(axis=1).tolist(), done.guarantee.adjacency.a
+    ([2, 2], 2)
+    """
+    described = _described(schema, levels, bins, null_levels, nest)
+    asked: dict[str, Any] = dict(_by_kind(requests))
+    if report_delta is not None:
+        asked["report_delta"] = report_delta
+    plan = evolve(
+        described,
+        invariants=_margins(exact),
+        adjacency=adjacency,
+        levels_from_data=levels_from_data,
+        where=where,
+        count=count,
+        id=id,
+        **asked,
+    )
+    budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
+    plan = divided(plan, budget, {name: positive(share, "a share") for name, share in (shares or {}).items()})
+    book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
+    if partition is not None:
+        if out is None:
+            raise InputError("a release by parts is written as it is made: give out, the folder for it")
+        return run_partitioned(
+            plan, data, Path(out), partition, jobs=jobs, force=force, ledger=book, randomness=randomness
+        )
+    if out is None:
+        return run(plan, data, randomness, ledger=book)
+    with new_folder(Path(out), force=force, ours=release_files) as folder:
+        done = run(plan, data, randomness, ledger=book, folder=folder)
+        done.write_files(folder)
+    return done
+
+
+def what_holds(
+    *,
+    exact: Mapping[Names, Mapping[Any, int]],
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    adjacency: Reading | int | str = Reading.worst_case,
+) -> Guarantee:
+    """Say what an ordinary release really guarantees once some totals are published exactly beside it.
+
+    A mechanism that promises f for one record keeps ``f∘…∘f`` (a times) for the a records that must change together
+    under the exact totals. Under exchange it keeps that for the records which one exchange changes.
+
+    Parameters
+    ----------
+    exact
+        The exact totals, by feature: ``{"sex": {"f": 3, "m": 2}}``. A joint margin has a tuple of features, and tuples
+        of levels: ``{("sex", "region"): {("f", "n"): 2, …}}``.
+    epsilon, delta, rho, mu
+        What the release states for one record.
+    adjacency
+        Which datasets are compared, as for `release`.
+
+    Examples
+    --------
+    >>> totals = {"sex": {"f": 3, "m": 2}, "region": {"n": 3, "s": 2}}
+    >>> found = what_holds(mu=1, exact=totals)
+    >>> found.adjacency.a, found.tradeoff.mu
+    (3, Fraction(3, 1))
+    """
+    budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
+    if budget is None:
+        raise InputError("say what the release states for one record: epsilon (with delta), rho or mu")
+    dataspace = _published(exact)
+    scope = announced(Plan(invariants=dataspace.margins, adjacency=adjacency), dataspace)
+    records = max(scope.adjacency.a, 1)
+    return Guarantee(dataspace, scope.adjacency, budget.tradeoff().group(records))
+
+
+def _published(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
+    """Return the dataspace of exact totals that are written as dictionaries."""
+    if not totals:
+        raise InputError("name at least one exact total, such as exact={'sex': {'f': 3, 'm': 2}}")
+    levels: dict[str, dict[str, None]] = {}
+    cells: dict[Margin, dict[tuple[str, ...], int]] = {}
+    for names, counts in totals.items():
+        margin = Margin.of(names)
+        cells[margin] = {}
+        for key, count in counts.items():
+            path = tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
+            if len(path) != len(margin.names) or not isinstance(count, int) or count < 0:
+                raise InputError(f"the exact totals of {margin} hold a whole count for each of its levels")
+            cells[margin][path] = count
+            for name, level in zip(margin.names, path, strict=True):
+                levels.setdefault(name, {})[level] = None
+    schema = Schema([Feature(name, list(found)) for name, found in levels.items()])
+    tables = {margin: _counted(schema.restrict(margin.names), margin, counts) for margin, counts in cells.items()}
+    return Dataspace.known(schema, tables)
+
+
+def _counted(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...], int]) -> Table:
+    """Return the table of one margin, whose levels may come in another order than the schema's features."""
+    array = np.zeros(schema.shape, dtype=np.int64)
+    for path, count in counts.items():
+        level_of = dict(zip(margin.names, path, strict=True))
+        index = tuple(feature.levels.index(level_of[feature.name]) for feature in schema.features)
+        array[index] = count
+    return Table(schema, array)
+
+
+# --- reading what a user wrote --------------------------------------------------------------------------------------
+
+
+def _margins(value: Names | Sequence[Names]) -> tuple[Margin, ...]:
+    """Read one margin, or a list of several; a tuple of names is one joint margin.
+
+    >>> _margins(["sex", ("region", "age")]), _margins(("region", "age"))
+    ((Margin('sex'), Margin('region', 'age')), (Margin('region', 'age'),))
+    """
+    if isinstance(value, list):
+        return tuple(Margin.of(names) for names in value)
+    return (Margin.of(value),) if value else ()  # type: ignore[arg-type]
+
+
+def _by_kind(requests: Iterable[Request]) -> dict[str, list[Request]]:
+    """Return requests by the field of a plan that holds them."""
+    fields = {"table": "tables", "group": "groups", "regression": "regressions", "quantile": "quantiles"}
+    sorted_requests: dict[str, list[Request]] = {}
+    for request in requests:
+        field = fields.get(getattr(request, "key", ""))
+        if field is None:
+            raise InputError(f"ask for table(...), mean(...), median(...) or regression(...), not for {request!r}")
+        sorted_requests.setdefault(field, []).append(request)
+    return sorted_requests
+
+
+def _described(
+    schema: Schema | Path | str | None,
+    levels: Mapping[str, Sequence[str]] | None,
+    bins: Mapping[str, Sequence[Number]] | None,
+    null_levels: Mapping[str, str] | None,
+    nest: Sequence[str] | Sequence[Sequence[str]],
+) -> Plan:
+    """Return a plan that asks for nothing yet, with the features that are declared."""
+    plan = Plan()
+    if isinstance(schema, Schema):
+        plan = Plan(features=schema.features, structural_zeros=schema.structural_zeros)
+    elif schema is not None:
+        path = Path(schema)
+        features, zeros, open_nests = declared(toml_document(path.read_text(encoding="utf-8")), path.parent)
+        plan = Plan(features=features, structural_zeros=zeros, nests=open_nests)
+    nulls = dict(null_levels or {})
+    written = {}
+    for name, values in (levels or {}).items():
+        written[name] = Feature(name, list(values), null_level=nulls.pop(name, None))
+    for name, edges in (bins or {}).items():
+        if name in written:
+            raise InputError(f"feature {name!r} has levels and bins: give one of them")
+        written[name] = Feature(name, bins=tuple(edges), null_level=nulls.pop(name, None))
+    nests = []
+    for chain in _chains(nest):
+        nests.append(Nest(chain, null_level=nulls.pop(chain[-1], None)))
+    if nulls:
+        raise InputError(f"null_levels need the levels of {', '.join(nulls)}: declare them with levels or bins")
+    return evolve(plan, features=(*plan.features, *written.values()), nests=(*plan.nests, *nests))
+
+
+def _chains(nest: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Read one chain of nested features, or several.
+
+    >>> _chains(("state", "county")), _chains([("state", "county"), ("school", "class")])
+    ([('state', 'county')], [('state', 'county'), ('school', 'class')])
+    """
+    several = [] if not nest else [nest] if isinstance(nest[0], str) else nest
+    return [tuple(map(str, chain)) for chain in several]
