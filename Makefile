@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(
 ONE_EACH := OPENBLAS_NUM_THREADS=1  # two workers on two cores: more threads of linear algebra only wait for each other
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint fuzz test-services docs studies bench lock clean
+.PHONY: help demo test test-long lint fuzz test-services docs studies bench dist lock clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,15 @@ studies: $(STAMP)  ## every figure of the paper at full size, into build/studies
 
 bench: $(TESTS) ## side by side with peers, ratios against targets
 	$(BIN)/python benchmarks/run.py
+
+dist:           ## wheel and sdist, into dist; the wheel is installed into an empty environment and runs the demo
+	rm -rf dist build/dist
+	$(PYTHON) -m venv build/dist/maker
+	build/dist/maker/bin/python -m pip install --quiet --disable-pip-version-check 'build>=1.2,<2'
+	build/dist/maker/bin/python -m build --outdir dist .
+	$(PYTHON) -m venv build/dist/empty
+	build/dist/empty/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) dist/*.whl
+	cd build/dist && empty/bin/semidp demo --out demo
 
 lock:           ## write requirements.lock anew, from the newest versions that fit together
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
