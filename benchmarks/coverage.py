@@ -24,6 +24,8 @@ from semidp.mechanisms.base import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.comparison import DRAWS, SEED, NoisyMeans
+from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.intervals import LEVEL, Intervals
 from semidp.statistics.outcomes.noise_law import noise_deviation, simulated, upper_tail
 from semidp.statistics.outcomes.population import SampledMeans, rate_ends
@@ -36,8 +38,6 @@ from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.sums.comparison import DRAWS, SEED, NoisyMeans
-from semidp.statistics.sums.estimates import GroupSums
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -27,6 +27,7 @@ from semidp.queries.base import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source, open_source
 from semidp.sources.outcomes import check_binary, read_histogram
+from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.groups import By, blocks_of
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import SquareSums, square_mechanism, squared_steps
@@ -38,7 +39,6 @@ from semidp.statistics.regression.linear import LinearFit, Moments, regression_m
 from semidp.statistics.regression.logistic import LogisticFit, joint_counts
 from semidp.statistics.regression.routes import route_values
 from semidp.statistics.regression.space import MomentSpace
-from semidp.statistics.sums.estimates import Estimates, GroupSums
 
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""

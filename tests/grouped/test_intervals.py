@@ -18,6 +18,7 @@ from semidp.mechanisms.base import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.intervals import About, Confidence, each_level
 from semidp.statistics.outcomes.noise_law import half_widths
 from semidp.statistics.outcomes.spaces import sum_space
@@ -25,7 +26,6 @@ from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.sums.estimates import GroupSums
 
 BUDGETS = (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.gdp(4))
 COUNTS = np.array([40, 60, 25, 0])

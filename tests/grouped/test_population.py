@@ -27,6 +27,7 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.report.page import html
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation, simulated, upper_tail
 from semidp.statistics.outcomes.population import SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import sum_space
@@ -36,7 +37,6 @@ from semidp.statistics.regression.linear import LinearFit, Moments, regression_m
 from semidp.statistics.regression.logistic import LogisticFit
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.sums.estimates import GroupSums
 from semidp.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6

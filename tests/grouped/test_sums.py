@@ -23,9 +23,9 @@ from semidp.report.page import html
 from semidp.report.sentences import summary
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import open_source
+from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
-from semidp.statistics.sums.estimates import GroupSums
 from semidp.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6

@@ -28,8 +28,9 @@ from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan, Reading, declared
 from semidp.publishing.release import Release, release_files
 from semidp.publishing.survey import announced
+from semidp.sources.contract import GRID
 from semidp.statistics.outcomes.intervals import Confidence
-from semidp.statistics.outcomes.request import GRID, outcome_from, proportion_of
+from semidp.statistics.outcomes.request import outcome_from, proportion_of
 from semidp.statistics.protocol import Request
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.designs import Coding

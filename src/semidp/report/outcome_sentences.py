@@ -7,10 +7,10 @@ from fractions import Fraction
 from semidp.core.exact import plain
 from semidp.report.cells import number_text, scale_text
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.regression.published import PublishedRegression
-from semidp.statistics.sums.comparison import Comparison
 from semidp.statistics.sums.published import PublishedGroups
 
 _SHOWN_GROUPS = 12

@@ -9,6 +9,8 @@ from semidp.statistics.odds_ratio.hypergeometric import Strata
 from semidp.statistics.odds_ratio.measured import planned_test
 from semidp.statistics.odds_ratio.power_analysis import PowerCurves
 from semidp.statistics.odds_ratio.umpu import Interval, TwoSidedTest
+from semidp.statistics.outcomes.comparison import Comparison
+from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.intervals import LEVEL, About, Confidence, Intervals
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import Spread, SquareSums
@@ -18,8 +20,6 @@ from semidp.statistics.regression.linear import LinearFit, Moments, regression_m
 from semidp.statistics.regression.logistic import LogisticFit
 from semidp.statistics.regression.routes import route_values
 from semidp.statistics.regression.space import MomentSpace, moment_space
-from semidp.statistics.sums.comparison import Comparison
-from semidp.statistics.sums.estimates import Estimates, GroupSums
 
 __all__ = [
     "LEVEL",

@@ -1,7 +1,7 @@
 """How often tests of the odds ratio of a 2 x 2 table find it: semi-private, without privacy, and naive.
 
 The paper proves that the semi-private test is most powerful among unbiased ones and shows no figure; this is the one
-it might have had. The tests are in `inference`.
+it might have had. The tests are in `statistics.odds_ratio`.
 """
 
 from fractions import Fraction

@@ -1,6 +1,6 @@
 """Tables: integer counts on a schema.
 
-A `Table` is dense, and its repr never shows a count. Files and databases are read by `engines`.
+A `Table` is dense, and its repr never shows a count. Files and databases are read by `sources`.
 """
 
 import contextlib

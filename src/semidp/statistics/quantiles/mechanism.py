@@ -1,6 +1,6 @@
 """Quantiles by exact group: a value is chosen in each group, the likelier the fewer records make it the quantile.
 
-The exponential mechanism, for pure ε permute and flip, drawn exactly; `queries.ranks` proves what they guarantee.
+The exponential mechanism, for pure ε permute and flip, drawn exactly; `space` proves what they guarantee.
 """
 
 import math

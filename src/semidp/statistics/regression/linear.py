@@ -20,6 +20,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.base import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO, outcome_mechanism
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.intervals import LEVEL, About, Intervals, each_level, level_of
 from semidp.statistics.outcomes.noise_law import half_widths
 from semidp.statistics.outcomes.spaces import SumSpace
@@ -27,7 +28,6 @@ from semidp.statistics.outcomes.spread import FromNoise, NoisyPart, SquareSums
 from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.routes import RouteSpace, moment_map, regression_routes
 from semidp.statistics.regression.space import MomentSpace
-from semidp.statistics.sums.estimates import GroupSums
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """What to measure for a regression: several queries that give X'y, none of which depends on how factors are coded.
 
 X'y follows from the sums of the outcome by cell, from the sums by the groups of each term, and from well-chosen
-combinations of the columns. Which is best depends on the published counts and on the noise; choosing is in `grouped`.
+combinations of the columns. Which is best depends on the published counts and on the noise; choosing is in `linear`.
 """
 
 import math

@@ -14,10 +14,10 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.output.cells import Columns, Form
 from semidp.output.plots.figures import estimates_plot
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.comparison import Comparison
+from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.protocol import measured_by, read_back
-from semidp.statistics.sums.comparison import Comparison
-from semidp.statistics.sums.estimates import Estimates, GroupSums
 
 if TYPE_CHECKING:
     from semidp.statistics.sums.request import GroupRequest

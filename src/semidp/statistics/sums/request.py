@@ -18,6 +18,7 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.base import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import (
     GroupedRequest,
@@ -28,7 +29,6 @@ from semidp.statistics.outcomes.request import (
 )
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.protocol import checked_budget, file_name, mechanism_name, member
-from semidp.statistics.sums.estimates import GroupSums
 from semidp.statistics.sums.published import PublishedGroups, published_groups
 
 

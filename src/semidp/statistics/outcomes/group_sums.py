@@ -18,13 +18,13 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.comparison import Comparison, NoisyMeans
 from semidp.statistics.outcomes.groups import ByBlocks
 from semidp.statistics.outcomes.intervals import LEVEL, About, Intervals, each_level, finite, level_of
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation
 from semidp.statistics.outcomes.population import MOST_INVERTED, SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import SumSpace
 from semidp.statistics.outcomes.spread import NoisyPart, Spread, SquareSums
-from semidp.statistics.sums.comparison import Comparison, NoisyMeans
 
 Floats = NDArray[np.float64]
 
