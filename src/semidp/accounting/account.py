@@ -22,10 +22,12 @@ from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.statistics.registry import recorded
 
-CORRECTED = frozenset({"quantiles"})
-"""Kinds of queries whose norms an earlier version understated: 2p + p' under exchange for quantiles, see `RankSpace`.
+CORRECTED = frozenset({"quantiles", "table"})
+"""Kinds of queries whose norms under exchange an earlier version understated.
 
-What was charged for them is computed anew whenever the ledger is read.
+Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`). Tables that see one feature of a joint total finer
+and another coarser than published move more cells than were listed (`ExchangeTable`). What was charged for either is
+computed anew whenever the ledger is read.
 """
 
 
@@ -125,9 +127,11 @@ class Charge:
     def corrected(self, dataspace: Dataspace, adjacency: Adjacency) -> "Charge":
         """Return the charge with the curve that its mechanisms have, where an earlier version counted a stronger one.
 
-        Only `CORRECTED` queries are looked at. A charge that holds one beside K-norm noise stays as it is: its curve
-        cannot be taken apart.
+        Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm noise stays as it is:
+        its curve cannot be taken apart.
         """
+        if not adjacency.is_exchange:
+            return self
         kinds = {part["query"].get("kind") for part in self.measured if isinstance(part.get("query"), Mapping)}
         if not kinds & CORRECTED:
             return self
