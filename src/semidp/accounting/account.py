@@ -127,8 +127,8 @@ class Charge:
     def corrected(self, dataspace: Dataspace, adjacency: Adjacency) -> "Charge":
         """Return the charge with the curve that its mechanisms have, where an earlier version counted a stronger one.
 
-        Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm noise stays as it is:
-        its curve cannot be taken apart.
+        Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm noise stays as it
+        is: its curve cannot be taken apart.
         """
         if not adjacency.is_exchange:
             return self

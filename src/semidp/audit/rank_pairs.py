@@ -1,8 +1,8 @@
 """The pair of datasets that an audit of quantiles compares: records in groups, with values that leave choices open.
 
-Which records move is as in `statistics.quantiles.space`: under A_a any a of one cell go from the lowest value to the highest; under
-exchanges a person and one carrier swap cells while the values v, w, v' take each other's places. All other values are
-placed so that every choice hangs in the balance, and then moved about while that helps.
+Which records move is as in `statistics.quantiles.space`. Under A_a any a of one cell go from the lowest value to the
+highest; under exchanges a person and one carrier swap cells while the values v, w, v' take each other's places. All
+other values are placed so that every choice hangs in the balance, and then moved about while that helps.
 """
 
 import itertools

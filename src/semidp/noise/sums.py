@@ -101,8 +101,12 @@ def half_width(terms: Sequence[Weighted], level: float = LEVEL, smoothing: float
     kept = [term for term in terms if term.weight and term.count]
     if not kept:
         return 0.0
+    variance = sum(term.variance for term in kept)
+    # S is a multiple of the step, so that it is not 0 with probability at most Var(S)/step² (Chebyshev).
+    if variance <= (1 - level) * float(_step([term.weight for term in kept])) ** 2:
+        return 0.0
     largest = max(abs(float(term.weight)) for term in kept)
-    spread = math.sqrt(sum(term.variance for term in kept))
+    spread = math.sqrt(variance)
     epsilon = smoothing * max(spread, _LEAST_SPREAD * largest)
     period = 2 * (_tail_bound(kept) + 8 * epsilon)  # so that next to nothing lies outside, and the quantile inside
     quantile = _quantile(kept, level + _OUTSIDE + 4 * _NUMERICAL, epsilon, period)
@@ -115,9 +119,14 @@ def on_lattice(bound: float, weights: Sequence[Fraction]) -> float:
     >>> on_lattice(0.8, [Fraction(1, 4), Fraction(-1, 2)])
     0.75
     """
-    common = math.lcm(*(weight.denominator for weight in weights))
-    step = Fraction(math.gcd(*(int(weight * common) for weight in weights)), common)
+    step = _step(weights)
     return float(math.floor(Fraction(bound) / step * (1 + Fraction(1, 2**40))) * step)
+
+
+def _step(weights: Sequence[Fraction]) -> Fraction:
+    """The greatest common divisor of the weights, of which every sum of whole numbers times weights is a multiple."""
+    common = math.lcm(*(weight.denominator for weight in weights))
+    return Fraction(math.gcd(*(int(weight * common) for weight in weights)), common)
 
 
 def _quantile(terms: Sequence[Weighted], level: float, epsilon: float, period: float) -> float:

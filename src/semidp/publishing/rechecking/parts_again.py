@@ -1,7 +1,7 @@
 """One part of a release, computed again from what was measured in it and from the tables above it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,14 @@ class PartCheck:
                 self.wrong(f"intervals of {table.name} that its noise does not have")
         if sound:
             self._fits(tables, [estimate for estimate, _ in found], rows, exact, empty=noise is None)
-            self._contents(tables, measured)
+            self._contents([self._again(*pair) for pair in zip(tables, half_widths, strict=True)], measured)
         return [self._told(table) for table in tables]
+
+    def _again(self, table: ProductTable, half_widths: Floats | None) -> ProductTable:
+        """Return a table with the intervals that its noise has: what is read from a file is rounded already."""
+        if table.half_widths is None or half_widths is None or not self.findings.current:
+            return table
+        return replace(table, half_widths=half_widths.reshape(table.half_widths.shape))
 
     def _table(self, table: ProductTable, estimate: Floats, errors: Floats, row: AtCut) -> bool:
         """Compare one table with its estimate, and with the table above; whether it adds up."""
