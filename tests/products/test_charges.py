@@ -92,5 +92,5 @@ def test_what_cannot_be_recomputed_is_refused():
     with pytest.raises(Refused, match="other levels"):
         recorded(record, public(Margin("sex"), Margin("ill"), counts=nobody), Adjacency(2))
     for damaged in ({"law": "residuals"}, {**record["noise"], "draw": "loud"}, {**record["noise"], "residuals": [3]}):
-        with pytest.raises(InputError, match="damaged|discrete or rounded"):
+        with pytest.raises(InputError, match=r"damaged|discrete or rounded"):
             recorded({**record, "noise": damaged}, public(Margin("sex")), Adjacency(2))
