@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  := $(VENV)/.tests-installed
 LOCK   := requirements.lock
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c $(LOCK)
+PIP    := $(BIN)/python $(PIP_INSTALL)
 ONE_EACH := OPENBLAS_NUM_THREADS=1  # two workers on two cores: more threads of linear algebra only wait for each other
 
 .DEFAULT_GOAL := help
@@ -65,10 +66,10 @@ bench: $(TESTS) ## side by side with peers, ratios against targets
 dist:           ## wheel and sdist, into dist; the wheel is installed into an empty environment and runs the demo
 	rm -rf dist build/dist
 	$(PYTHON) -m venv build/dist/maker
-	build/dist/maker/bin/python -m pip install --quiet --disable-pip-version-check 'build>=1.2,<2'
+	build/dist/maker/bin/python $(PIP_INSTALL) 'build>=1.2,<2'
 	build/dist/maker/bin/python -m build --outdir dist .
 	$(PYTHON) -m venv build/dist/empty
-	build/dist/empty/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) dist/*.whl
+	build/dist/empty/bin/python $(PIP_INSTALL) dist/*.whl
 	cd build/dist && empty/bin/semidp demo --out demo
 
 lock:           ## write requirements.lock anew, from the newest versions that fit together

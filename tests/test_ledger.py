@@ -184,8 +184,7 @@ from pathlib import Path
 from semidp.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces import Adjacency, Dataspace
-from semidp.core.tradeoff import zcdp
+from semidp import Adjacency, Dataspace, zcdp
 
 book = Ledger(sys.argv[1])
 guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("0.01"))

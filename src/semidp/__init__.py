@@ -24,7 +24,7 @@ from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacenc
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.witness import Witness
 from semidp.core.tables.counts import Table
-from semidp.core.tables.features import Feature
+from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
@@ -67,6 +67,7 @@ from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test
 from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.regression.request import Model, RegressionRequest
@@ -94,6 +95,7 @@ __all__ = [
     "Margin",
     "MissingExtra",
     "Model",
+    "Nest",
     "OddsRatioResult",
     "Order",
     "Outcome",
@@ -102,6 +104,7 @@ __all__ = [
     "ProductRequest",
     "PublishedGroups",
     "PublishedProduct",
+    "PublishedQuantiles",
     "PublishedRegression",
     "PublishedTable",
     "QuantileRequest",

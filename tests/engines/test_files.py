@@ -694,8 +694,7 @@ UNUSED = ["ibis", "pandas", "polars", "pyarrow", "pyspark", "psycopg", "sqlglot"
     [
         ("import semidp.sources", [*UNUSED, "duckdb"]),
         (
-            "from semidp.sources import open_source\n"
-            "from semidp.core.tables import Feature, Schema\n"
+            "from semidp import Feature, Schema, open_source\n"
             "with open_source(FILE, where='age > 1', id='id') as source:\n"
             "    source.counts(Schema((Feature('sex', source.levels('sex')), Feature('age', bins=(0, 2)))))\n",
             UNUSED,

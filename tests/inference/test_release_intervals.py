@@ -183,12 +183,13 @@ def test_rates_of_a_group_and_of_a_larger_one_that_holds_it_keep_their_size() ->
     release = run(plan, {"sex": ["f"] * 90 + ["m"] * 30, "vote": ["y", "n"] * 60}, randomness=SeededRandomness(1))
     measured = measured_table(release, ("sex", "vote"))
     errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5)).reshape(-1, 2, 2)
+    bounds = CellBounds.of(release.scope.dataspace, ["sex", "vote"])
     found, independent = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.4, (runs, 2)), strict=True):
         again = replace(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
         inner, outer = {"sex": "f"}, {"sex": ["f", "m"]}
-        answer = TableQuestion(again, 120, 0.95, True).answer({"vote": "y"}, outer, inner)
-        turned = TableQuestion(again, 120, 0.95, True).answer({"vote": "y"}, inner, outer)
+        answer = TableQuestion(again, 120, bounds, 0.95, True).answer({"vote": "y"}, outer, inner)
+        turned = TableQuestion(again, 120, bounds, 0.95, True).answer({"vote": "y"}, inner, outer)
         assert (turned.value, turned.standard_error) == pytest.approx((-answer.value, answer.standard_error))
         found.append(float(answer.p_value or 0.0) <= 0.05)
         independent.append(abs(answer.value) > 1.96 * math.sqrt(0.4 * 0.6 * (1 / 90 + 1 / 120)))

@@ -546,7 +546,7 @@ class Release:
             raise InputError(f"there is nothing called {name!r} here{meant}; there are {', '.join(found)}")
         return found[name]  # type: ignore[no-any-return]
 
-    def __getitem__(self, name: str) -> "PublishedTable | ProductTable | PublishedRegression | Sheet":
+    def __getitem__(self, name: str) -> Any:
         """Return what is published under a name: ``release["sex-age"]``; see `table`."""
         return self.table(name)
 

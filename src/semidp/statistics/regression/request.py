@@ -169,8 +169,12 @@ class RegressionRequest(OutcomeRequest):
         design = self.design(scope)
         if query is None:
             return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
-        read = {"sums": recorded_sums, "moments": recorded_moments}.get(query["kind"])
-        space = None if read is None else read(query, scope.dataspace, scope.adjacency)
+        readers = {"sums": recorded_sums, "moments": recorded_moments}
+        try:
+            read = readers.get(query["kind"])
+            space = None if read is None else read(query, scope.dataspace, scope.adjacency)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise InputError("the record of what was measured for the regression is damaged") from None
         terms = [column.features for column in design.columns]
         mine = (
             isinstance(space, SumSpace)

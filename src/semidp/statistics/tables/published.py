@@ -39,6 +39,7 @@ LAWS = ("discrete", "rounded")
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""
 _DIGITS = 1e6  # to which the ends of intervals are rounded outward
+_SLACK = 1e-3  # of the last digit, which is more than a rounding error
 
 
 class FitKind(StrEnum):
@@ -261,12 +262,16 @@ def interval_ends(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of intervals, rounded outward to six digits after the point.
 
-    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a rounding error.
+    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a rounding error. An
+    end that lies on such a digit but for a rounding error (a thousandth of it) is that digit: the same ends come out
+    whatever the order of additions, and no count, which is a whole number, lies between.
 
     >>> [end.tolist() for end in interval_ends(np.array([2 / 3]), np.array([1 / 3]))]
     [[0.333333], [1.0]]
     """
-    return np.floor((estimate - half_widths) * _DIGITS) / _DIGITS, np.ceil((estimate + half_widths) * _DIGITS) / _DIGITS
+    low = np.floor((estimate - half_widths) * _DIGITS + _SLACK) / _DIGITS
+    high = np.ceil((estimate + half_widths) * _DIGITS - _SLACK) / _DIGITS
+    return low, high
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
