@@ -10,7 +10,7 @@ from semidp.core.tables.schema import Schema
 from semidp.fitting.tables import fit_table
 from semidp.publishing.rechecking.findings import Findings
 from semidp.publishing.rechecking.refit import FittedTable, Refit, compare_fit, note_fits
-from semidp.statistics.tables.fitting import NOT_FOUND
+from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.published import CellTable, Fitted
 
 SCHEMA = Schema([Feature("sex", "fm")])
@@ -53,7 +53,7 @@ def test_what_is_not_found_again_in_time_is_believed() -> None:
     real = (np.array([3.5, 6.5]), Fitted("integer", "projection", 0.0, 0.0, False, ""))
     found = compare_fit(beside(counts.tolist(), how), real)
     assert (found.wrong, "count" in found.unproved) == ((), True)
-    missing = (NOISY, Fitted("none", "none", 0.0, 0.0, False, NOT_FOUND))
+    missing = (NOISY, Fitted("none", "none", 0.0, 0.0, False, NOT_ALL))
     findings = Findings(current=True, refits=True)
     note_fits(findings, "product", "products.tables.fit", [beside(counts.tolist(), how)], [missing])
     assert findings.wrong == []

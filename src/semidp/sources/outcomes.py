@@ -19,6 +19,7 @@ from semidp.sources.opening import Source
 def check_binary(source: Source, column: str) -> None:
     """Refuse a column that holds anything but zeros and ones (or false and true): it has no proportion of ones.
 
+    >>> from semidp import open_source
     >>> with open_source({"cured": np.array([0.0, 1.0, 0.5])}) as source:
     ...     check_binary(source, "cured")
     Traceback (most recent call last):

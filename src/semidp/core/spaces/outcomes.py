@@ -10,6 +10,7 @@ def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
     Changing only y needs one record, and a record that changes its features needs as many others as it would without
     y, which keep theirs. So a(t) is that of the published margins, and at least 1 where there is a record.
 
+    >>> from semidp import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
@@ -23,6 +24,7 @@ def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
 def outcome_exchange(dataspace: Dataspace) -> Adjacency:
     """Return exchange adjacency for records that carry an unpublished outcome: y can change alone.
 
+    >>> from semidp import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table

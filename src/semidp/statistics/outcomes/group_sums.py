@@ -88,6 +88,8 @@ class GroupSums(ByBlocks):
 
     Examples
     --------
+    >>> from semidp.grouped import sums
+    >>> from semidp import Budget
     >>> records = {"school": np.repeat(["a", "b"], [40, 60]), "score": np.repeat([55, 70], [40, 60])}
     >>> from semidp.noise.randomness import SeededRandomness
     >>> score = Outcome("score", 0, 100, steps=100)
@@ -225,6 +227,8 @@ class GroupSums(ByBlocks):
 
         Examples
         --------
+        >>> from semidp.grouped import sums
+        >>> from semidp import Budget
         >>> from semidp.noise.randomness import SeededRandomness
         >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
         >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
@@ -318,6 +322,8 @@ class GroupSums(ByBlocks):
 
         Examples
         --------
+        >>> from semidp.grouped import sums
+        >>> from semidp import Budget
         >>> from semidp.noise.randomness import SeededRandomness
         >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
         >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))

@@ -30,6 +30,8 @@ class GroupQuantiles(ByBlocks):
 
     Examples
     --------
+    >>> from semidp.grouped import quantiles
+    >>> from semidp import Budget, Outcome
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100]}
     >>> found = quantiles(records, Outcome("days", 0, 10, 100), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))

@@ -126,6 +126,7 @@ def regression_mechanism(
     What is compared is the mean variance of the noise in the fitted values over the records, ``tr((X'X)^-1 N)`` with N
     the announced covariance of X'y: a function of the published counts and of the budget, and the same for any coding.
 
+    >>> from semidp import Feature, Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=100)
@@ -183,6 +184,7 @@ class LinearFit(RegressionFit):
 
     Examples
     --------
+    >>> from semidp.grouped import linear_regression
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"arm": np.repeat(["control", "drug"], 300), "days": np.repeat([7, 4], 300)}
     >>> fit = linear_regression(records, Outcome("days", 0, 10, steps=10), Budget.gdp(1), factors=["arm"],

@@ -40,6 +40,8 @@ class LogisticFit(RegressionFit):
 
     Examples
     --------
+    >>> from semidp.grouped import logistic_regression
+    >>> from semidp import Budget
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"arm": np.repeat(["control", "drug"], 800), "cured": np.repeat([0, 1, 0, 1], [400, 400, 200, 600])}
     >>> fit = logistic_regression(records, "cured", Budget.gdp(1), factors=["arm"], randomness=SeededRandomness(1))
@@ -280,6 +282,7 @@ def _whitening(covariance: Floats) -> Floats:
 def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
     """Return the published count of each combination of the design's features; refuse where it is not published.
 
+    >>> from semidp import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])

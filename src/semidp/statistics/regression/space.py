@@ -40,6 +40,7 @@ class MomentSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table

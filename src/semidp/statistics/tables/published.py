@@ -387,6 +387,7 @@ class PublishedProduct(Published):
 
     Examples
     --------
+    >>> from semidp import ProductRequest
     >>> import semidp
     >>> wanted = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
     >>> asked = ProductRequest(wanted, semidp.Budget.gdp(1))
