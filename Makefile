@@ -35,10 +35,10 @@ lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint      ## everything that needs no server (under ten minutes on two cores)
+test: lint      ## what needs no server, and the cases of brute force that show most (about six minutes on two cores)
 	$(ONE_EACH) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not services and not long'
 
-test-long: $(TESTS)  ## the largest brute force, the audits with the most samples, 200 kills (about a quarter of an hour)
+test-long: $(TESTS)  ## all other cases of brute force, the audits with the most samples, 200 kills (about half an hour)
 	$(ONE_EACH) $(BIN)/python -m pytest -n 2 -m long
 	SEMIDP_KILLS=200 $(BIN)/python -m pytest tests/cli/test_kills.py
 	SEMIDP_KILLS=20 $(BIN)/python -m pytest tests/partitions/test_unfinished.py -k kills

@@ -90,6 +90,7 @@ def test_the_pair_is_adjacent_and_moves_as_much_as_may_be(space: RankSpace, most
     assert replaced.sum() == most == space.l1 // space.choices
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sizes", [[40, 40], [100, 80, 500]], ids=str)
 @pytest.mark.parametrize(
     ("budget", "which", "factor"),

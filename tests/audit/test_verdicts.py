@@ -74,6 +74,7 @@ def in_part(names: Iterable[str]) -> list[Any]:
 RATIOS = np.random.default_rng(8).uniform(0.5, 0.8, len(CASES)).tolist()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", in_part(CASES))
 def test_ours_is_acquitted_by_an_audit_that_has_power(name: str, square: TableSpace, cycle: Pair) -> None:
     case = CASES[name]
@@ -96,6 +97,7 @@ def test_noise_that_is_too_small_is_convicted(name: str, square: TableSpace, cyc
     assert found.bound.measured < found.bound.claimed * ratio ** (-2 if found.bound.unit == "rho" else -1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", in_part(["rounded gaussian", "laplace", "k-norm"]))
 def test_a_fifth_too_little_is_enough(name: str, square: TableSpace, cycle: Pair) -> None:
     case = CASES[name]
@@ -114,6 +116,7 @@ def test_the_gaussian_calibration_of_the_paper_is_convicted_on_a_three_cycle(cyc
     assert 1 < found.mu < 1.2248
 
 
+@pytest.mark.long
 def test_the_knorm_calibration_of_the_paper_is_convicted_on_a_three_cycle(cycle: Pair) -> None:
     draws = knorm_draws(TableBall(3, 3, 2), ONE)
     found = audit_mechanism(draws, cycle, approximate(1), samples=100_000, randomness=SeededRandomness(5))
@@ -121,6 +124,7 @@ def test_the_knorm_calibration_of_the_paper_is_convicted_on_a_three_cycle(cycle:
     assert 1.3 < found.epsilon < 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [ONE, Fraction(1, 2)])
 def test_the_gamma_radius_of_the_papers_figure_is_convicted(epsilon: Fraction, cycle: Pair) -> None:
     draws = knorm_draws(TableBall(3, 3, 3), epsilon, law=published_noise)
@@ -128,6 +132,7 @@ def test_the_gamma_radius_of_the_papers_figure_is_convicted(epsilon: Fraction, c
     assert found.verdict == "convicted"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("epsilon", "acquitted"), [(ONE, "survives"), (Fraction(1, 10), "inconclusive")])
 def test_the_gamma_radius_is_convicted_where_everybody_sees_it(epsilon: Fraction, acquitted: str) -> None:
     """At 1/10 a fifth less noise is too little to see in 60,000 outputs, and the audit says so."""
@@ -175,6 +180,7 @@ def normals(scales: np.ndarray, step: int = 1) -> Draws:
     return draws
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("share", "verdict"), [(0.6, "convicted"), (0.8, "convicted"), (1.0, "survives")])
 def test_too_little_noise_in_a_single_cell_is_convicted(share: float, verdict: str, cycle: Pair) -> None:
     """At 0.8 the truth is mu = 1.046: only an attack that weighs each cell by its own noise exceeds 1 by enough."""
@@ -214,6 +220,7 @@ def test_parity_is_read_from_numbers_that_no_float_holds() -> None:
     assert found.verdict == "convicted"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 def test_honest_mechanisms_are_convicted_no_more_often_than_stated(name: str, square: TableSpace, cycle: Pair) -> None:
     """15 audits at error 0.3 each: more than 10 convictions have probability below 1e-3."""
@@ -225,6 +232,7 @@ def test_honest_mechanisms_are_convicted_no_more_often_than_stated(name: str, sq
     assert sum(found) <= 10
 
 
+@pytest.mark.long
 def test_attained_claims_are_refuted_no_more_often_than_stated() -> None:
     """100 audits at error 0.3 of a curve that is attained: more than 45 convictions have probability below 1e-3.
 

@@ -246,6 +246,7 @@ DEATHS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("moment", DEATHS)
 def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_path: Path, moment: str) -> None:
     """The process kills itself, as kill -9 would, at a moment of our choice."""

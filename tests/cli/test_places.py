@@ -321,6 +321,7 @@ def test_a_young_scrap_stays(tmp_path: Path, leftover: Path) -> None:
     assert not leftover.exists()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("left", ["both", "old"])
 @pytest.mark.parametrize("by", ["reading", "the next run", "a run for another destination"])
 def test_a_release_that_was_on_its_way_is_recovered(
@@ -396,6 +397,7 @@ STDOUTS = {"full": '"$@" > /dev/full', "closed": '"$@" >&-', "a closed pipe": '"
 PAIRS = [(what, stdout) for what in OUTPUTS for stdout in STDOUTS if what == "release" or stdout == "a closed pipe"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("what", "stdout"), [*PAIRS, ("ledger", "full")])
 def test_a_stdout_that_takes_nothing_does_not_undo_it(people: Path, tmp_path: Path, what: str, stdout: str) -> None:
     words, made = OUTPUTS[what]
@@ -415,6 +417,7 @@ def test_a_stdout_that_takes_nothing_does_not_undo_it(people: Path, tmp_path: Pa
 READERS = (["audit", "release", "--samples", "2000", "--seed", "1"], ["show", "release"], ["--help"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
 def test_a_closed_pipe_ends_with_141(here: Semidp, people: Path, tmp_path: Path, words: list[str]) -> None:
     released(here, people, "--out", "release")
@@ -450,6 +453,7 @@ sys.meta_path.insert(0, Finder())
 MOMENTS = ["numpy._core._multiarray_umath", "semidp.core.tables", "semidp.cli.audit", "duckdb"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("start", "moment"), [*(("module", moment) for moment in MOMENTS), ("script", MOMENTS[0]), ("script", "typer")]
 )

@@ -32,6 +32,7 @@ def test_an_analysis_that_nobody_can_read_is_no_success(people: Path, tmp_path: 
     assert done.stderr == "semidp: the operating system refused: bad file descriptor\n"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-", "2>&-"])
 def test_a_release_is_made_whatever_is_closed(people: Path, tmp_path: Path, closed: str) -> None:
     done = shell(tmp_path, f"release people.csv {' '.join(WORDS)} --rho 1 --out release {closed}")

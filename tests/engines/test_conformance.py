@@ -242,6 +242,7 @@ NUMBERS: Records = {
 }
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize(
     ("where", "kept"),
     [

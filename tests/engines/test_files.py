@@ -561,6 +561,7 @@ def test_a_where_of_any_length_is_not_read(refused: Refused) -> None:
     refused(caught.value, "the WHERE has more than 10,000 characters: keep the records in a view or a file")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("times", ["'b'", "word"])
 def test_a_where_that_takes_for_ever_is_given_up(tmp_path: Path, times: str) -> None:
     """Whether the whole of it is a constant, or has to be decided for records; in a process that ends all the same."""

@@ -42,6 +42,7 @@ def files_of(data: Any, folder: Path) -> dict[str, str]:
     return {**files, "release.json": json.dumps(document), "report.html": files["report.html"].replace(at, "")}
 
 
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 def test_the_same_release_everywhere(
     engine: Callable[..., Source], records: Records, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -41,6 +41,7 @@ def counts_of(problem: Problem) -> NDArray[np.int64]:
     return counts
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scale", [0.3, 3.0, 1e3])
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "real"])
 def test_the_repair_always_ends_with_the_totals(scale: float, whole: bool) -> None:

@@ -217,6 +217,7 @@ def drawn_means(budget: Budget, spread_budget: Budget | None, repeats: int, coun
         yield GroupSums(found, noisy(found, np.array([part.sum() for part in values]), source), squares)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("budget", [Budget.gdp(4), Budget.gdp(100), Budget.pure(20)], ids=str)
 @pytest.mark.parametrize("counts", [(8, 60), (16, 200)], ids=str)
 def test_means_with_a_measured_spread_hold_and_a_pooled_one_does_not(budget, counts):

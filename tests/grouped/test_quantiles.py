@@ -125,6 +125,7 @@ def test_the_scale_is_not_larger_than_it_must_be(budget: Budget, gaps: tuple[int
     assert not held(mechanism, *laws, wrong=1.3)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize(
     ("counts", "margins", "by"), [([2, 1], ["a"], [["a"]]), ([[1, 1], [1, 0]], ["a", "b"], [["a"], ["b"]])]
@@ -182,6 +183,7 @@ def test_distances_count_the_records_to_replace() -> None:
             assert found[v] == fewest
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", [ExponentialChoice, FlippedChoice])
 @pytest.mark.parametrize("bits", [1, 3, 64])
 def test_choices_are_drawn_with_their_probabilities(kind, bits: int) -> None:

@@ -108,6 +108,7 @@ def neighbours(records: int, several: int, steps: int) -> Iterator[tuple[Dataset
             yield dataset, other
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize(("several", "single"), [(p, q) for p in range(4) for q in range(4) if p + q])
 def test_an_exchange_replaces_as_many_values_as_is_said(several: int, single: int, steps: int) -> None:

@@ -46,6 +46,7 @@ def test_a_step_of_one_applies_the_curve(f: Tradeoff) -> None:
     assert np.all(np.diff(noise.cdf(x)) >= -1e-15)
 
 
+@pytest.mark.few(20)
 @curves
 @pytest.mark.parametrize("shift", [0.0, 0.13, 0.5, 0.77, 1.0])
 def test_every_smaller_shift_is_at_least_as_private(f: Tradeoff, shift: float) -> None:
@@ -149,6 +150,7 @@ def chi_square_p(steps: np.ndarray, noise: CanonicalNoise) -> float:
     return float(chi2.sf(((observed - expected) ** 2 / expected).sum(), len(probability) - 1))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", GRID)
 def test_grid_draws_have_the_rounded_distribution(name: str) -> None:
     noise, source = GRID[name], SeededRandomness(20)

@@ -139,6 +139,7 @@ def test_three_random_dimensions_of_ten(triangulated: Reference) -> None:
 # ---------------------------------------------------------------------- the law of the norm, at any size
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("ball", "size"),
     [
@@ -160,6 +161,7 @@ def test_the_norm_to_the_power_of_the_dimension_is_uniform(ball: Ball, size: int
 # ---------------------------------------------------------------------- known moments of the noise
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("ball", "size", "known"),
     [
@@ -278,6 +280,7 @@ def test_progress_ends_at_the_end_and_a_seed_repeats(ball: Ball) -> None:
     assert ball.uniform(0, np.random.default_rng(25)).shape == (0, *ball.shape)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("ball", "size"),
     [

@@ -83,6 +83,7 @@ def spaces(schema: Schema, views: list[View], n: int) -> Iterator[tuple[np.ndarr
         yield data[rows], tables[rows]
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize(("name", "views"), CASES, ids=lambda part: str(part).replace(" ", ""))
 def test_a_norms_and_projection_in_every_space(name: str, views: list[View]) -> None:
     schema, largest = SCHEMAS[name]
@@ -146,6 +147,7 @@ RELEASED = [
 ]
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize(("name", "views", "released"), RELEASED, ids=lambda part: str(part).replace(" ", ""))
 def test_norms_of_a_table_released_at_another_depth(name: str, views: list[View], released: View) -> None:
     """Published at one depth and released at another: never less than the brute force, equal where said to be."""

@@ -62,6 +62,7 @@ def check_errors(mechanism, found, weights):
     agrees_and_would_notice(total**2, mechanism.standard_error(weights) ** 2, 0.3)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", PROJECTED, ids=lambda kind: kind.name)
 def test_stated_errors_of_projected_mechanisms(build, kind):
     space, table = build((3, 4), ["A", "B"], a=3)
@@ -86,6 +87,7 @@ def test_stated_errors_of_the_one_sided_lattice(build, margins):
     check_errors(mechanism, errors(mechanism, table), np.eye(3, 4))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("shape", "margins"), [((3, 3), ["A", "B"]), ((2, 4), ["A", "B"]), ((3, 4), ["A"])], ids=str)
 def test_stated_errors_of_the_lattice_are_those_of_coarse_noise(build, shape, margins):
     """At σ² = 3/8 the bound σ²P that was stated before is far too large, and the check notices it."""

@@ -57,6 +57,7 @@ def broken(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["report", "sign", "move"])
 def test_what_fails_at_the_very_end_is_resumed_too(where, people, tmp_path: Path, monkeypatch) -> None:
     """All parts are there, and the release was charged: a full disk for the report must not lose it."""

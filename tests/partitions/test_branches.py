@@ -70,6 +70,7 @@ def vector_of(parts: dict[int, dict], space, cut: Cut) -> np.ndarray:
 CASES = list(itertools.product(SCHEMAS, WORKLOADS, INVARIANTS, ["state", "county"], [False, True]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("law", ["zcdp", "gdp"])
 def test_branches_put_together_are_the_whole_product(law: str) -> None:
     checked = 0

@@ -51,6 +51,7 @@ MOVES = {
 }
 
 
+@pytest.mark.long
 def test_kills_around_the_renames(tmp_path: Path) -> None:
     """The kill that blocked a destination for good came between the second rename and the end."""
     total, found = trials(tmp_path, "moves", MOVES["the new one takes its place"], MOVES["the old release is removed"])

@@ -153,6 +153,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", pytest.param("SIGINT", marks=pytest.mark.long)])
 def test_workers_end_with_their_parent(name: str, people_file: Path, site, tmp_path: Path) -> None:
     out, ledger = tmp_path / "release", Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))

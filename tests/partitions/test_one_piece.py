@@ -285,6 +285,7 @@ FEW = (8, 12, 18, 39, 54, 61)
 """Random plans that are quick and of several kinds; the others are compared by the long test."""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", FEW)
 def test_random_plans_are_fitted_as_in_one_piece(seed: int, tmp_path: Path) -> None:
     found = compare(random_plan(seed), tmp_path / "release")

@@ -48,6 +48,7 @@ def whole(release: Release, name: str) -> Table:
 EXACT = [(), ("state",), ("sex",), ("county",), ("tract", "age"), (["state", "sex"],), ("state", "sex", "age")]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("exact", EXACT, ids=str)
 @pytest.mark.parametrize("depth", ["state", "county"])
 def test_every_total_is_exact_and_everything_adds_up(exact, depth: str, people, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def pooled(mechanism, table, estimates, factor=1.0):
     return np.concatenate([bias for bias, _ in found]), np.concatenate([p for _, p in found])
 
 
+@pytest.mark.few(1)
 def test_estimates_are_unbiased_and_vary_as_announced(drawn):
     table, mechanism, estimates = drawn
     bias, p = pooled(mechanism, table, estimates)

@@ -14,6 +14,7 @@ from semidp.sources.opening import open_source
 SCHOOLS = files("semidp") / "data" / "california_schools.csv"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_county_and_district_tables_of_schools_agree_and_enrolment_is_exact(adjacency):
     tables = [["county", "meals"], ["district", "meals"], ["county", "grades", "meals"]]

@@ -114,6 +114,7 @@ def exchange_differences(space: ProductSpace):
                 yield vector(counts) - mine
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.long) if name in ("joint", "nested, two totals") else name for name in CASES],

@@ -52,6 +52,7 @@ def checked(release: Release, saved: Save) -> str:
     return page
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("n", [0, 1, 2])
 @pytest.mark.parametrize("invariants", [BOTH, BOTH[:1], ()], ids=["both", "one", "none"])
@@ -176,6 +177,7 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
     assert 'href="hair%20and%20eyes.csv"' in page
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("first", BUDGETS, ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("second", BUDGETS, ids=lambda budget: budget.kind)
 def test_budgets_of_every_kind_compose(saved: Save, first: Budget, second: Budget) -> None:

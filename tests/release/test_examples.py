@@ -61,6 +61,7 @@ def plan_for(example: Example, invariants: list[list[str]], **request: object) -
     return Plan([table], [Margin(*names) for names in invariants], example.declared(), count="count")
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(("name", "kind"), CASES, ids=lambda value: value)
 def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str, budget: str) -> None:
@@ -96,6 +97,7 @@ def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str,
     assert document["a"]["used"] == release.scope.semi_adjacency.bound
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("fit", ["integer", "real", "none"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("name", ["ucb_admissions", "hair_eye_color"])

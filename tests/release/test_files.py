@@ -74,6 +74,7 @@ def changed(folder: Path, change: Callable[[dict], None]) -> None:
     (folder / "release.json").write_text(json.dumps(document))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

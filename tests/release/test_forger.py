@@ -121,6 +121,7 @@ def forged(forger: Forger, step: int) -> Counter[str]:
     return Counter(verdict for _, verdict in verdicts)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["laplace", "by parts", "means"])
 def test_some_fields_and_columns_are_found_out_or_listed(kind: str, tmp_path: Path) -> None:
     verdicts = forged(made(kind, tmp_path / "release"), step=31)

@@ -32,6 +32,7 @@ def test_the_paper_lists_19_moves_of_31() -> None:
     assert moves.space(3, (2, 5)).l2_squared == moves.space(2, (2, 5)).l2_squared == 4
 
 
+@pytest.mark.long
 def test_moves_keep_both_margins(tables: dict[str, Tidy]) -> None:
     table = tables["sensitivity-space"]
     found = {}
