@@ -291,9 +291,11 @@ def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] |
     if "estimate_low" not in cells:
         return None
     below, above = cells["estimate"] - cells["estimate_low"], cells["estimate_high"] - cells["estimate"]
-    if not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS) or (below < 0).any():
+    narrower = np.minimum(below, above)
+    # An end on a digit may lie inside of an estimate that is on it too but for a rounding error: see `interval_ends`.
+    if not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS) or (narrower < -1 / _DIGITS).any():
         raise ValueError("the intervals are not those of the estimates")
-    return np.asarray(np.minimum(below, above), dtype=np.float64)
+    return np.asarray(np.maximum(narrower, 0.0), dtype=np.float64)
 
 
 def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
