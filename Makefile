@@ -35,7 +35,7 @@ lint: $(TESTS)  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint      ## what needs no server, and the cases of brute force that show most (about six minutes on two cores)
+test: lint      ## what needs no server, and the cases of brute force that show most (under ten minutes on two cores)
 	$(ONE_EACH) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not services and not long'
 
 test-long: $(TESTS)  ## all other cases of brute force, the audits with the most samples, 200 kills (about half an hour)
