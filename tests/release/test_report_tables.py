@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ import pytest
 from semidp import Budget, Feature, Outcome, Plan, ProductRequest, Release, TableRequest, run
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.figures import estimates_plot
-from semidp.report.cells import CellGrid, grid
+from semidp.report.cells import CellGrid, faint_cells, grid
 from semidp.report.page import html
 from semidp.report.sentences import strength
 from semidp.statistics.regression.request import RegressionRequest
@@ -175,3 +176,16 @@ def test_a_changed_description_is_noticed(everything: Release, tmp_path: Path) -
     (folder / "csv-metadata.json").write_text("{}")
     with pytest.raises(Exception, match="was changed after the release was written"):
         Release.load(folder)
+
+
+def test_a_count_on_the_edge_of_noise_is_marked_alike_before_and_after_it_is_written(tmp_path: Path) -> None:
+    """Files round half-widths outward in the seventh digit, which must not turn a mark."""
+    plan = Plan([TableRequest(["sex", "age"], Budget.gdp(1))], ["sex", "age"])
+    release = run(plan, {name: PEOPLE[name] for name in ("sex", "age")}, SeededRandomness(1))
+    table = release.tables[0]
+    edge = replace(table, counts=np.full(table.counts.shape, 5), half_widths=np.full(table.counts.shape, 5.0))
+    written = replace(edge, half_widths=np.full(table.counts.shape, 5.000001))
+    clearly = replace(edge, half_widths=np.full(table.counts.shape, 5.00001))
+    assert not faint_cells(edge).any()
+    assert not faint_cells(written).any()
+    assert faint_cells(clearly).all()
