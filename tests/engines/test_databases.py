@@ -336,9 +336,7 @@ def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path, tmp_path_fa
 
     pyarrow.parquet.write_table(pa.table({"sex": ["f", "m", "f"]}), tmp_path / "people.parquet")
     code = f"""
-from semidp.sources import Outcome, open_source
-from semidp.errors import InputError
-from semidp.core.tables import Feature, Schema
+from semidp import Feature, InputError, Outcome, Schema, open_source
 try:
     open_source("spark://local", table="nobody")
 except InputError as error:
