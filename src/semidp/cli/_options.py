@@ -23,6 +23,7 @@ from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError, did_you_mean
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
+from semidp.publishing.budgets import exact_margins
 from semidp.publishing.plan import Plan, declared
 from semidp.sources.contract import GRID, Outcome
 from semidp.sources.opening import Source, open_source
@@ -398,10 +399,7 @@ def plan_of(
     published too. The mechanism is that of the table, and that of the groups where there is no table; several tables
     share one part of the budget. Parts are even unless --share says otherwise.
     """
-    margins = [Margin(*names_of(text)) for text in invariants]
-    sets = dict.fromkeys(margin for request in (*base.groups, *base.quantiles) for margin in request.by)
-    sets |= dict.fromkeys(Margin(*regression.factors) for regression in base.regressions)
-    margins += [margin for margin in sets if not any(margin.within(known) for known in margins)]
+    margins = exact_margins(evolve(base, invariants=[Margin(*names_of(text)) for text in invariants]))
     if mechanism != "auto" and base.quantiles and not (tables or asking.all_pairs or base.groups or base.regressions):
         raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
     wanted = _tables(tables, asking.all_pairs, mechanism, fit)
