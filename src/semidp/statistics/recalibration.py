@@ -4,10 +4,10 @@ from semidp.core.scope import Scope
 from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import FOR_RELEASES, mechanism_for
-from semidp.queries.products import ProductSpace, product_space
+from semidp.queries.products import ProductSpace
 from semidp.statistics.protocol import Published, Request, budget_of
 from semidp.statistics.quantiles.space import RankSpace
-from semidp.statistics.tables.request import TableRequest
+from semidp.statistics.tables.request import TablesRequest
 
 
 def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechanism:
@@ -17,9 +17,8 @@ def mechanism_again(request: Request, result: Published, scope: Scope) -> Mechan
     result.
     """
     name, budget = result.noise.mechanism, budget_of(request)
-    if isinstance(request, TableRequest) and (name == ResidualMechanism.name or result.key == "partitioned"):
-        product = product_space(scope.dataspace, scope.adjacency, [request.features])
-        return ResidualMechanism.calibrate(product, budget)
+    if isinstance(request, TablesRequest) and (name == ResidualMechanism.name or result.key == "partitioned"):
+        return request.residual_mechanism(request.residual_space(scope))
     space = result.space(request, scope)
     if isinstance(space, (ProductSpace, RankSpace)):
         return request.calibrate(space)

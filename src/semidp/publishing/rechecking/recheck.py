@@ -195,11 +195,11 @@ class _Check:
             "which mechanism was asked for, where it is one that could have been",
             *dict.fromkeys(f"plan.{request.key}.mechanism" for request in release.plan.requests),
         )
-        outcomes = (*release.plan.groups, *release.plan.regressions, *release.plan.quantiles)
+        outcomes = [request for request in release.plan.requests if request.private_columns]
         self.findings.trust(
             "which column an outcome was read from", *dict.fromkeys(f"plan.{asked.key}.column" for asked in outcomes)
         )
-        if release.plan.quantiles:
+        if any(request.key == "quantile" for request in release.plan.requests):
             self.findings.trust("which ranks the choices of quantiles aimed at", "plan.quantile.level")
         flags = [f"{key}.private" for key in _RESULTS if any(result.key == key for result in release.results)]
         self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
@@ -359,7 +359,7 @@ def _cells(release: Release) -> int:
     """The cells of all tables of a release, parts included."""
     schema = release.scope.dataspace.schema
     assert schema is not None
-    return sum(schema.restrict(table.features).size for table in release.plan.all_tables)
+    return sum(schema.restrict(table.features).size for table in release.plan.tables)
 
 
 class _StatedLevels:

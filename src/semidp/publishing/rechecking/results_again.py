@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from attrs import evolve
@@ -40,7 +40,7 @@ from semidp.statistics.tables.published import (
     PublishedProduct,
     PublishedTable,
 )
-from semidp.statistics.tables.request import ProductRequest, TableRequest
+from semidp.statistics.tables.request import TablesRequest
 
 Floats = NDArray[np.float64]
 
@@ -160,8 +160,8 @@ class ResultCheck:
                 self.wrong(f"a measurement without the exact totals, which {mechanism.name} noise keeps")
 
     def _fit_alone(self, result: PublishedTable, measure: NDArray[Any]) -> None:
-        assert isinstance(self.request, TableRequest)
-        kind, again = self.request.fit, None
+        assert isinstance(self.request, TablesRequest)
+        kind, again = self.request.only.fit, None
         if kind is FitKind.none:
             note = "The measurement itself is published."
             again = (result.estimate, Fitted(str(kind), "none", 0.0, 0.0, True, note))
@@ -338,10 +338,9 @@ def _noise_name(mechanism: Mechanism) -> str:
 
 def _without_fits(request: Request) -> Request:
     """Return a request for the same tables whose estimates are published as they are: fits are compared apart."""
-    if isinstance(request, ProductRequest):
-        return cast(Request, evolve(request, tables=[evolve(table, fit=FitKind.none) for table in request.tables]))
-    assert isinstance(request, TableRequest)
-    return cast(Request, evolve(request, fit=FitKind.none))
+    assert isinstance(request, TablesRequest)
+    unfitted = [evolve(table, fit=FitKind.none) for table in request.tables]
+    return evolve(request, tables=unfitted)
 
 
 def _measurement(result: Any, mechanism: Mechanism) -> Measurement:

@@ -6,5 +6,5 @@ from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.quantiles.space import recorded_ranks
 
 KIND = Kind(
-    place=30, requests={"quantile": QuantileRequest}, queries={"quantiles": recorded_ranks}, laws=tuple(EXPONENTIAL)
+    place=30, key="quantile", asked=(QuantileRequest,), queries={"quantiles": recorded_ranks}, laws=tuple(EXPONENTIAL)
 )

@@ -4,4 +4,4 @@ from semidp.statistics.protocol import Kind
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.regression.space import recorded_moments
 
-KIND = Kind(place=20, requests={"regression": RegressionRequest}, queries={"moments": recorded_moments})
+KIND = Kind(place=20, key="regression", asked=(RegressionRequest,), queries={"moments": recorded_moments})

@@ -4,4 +4,4 @@ from semidp.statistics.outcomes.spaces import recorded_sums
 from semidp.statistics.protocol import Kind
 from semidp.statistics.sums.request import GroupRequest
 
-KIND = Kind(place=10, requests={"group": GroupRequest}, queries={"sums": recorded_sums})
+KIND = Kind(place=10, key="group", asked=(GroupRequest,), queries={"sums": recorded_sums})

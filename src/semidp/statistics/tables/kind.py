@@ -10,7 +10,14 @@ from semidp.queries.base import QuerySpace
 from semidp.queries.products import product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.statistics.protocol import Kind
-from semidp.statistics.tables.request import TableRequest
+from semidp.statistics.tables.request import (
+    PLAN_KEYS,
+    TableRequest,
+    TablesRequest,
+    gathered,
+    read_tables,
+    write_tables,
+)
 
 
 def _table_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
@@ -24,4 +31,13 @@ def _product_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Ad
     return space
 
 
-KIND = Kind(place=0, requests={"table": TableRequest}, queries={"table": _table_space, "product": _product_space})
+KIND = Kind(
+    place=0,
+    key="table",
+    asked=(TableRequest, TablesRequest),
+    queries={"table": _table_space, "product": _product_space},
+    plan_keys=PLAN_KEYS,
+    gather=gathered,
+    read_plan=read_tables,
+    write_plan=write_tables,
+)

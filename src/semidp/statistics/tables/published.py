@@ -30,7 +30,7 @@ from semidp.queries.products import ProductSpace, product_space
 from semidp.statistics.protocol import Published, is_size, measured_by, read_back
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.request import ProductRequest
+    from semidp.statistics.tables.request import TablesRequest
 
 
 LAWS = ("discrete", "rounded")
@@ -389,11 +389,11 @@ class PublishedProduct(Published):
 
     Examples
     --------
-    >>> from semidp import ProductRequest
+    >>> from semidp import TablesRequest
     >>> import semidp
     >>> wanted = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
-    >>> asked = ProductRequest(wanted, semidp.Budget.gdp(1))
-    >>> plan = semidp.Plan(invariants=["sex"], product=asked, levels_from_data=True)
+    >>> asked = TablesRequest(wanted, semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([asked], ["sex"], levels_from_data=True)
     >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
     >>> product = semidp.run(plan, people).product
     >>> [table.counts.sum(axis=1).tolist() for table in product.tables]
@@ -402,7 +402,7 @@ class PublishedProduct(Published):
 
     key: ClassVar[str] = "products"
 
-    request: "ProductRequest"
+    request: "TablesRequest"
     mechanism: ResidualMechanism = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
@@ -458,10 +458,10 @@ class PublishedProduct(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "ProductRequest", scope: Scope, files: StoredFiles
+        cls, entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
-        space = request.space(scope)
+        space = request.residual_space(scope)
         mechanism = residuals_from_json(entry, space)
         noisy = read_residuals(files, MEASUREMENTS, space)
         alone = entry.get("one_by_one_l2")
