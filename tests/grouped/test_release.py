@@ -45,16 +45,15 @@ def pupils() -> dict[str, np.ndarray]:
     return {"school": school, "sex": sex, "score": score, "passed": (score > 50).astype(int)}
 
 
-def plan(**changes: object) -> Plan:
-    wanted = {
-        "tables": [TableRequest(["school", "sex"], Budget.gdp(3))],
-        "groups": [
-            GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(4)),
-            GroupRequest(Statistic.proportion, proportion_of("passed"), [SCHOOL, SEX], Budget.gdp(12)),
-        ],
-        "invariants": [SCHOOL, SEX],
-    }
-    return Plan(**(wanted | changes))
+TABLE = TableRequest(["school", "sex"], Budget.gdp(3))
+GROUPS = [
+    GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(4)),
+    GroupRequest(Statistic.proportion, proportion_of("passed"), [SCHOOL, SEX], Budget.gdp(12)),
+]
+
+
+def plan(*requests: object, **changes: object) -> Plan:
+    return Plan(requests or (TABLE, *GROUPS), **({"invariants": [SCHOOL, SEX]} | changes))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def test_everything_stands_under_one_guarantee(release):
     assert compose(*(part.tradeoff for part in parts)) == release.guarantee.tradeoff
     assert {part.dataspace for part in parts} == {release.scope.dataspace}
     assert not release.private
-    assert run(plan(tables=[]), pupils()).private
+    assert run(plan(*GROUPS), pupils()).private
 
 
 def test_estimates_are_near_the_truth(release):
@@ -137,7 +136,7 @@ def test_the_ledger_is_charged_once_for_all(tmp_path):
     assert done.ledger["label"] == "table (school × sex), mean-score (school), proportion-passed (school × sex)"
     assert ledger.total().tradeoff == Budget.gdp(13).tradeoff()
     with pytest.raises(BudgetExceeded):
-        run(plan(tables=[]), pupils(), ledger=ledger)
+        run(plan(*GROUPS), pupils(), ledger=ledger)
 
 
 def test_an_audit_calibrates_groups_again(release):
@@ -159,7 +158,7 @@ def test_plans_round_trip():
     by = ["school"]
     mu = 1
     """
-    (group,) = Plan.from_toml(text).groups
+    (group,) = Plan.from_toml(text).requests
     assert (group.statistic, group.outcome.steps, group.by, group.name) == (
         Statistic.mean,
         1000,
@@ -170,9 +169,9 @@ def test_plans_round_trip():
 
 def test_budgets_are_filled_in_and_shared():
     bare = GroupRequest(Statistic.sum, SCORE, [SCHOOL])
-    assert plan(tables=[], groups=[bare]).with_budget(Budget.gdp(2)).groups[0].budget == Budget.gdp(2)
+    assert plan(bare).with_budget(Budget.gdp(2)).requests[0].budget == Budget.gdp(2)
     with pytest.raises(InputError, match="'sum-score' has no privacy budget"):
-        run(plan(tables=[], groups=[bare]), pupils())
+        run(plan(bare), pupils())
     for budget in (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.approximate(1, "1e-6")):
         part = budget.shared(3)
         for name in ("rho", "epsilon", "delta"):
@@ -196,7 +195,7 @@ def test_budgets_are_filled_in_and_shared():
             lambda: GroupRequest.from_json({"column": "score", "by": ["a"], "bounds": [0, 1], "grid": "1.5"}),
             "whole number",
         ),
-        (lambda: plan(groups=[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2), "same name"),
+        (lambda: plan(*[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2), "same name"),
     ],
 )
 def test_requests_check_themselves(request_, reason):
@@ -206,7 +205,7 @@ def test_requests_check_themselves(request_, reason):
 
 def test_groups_without_public_counts_are_refused():
     wanted = GroupRequest(Statistic.mean, SCORE, [SEX], Budget.gdp(1))
-    hidden = plan(tables=[], groups=[wanted], invariants=[SCHOOL], features=[Feature("sex", ("f", "m"))])
+    hidden = plan(wanted, invariants=[SCHOOL], features=[Feature("sex", ("f", "m"))])
     with pytest.raises(Refused, match="those of sex are not published: publish them"):
         run(hidden, pupils())
 
