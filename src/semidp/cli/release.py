@@ -36,8 +36,7 @@ from semidp.publishing.parts.by_partition import Whole, prepare_parts, run_parti
 from semidp.publishing.parts.partitions import tables_asked
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.findings import Recheck
-from semidp.publishing.rechecking.recheck import load_consistent, recheck
+from semidp.publishing.rechecking.recheck import Recheck, load_consistent, recheck
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import Signer
 from semidp.publishing.signing import verify as verify_signature

@@ -6,7 +6,7 @@ distributions live in `noise`, the sensitivity in `queries`; making tables nonne
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -112,6 +112,10 @@ class Mechanism(ABC):
     kinds: ClassVar[tuple[str, ...]]
     claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
+    keeps_totals: ClassVar[bool] = False
+    """Whether the noise has zero published margins, so that what is measured has every exact total."""
+    scale_powers: ClassVar[Mapping[str, int]] = {}
+    """By which power of the scale each exact parameter grows: 2 for a variance, -1 for a rate."""
 
     @classmethod
     @abstractmethod
@@ -201,6 +205,20 @@ class Mechanism(ABC):
         noise = {"law": self.name, **{name: plain(value) for name, value in numbers.items()}}
         return {"query": self.space.query(), "noise": noise}
 
+    def with_scale(self, scale: float) -> Self:
+        """Return the mechanism with another scale of its noise; its guarantee follows.
+
+        >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+        >>> from semidp.mechanisms.examples import two_way
+        >>> RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1)).with_scale(4.0).tradeoff.mu
+        Fraction(1, 2)
+        """
+        if not self.scale_powers:
+            raise Refused(f"{self.name} noise has more than one scale, or none: calibrate it again")
+        share = Fraction(scale) / Fraction(self.scale)
+        changed: Any = {name: getattr(self, name) * share**power for name, power in self.scale_powers.items()}
+        return replace(self, **changed)
+
     def reporting(self, progress: Progress) -> Self:
         """Return the mechanism with somebody to tell how far a long draw has come; most draws are over at once."""
         return self
@@ -232,6 +250,10 @@ class Mechanism(ABC):
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public numbers."""
         return self.space.published(noisy)
+
+    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+        """Return the measurement whose noisy values were published, as `measure` returned it."""
+        return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
 
     def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
         """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for studies is not."""
@@ -318,6 +340,10 @@ class NoNoise(Mechanism):
         """Return the public table; `values` and the randomness are not used."""
         fixed = self.space.fixed_part()
         return Measurement(np.rint(fixed).astype(np.int64), fixed, self.name, self.claim, True)
+
+    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+        """Return the public table, whatever was published in its place."""
+        return self.measure(noisy)
 
     def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return the public table again and again; `values` and the randomness are not used."""

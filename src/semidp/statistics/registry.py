@@ -22,7 +22,7 @@ from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.queries.base import QuerySpace
 from semidp.queries.products import ProductSpace
-from semidp.statistics.protocol import Kind, OwnBudget
+from semidp.statistics.protocol import Kind, OwnBudget, ResultReader
 
 _registered: list[Kind] = []
 
@@ -52,6 +52,20 @@ def kinds() -> tuple[Kind, ...]:
 def request_types() -> dict[str, type[OwnBudget]]:
     """Return what a plan may ask for, by the key of its list in a plan file."""
     return {key: request for kind in kinds() for key, request in kind.requests.items()}
+
+
+def result_readers() -> dict[str, ResultReader]:
+    """Return how published results are read, by the keys of their lists in release.json.
+
+    >>> list(result_readers())
+    ['tables', 'products', 'groups', 'regressions', 'quantiles']
+    """
+    return {key: reader for kind in kinds() for key, reader in kind.results.items()}
+
+
+def always_listed() -> set[str]:
+    """Return the keys of lists that release.json has even where they are empty."""
+    return {key for kind in kinds() for key in kind.always_listed}
 
 
 def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:

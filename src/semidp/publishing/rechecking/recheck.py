@@ -18,30 +18,38 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import normalised
 from semidp.errors import InputError, SemidpError
-from semidp.output.cells import METADATA, Columns, Form, StoredFiles, csvw
+from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.files import document_at
 from semidp.publishing.parts.partitions import PARTS, measurements_stem
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.findings import Findings, Recheck, Trust, differences, same, short
-from semidp.publishing.rechecking.refit import MOST_CELLS
-from semidp.publishing.rechecking.results_again import ResultCheck
+from semidp.publishing.rechecking.results_again import compared
 from semidp.publishing.rechecking.stored import file_differences
-from semidp.publishing.release import REPORT, Release, release_files, release_title, versions
+from semidp.publishing.release import REPORT, Release, release_files, release_title, result_keys, versions
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import announced, schema_of
 from semidp.sources.opening import Source
+from semidp.statistics.findings import Findings, Trust, differences, same, short
 from semidp.statistics.protocol import Published
-from semidp.statistics.recalibration import mechanism_again
 
-_RESULTS = ("tables", "products", "partitioned", "groups", "regressions", "quantiles")
+MOST_CELLS = 2_000_000
+"""Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
 _READING = ("plan.count", "plan.where", "plan.id", "plan.levels_from_data", "plan.feature", "plan.adjacency")
-_NOISE = ("noise.mechanism", "noise.scale", "noise.claim", "noise.expected_l2", "one_by_one_l2")
-_RESIDUALS = ("precision", "law", "residuals")
-_DERIVED = (
-    *("comparisons", "intervals", "about", "rank_error", "advertised", "noise.naive_l2", "one_by_one_l2"),
-    *("saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
-)
-"""What an earlier version may have computed otherwise."""
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """What came out when everything that a release states was computed again.
+
+    Parameters
+    ----------
+    disagreements
+        What does not follow, a sentence each.
+    trusted
+        What can only be believed, unless a signature says whose word it is.
+    """
+
+    disagreements: tuple[str, ...]
+    trusted: tuple[Trust, ...]
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -160,9 +168,9 @@ class _Check:
         rebuilt, needed = [], []
         for request, result in zip(release.plan.requests, release.results, strict=True):
             try:
-                mechanism = mechanism_again(request, result, release.scope)
+                mechanism = result.recalibrated(request, release.scope)
                 needed.append(mechanism.guarantee)
-                rebuilt.append(ResultCheck(self.findings, release, request, result, mechanism).compared())
+                rebuilt.append(compared(release, request, result, mechanism, self.findings))
             except SemidpError as error:
                 self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
                 rebuilt.append(result)
@@ -174,7 +182,7 @@ class _Check:
 
     def _usual_trust(self) -> None:
         release = self.release
-        measured = [name for result in release.results for name in _measured_columns(result, release.form)]
+        measured = [name for result in release.results for name in result.noisy_columns(release.form)]
         if release.partition is not None:
             stems = [(measurements_stem(result.request), result) for result in release.partitioned]
             measured += [
@@ -195,13 +203,10 @@ class _Check:
             "which mechanism was asked for, where it is one that could have been",
             *dict.fromkeys(f"plan.{request.key}.mechanism" for request in release.plan.requests),
         )
-        outcomes = (*release.plan.groups, *release.plan.regressions, *release.plan.quantiles)
-        self.findings.trust(
-            "which column an outcome was read from", *dict.fromkeys(f"plan.{asked.key}.column" for asked in outcomes)
-        )
-        if release.plan.quantiles:
-            self.findings.trust("which ranks the choices of quantiles aimed at", "plan.quantile.level")
-        flags = [f"{key}.private" for key in _RESULTS if any(result.key == key for result in release.results)]
+        for request, result in zip(release.plan.requests, release.results, strict=True):
+            for trust in result.trusted(request):
+                self.findings.trust(trust.what, *trust.fields)
+        flags = dict.fromkeys(f"{result.key}.private" for result in release.results)
         self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
         self.findings.trust("when it was made, and with which software", "created", "versions")
         self.findings.trust("what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger")
@@ -249,13 +254,15 @@ class _Check:
         for key in expected:
             if key in skipped or (key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}):
                 continue
-            if key in _RESULTS:
+            if key in result_keys():
+                if key not in document and self.findings.current:
+                    self.findings.wrong.append(f"it has no list of {key}")
                 self._entries(key, document.get(key, []), expected[key], rebuilt)
             elif key == "a" and not self.findings.current:
                 continue  # compared above: an earlier version may have known less of a(t)
             else:
                 for path, stated, found in differences(document.get(key), expected[key], key):
-                    self._differs(path, "it states", path, stated, found)
+                    self._differs(path, "it states", path, stated, found, derived=())
         others = [key for key in document if key not in expected and key != "files"]
         if others and self.findings.current:
             self.findings.wrong += [f"it states {key!r}, which no release has" for key in others]
@@ -270,15 +277,17 @@ class _Check:
             told = any(sentence.startswith(f"{name!r} ") for sentence in self.findings.wrong)
             if told and result in self.release.results:
                 continue  # it was not computed again, as was said
+            compared_fields, said_fields = result.compared_fields, (*result.noise_fields, *result.compared_fields)
             for path, stated, value in differences(entry, found):
-                if path.startswith("guarantee") or (told and path.startswith((*_NOISE, *_RESIDUALS))):
+                if path.startswith("guarantee") or (told and path.startswith(said_fields)):
                     continue
-                if not self.findings.current and path.startswith(_RESIDUALS):
+                if not self.findings.current and path.startswith(compared_fields):
                     continue  # no less noise than is needed, as was compared
-                self._differs(f"{key}.{path}", f"{name!r} states", path, stated, value)
+                self._differs(f"{key}.{path}", f"{name!r} states", path, stated, value, result.derived_fields)
 
-    def _differs(self, place: str, who: str, path: str, stated: Any, found: Any) -> None:
-        if self.findings.current or not path.startswith(_DERIVED):
+    def _differs(self, place: str, who: str, path: str, stated: Any, found: Any, derived: tuple[str, ...]) -> None:
+        """Note a field that differs; one that an earlier version may have derived otherwise is believed."""
+        if self.findings.current or not path.startswith(derived):
             if stated is None and not self.findings.current:
                 return  # what an earlier version did not state
             self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(found)} follows")
@@ -298,8 +307,9 @@ class _Check:
         for key in ("plan", "dataspace"):
             if set(self.document[key]) == {"file"}:
                 expected = json.loads(json.dumps(release.to_json()[key]))
-                for path, stated, found in differences(document_at(folder / self.document[key]["file"]), expected, key):
-                    self._differs(path, "it states", path, stated, found)
+                listed = document_at(folder / self.document[key]["file"])
+                for path, stated, found in differences(listed, expected, key):
+                    self._differs(path, "it states", path, stated, found, derived=())
         self._described(folder, files, digests)
         self._listed(folder, {*files}, digests)
         self._parts_listed()
@@ -357,9 +367,7 @@ class _Check:
 
 def _cells(release: Release) -> int:
     """The cells of all tables of a release, parts included."""
-    schema = release.scope.dataspace.schema
-    assert schema is not None
-    return sum(schema.restrict(table.features).size for table in release.plan.all_tables)
+    return sum(result.fitted_cells(release.scope) for result in release.results)
 
 
 class _StatedLevels:
@@ -396,16 +404,6 @@ def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
         known = found["a"][key]
         if value is not None and known is not None and not (isinstance(value, int) and value >= known):
             yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
-
-
-def _measured_columns(result: Published, form: Form | None) -> Iterator[str]:
-    """Yield where the noisy values of a result stand."""
-    if result.noise.absent:
-        return
-    for name, columns in result.files(form).items():
-        for column in columns.numbers:
-            if column in ("noisy_count", "noisy_steps", "noisy") or column.startswith("steps_"):
-                yield f"{name} {column}"
 
 
 def _markup(page: str) -> set[str]:

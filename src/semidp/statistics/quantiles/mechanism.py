@@ -4,6 +4,7 @@ The exponential mechanism, for pure ε permute and flip, drawn exactly; `space` 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -62,6 +63,7 @@ class ExponentialMechanism(Mechanism):
 
     rate: Fraction
 
+    scale_powers: ClassVar[Mapping[str, int]] = {"rate": -1}
     kinds: ClassVar[tuple[str, ...]]
     law: ClassVar[type[Choice]] = ExponentialChoice
 

@@ -16,14 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.core.progress import silent
 from semidp.core.scope import Scope
 from semidp.fitting.tables import fit_table
-from semidp.publishing.rechecking.findings import Findings
+from semidp.statistics.findings import Findings
 from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.published import CellTable, FitKind, Fitted
 
 SECONDS = 3.0
 """The time limit of a fit that is made again; all but searches for a proof are over long before."""
-MOST_CELLS = 2_000_000
-"""Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
 _CLOSE = 1e-6
 _EARLIER_FACTORS = (1.959963984540054, math.log(20) / math.sqrt(2))
 """Standard errors to each side in the intervals of earlier versions: normal and Laplace ones."""

@@ -1,4 +1,4 @@
-"""One part of a release, computed again from what was measured in it and from the tables above it."""
+"""Tables that were carried out part by part, computed again: those at the cut, then each part under them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.progress import silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
+from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.publishing.parts.cut_fits import CutFit
 from semidp.publishing.parts.partitions import (
     PARTS,
     AtCut,
     Part,
+    Partition,
     PartitionedTables,
     PartTable,
     measurements_stem,
@@ -22,14 +25,100 @@ from semidp.publishing.parts.partitions import (
     part_path,
 )
 from semidp.publishing.parts.tasks import fitted_part, split_residuals
-from semidp.publishing.rechecking.findings import Findings, close
-from semidp.publishing.rechecking.refit import FittedTable, Refit, intervals_hold, note_fits
 from semidp.publishing.rechecking.stored import file_differences
+from semidp.statistics.findings import Findings, close
+from semidp.statistics.protocol import ResultCheck, measured_by
 from semidp.statistics.tables.published import INTERVALS_BELOW, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
 
 Floats = NDArray[np.float64]
 
 _SECONDS = 0.3  # the time limit of a fit in one part
+
+
+def recheck_parts(result: PartitionedTables, check: ResultCheck, mechanism: ResidualMechanism) -> PartitionedTables:
+    """Compare the tables at the cut, then every part with what was measured in it and with the tables above.
+
+    Parameters
+    ----------
+    result
+        The tables.
+    check
+        What they are computed again from, and where it is noted what does not follow.
+    mechanism
+        The noise of every residual: what the budget gives, or what an earlier version stated.
+    """
+    before = len(check.findings.wrong)
+    _compare_cut(result, check)
+    fit = None
+    if check.findings.refits and len(check.findings.wrong) == before:
+        fit = result.settled(silent)
+    part_tables = _compare_parts(result, check, fit)
+    if part_tables is not None:
+        _compare_cut_fits(result, check, fit)
+    expected = result.noise.expected_l2
+    # What the parts were expected to lose is known only where all of them are sound.
+    if part_tables is not None and len(check.findings.wrong) == before:
+        expected = result.expected_l2(part_tables)
+        if not close(result.noise.expected_l2, expected):
+            check.wrong(f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {expected:.6g}")
+    measured = measured_by(result.name, mechanism, result.private, expected)
+    return replace(result, mechanism=mechanism, **measured)
+
+
+def _compare_cut(result: PartitionedTables, check: ResultCheck) -> None:
+    """Compare the estimates and errors of the tables at the cut with what was measured there and above."""
+    above = result.above
+    estimates = above.space.estimates(above.publish(result.noisy))
+    for number, (table, estimate) in enumerate(zip(result.overview, estimates, strict=True)):
+        if not close(table.estimate, estimate):
+            check.wrong(f"estimates of {table.name} that do not follow from its measurements")
+        half_widths = None if table.half_widths is None else above.table_half_widths(number)
+        if not close(table.standard_errors, above.table_errors(number)):
+            check.wrong(f"standard errors of {table.name} that its noise does not have")
+        elif not intervals_hold(table, half_widths, check.findings.current):
+            check.wrong(f"intervals of {table.name} that its noise does not have")
+
+
+def _compare_cut_fits(result: PartitionedTables, check: ResultCheck, fit: CutFit | None) -> None:
+    """Compare the whole numbers at the cut with those that the cut and the parts give."""
+    partition: Partition | None = check.partition
+    fits = None
+    if fit is not None and partition is not None and partition.place is not None:
+        fits = result.overview_fits(fit, partition.parts, partition.place, silent)
+    tables = []
+    for table in result.overview:
+        file = f"{table.name}.{table.columns().form(check.form)}"
+        tables.append(FittedTable(table.name, file, table, table.estimate))
+    note_fits(check.findings, result.name, f"{result.key}.overview.fit", tables, fits)
+
+
+def _compare_parts(result: PartitionedTables, check: ResultCheck, fit: CutFit | None) -> list[PartTable] | None:
+    """Compare every part; return how its tables came out, or None where a part is not sound."""
+    partition: Partition | None = check.partition
+    if partition is None or partition.place is None:
+        check.wrong("parts that are not there")
+        return None
+    changed = partition.changed()
+    if changed is not None:
+        check.wrong(f"another {changed} than the folder has")
+        return None
+    schema = result.mechanism.space.schema
+    nodes = result.cut.chain(schema).size(result.cut.depth)
+    if len(partition.parts) != nodes:
+        check.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
+        return None
+    tables: list[PartTable] = []
+    sound = True
+    for node, part in enumerate(partition.parts):
+        files = StoredFiles(partition.place / part.folder, tuple(part.files))
+        before = len(check.findings.wrong)
+        try:
+            tables += PartCheck(check.findings, result, check.form, node, part, files, fit).compared()
+        except (ValueError, KeyError, OSError, IndexError, StopIteration):
+            check.wrong(f"files that are damaged in {part.folder}")
+        sound = sound and len(check.findings.wrong) == before
+    return tables if sound else None
 
 
 @dataclass(eq=False)
