@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.audit.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
-from semidp.audit.pairs import Pair
 from semidp.core.progress import Progress, silent
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
+from semidp.queries.worst_pairs import Pair
 from semidp.statistics.odds_ratio.measured import OddsRatioResult
 
 _FINE = 2.0**12  # steps of the grid in which real outputs are read, for each typical deviation

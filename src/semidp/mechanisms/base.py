@@ -28,6 +28,7 @@ from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
 from semidp.queries.base import QuerySpace
+from semidp.queries.worst_pairs import Pair
 
 ClaimKind = Literal["exact", "ideal"]
 """Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the proof."""
@@ -112,6 +113,8 @@ class Mechanism(ABC):
     kinds: ClassVar[tuple[str, ...]]
     claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
+    adds_noise: ClassVar[bool] = True
+    """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard error."""
     keeps_totals: ClassVar[bool] = False
     """Whether the noise has zero published margins, so that what is measured has every exact total."""
     scale_powers: ClassVar[Mapping[str, int]] = {}
@@ -250,6 +253,18 @@ class Mechanism(ABC):
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public numbers."""
         return self.space.published(noisy)
+
+    def worst_pair(self, space: QuerySpace) -> Pair:
+        """Return the pair of values on which it is attacked: of its own space, or under another adjacency."""
+        return space.worst_pair()
+
+    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+        """Return the pair of two values of its query."""
+        return Pair(first, second)
+
+    def with_less_noise(self, share: Fraction) -> "Mechanism | None":
+        """Return the mechanism with this share of its noise; None where outputs can be drawn towards the query."""
+        return None
 
     def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
         """Return the measurement whose noisy values were published, as `measure` returned it."""

@@ -36,6 +36,7 @@ from semidp.queries.products import ProductSpace
 from semidp.queries.projection import MOST_PATTERNS
 from semidp.queries.residuals import below
 from semidp.queries.tables import sensitivity_space
+from semidp.queries.worst_pairs import Pair
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
@@ -225,6 +226,19 @@ class ResidualMechanism(Mechanism):
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
         return replace(self, space=space, precision=_cost(space, self.sigma2)).guarantee
+
+    def worst_pair(self, space: QuerySpace) -> Pair:
+        """Return the pair whose move costs most of the noise that is drawn."""
+        if not isinstance(space, ProductSpace) or space.is_zero:
+            return super().worst_pair(space)
+        move = space.worst_move(self.sigma2)
+        if move is None:
+            raise Refused("no worst pair of these tables is known: audit the mechanism with a pair of your own")
+        return self.pair_of(np.zeros_like(move), move)
+
+    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+        """Return the pair of two vectors of residuals, whose entries have noise of different variance."""
+        return Pair(first, second, 1 / self.variances)
 
     @property
     def scale(self) -> float:

@@ -193,7 +193,7 @@ class Published:
         """Yield what is believed of it besides its noisy values: nothing else that it states follows from the rest."""
         yield from ()
 
-    def fitted_cells(self, scope: Scope) -> int:
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
         """Return how many cells are fitted when it is computed again, which takes the time of a recheck."""
         return 0
 

@@ -276,7 +276,7 @@ class PartitionedTables(Published):
         assert isinstance(mechanism, ResidualMechanism)
         return recheck_parts(self, check, mechanism)
 
-    def fitted_cells(self, scope: Scope) -> int:
+    def fitted_cells(self, request: Request, scope: Scope) -> int:
         """Return how many cells the tables have in all parts together."""
         schema = self.mechanism.space.schema
         return sum(schema.restrict(table.features).size for table in tables_asked(self.request))

@@ -367,7 +367,10 @@ class _Check:
 
 def _cells(release: Release) -> int:
     """The cells of all tables of a release, parts included."""
-    return sum(result.fitted_cells(release.scope) for result in release.results)
+    cells = 0
+    for request, result in zip(release.plan.requests, release.results, strict=True):
+        cells += result.fitted_cells(request, release.scope)
+    return cells
 
 
 class _StatedLevels:

@@ -203,9 +203,10 @@ class PublishedTable(CellTable, Published):
         """Whether a column of its files holds what was measured: noisy counts, or residuals."""
         return column in ("noisy_count", "noisy")
 
-    def fitted_cells(self, scope: Scope) -> int:
-        """Return how many cells it has."""
-        return self.schema.size
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells the table has that was asked for."""
+        assert scope.dataspace.schema is not None
+        return scope.dataspace.schema.restrict(request.features).size
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the published counts with the estimates, and the measurements, one row a cell."""
@@ -500,7 +501,7 @@ class PublishedProduct(Published):
 
         return recheck_product(self, check, mechanism)
 
-    def fitted_cells(self, scope: Scope) -> int:
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
         """Return how many cells the tables have."""
         return sum(table.schema.size for table in self.tables)
 
