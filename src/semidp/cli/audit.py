@@ -49,7 +49,8 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
 from semidp.queries.worst_pairs import Pair
-from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.protocol import Attackable
+from semidp.statistics.registry import printed_result
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLS = 20_000
@@ -169,7 +170,7 @@ def _foreign(
         )
     if stated != Stated():
         raise InputError("a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out")
-    result = _test(Path(what))
+    result = _printed(Path(what))
     if result is None:
         return None
     if pair is not None:
@@ -212,15 +213,15 @@ def _function(what: str) -> Callable[[Any], Any]:
     return called
 
 
-def _test(path: Path) -> OddsRatioResult | None:
-    """Return the odds-ratio test that a file holds, or None where it holds something else."""
+def _printed(path: Path) -> Attackable | None:
+    """Return the result that a file holds as a command printed it, or None where it holds something else."""
     if path.suffix != ".json" or not path.is_file():
         return None
     try:
         document = json.loads(o.read_text(path, "the test"))
     except ValueError:
         return None
-    return OddsRatioResult.from_json(document) if isinstance(document, dict) and "grid_bits" in document else None
+    return printed_result(document) if isinstance(document, dict) else None
 
 
 def _report_foreign(found: Audit, printing: o.Printing) -> None:

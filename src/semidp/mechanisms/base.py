@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.exact import plain, sqrt_up, up
+from semidp.core.exact import plain, positive, sqrt_up, up
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.spaces.adjacency import Adjacency
@@ -113,6 +113,8 @@ class Mechanism(ABC):
     kinds: ClassVar[tuple[str, ...]]
     claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
+    known_elsewhere: ClassVar[bool] = True
+    """Whether its noise, once drawn, has a known guarantee under other exact statistics."""
     adds_noise: ClassVar[bool] = True
     """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard error."""
     keeps_totals: ClassVar[bool] = False
@@ -207,6 +209,23 @@ class Mechanism(ABC):
         numbers = {name: value for name, value in vars(self).items() if isinstance(value, Fraction)}
         noise = {"law": self.name, **{name: plain(value) for name, value in numbers.items()}}
         return {"query": self.space.query(), "noise": noise}
+
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise on a space: under any exact statistics and adjacency.
+
+        >>> from semidp.mechanisms.pure import LaplaceMechanism
+        >>> from semidp.mechanisms.examples import two_way
+        >>> LaplaceMechanism.from_record(two_way()[0], {"law": "laplace", "b": "4"}).tradeoff.epsilon(0)
+        1.0
+        """
+        if not cls.known_elsewhere:
+            raise Refused(f"noise of the law {cls.name!r} is not known under other exact statistics")
+        numbers = {str(name): value for name, value in noise.items() if name != "law"}
+        try:
+            return cls(space, **{name: positive(value, name) for name, value in numbers.items()})
+        except TypeError:
+            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed") from None
 
     def with_scale(self, scale: float) -> Self:
         """Return the mechanism with another scale of its noise; its guarantee follows.
@@ -341,6 +360,13 @@ class NoNoise(Mechanism):
         if not space.is_zero:
             raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
         return cls(space)
+
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism where the totals still fix the table; refuse it elsewhere."""
+        if not space.is_zero:
+            raise Refused("this table was published exactly because others fixed it, and here they do not fix it")
+        return super().from_record(space, noise)
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:

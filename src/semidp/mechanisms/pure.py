@@ -207,6 +207,7 @@ class KNormMechanism(PureMechanism):
     progress: Progress = silent
 
     keeps_totals: ClassVar[bool] = True
+    known_elsewhere: ClassVar[bool] = False  # its noise has the shape of one space
     name: ClassVar[str] = "k-norm"
     claim: ClassVar[ClaimKind] = "ideal"
 

@@ -202,16 +202,24 @@ class ResidualMechanism(Mechanism):
         return {"query": self.space.query(), "noise": {"law": self.name, "draw": self.law, "residuals": squares}}
 
     @classmethod
-    def from_record(cls, space: ProductSpace, noise: Mapping[str, Any]) -> Self:
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
         """Return the mechanism of a recorded noise on a space: what its residuals cost there, over the same σ².
 
         Residuals that are fixed there cost nothing. One that was not measured because others fixed it must be fixed.
         """
-        squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in noise["residuals"]}
+        if not isinstance(space, ProductSpace):
+            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed")
+        squares = {}
+        try:
+            for part in noise["residuals"]:
+                squares[space.schema.view(part["features"])] = positive(part["sigma2"], "σ²")
+            law = str(noise["draw"])
+        except (KeyError, TypeError, AttributeError):
+            raise InputError("the record of noise on residuals is damaged: it cannot be recomputed") from None
         if not set(space.measured) <= set(squares):
             raise Refused("something was published exactly because others fixed it, and here they do not fix it")
         measured = {view: squares[view] for view in space.measured}
-        return cls(space, measured, _cost(space, measured), noise["draw"])
+        return cls(space, measured, _cost(space, measured), law)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency: its costs, over the same σ².

@@ -30,8 +30,10 @@ from semidp.mechanisms.base import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, FOR_RELEASES, NAMES, mechanism_for
+from semidp.noise.randomness import Randomness
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.queries.base import QuerySpace
+from semidp.queries.worst_pairs import Pair
 from semidp.sources.reader import Reader
 from semidp.statistics.findings import CLOSE, Findings, Trust, close, different_columns
 
@@ -502,6 +504,21 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
 ResultReader = Callable[[Mapping[str, Any], Any, Scope, StoredFiles], Published]
 """Reads what `Published.to_json` and `Published.files` wrote, of a request of the plan."""
 
+
+class Attackable(Protocol):
+    """A printed result that an audit can attack: it draws outputs again, from public values alone."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it claims."""
+
+    def worst_pair(self) -> Pair:
+        """Return two values of adjacent datasets."""
+
+    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[Any]:
+        """Return many independent outputs for one value."""
+
+
 QueryReader = Callable[[Mapping[str, Any], Dataspace, Adjacency], QuerySpace]
 """Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
 
@@ -524,11 +541,19 @@ class Kind:
         How a published result is read, by the key of its list in release.json.
     always_listed
         The keys of lists that release.json has even where they are empty.
+    printed
+        How a result is read that a command printed as JSON, by a key that only such a document has.
     """
 
     place: int
-    requests: Mapping[str, type[OwnBudget]]
-    queries: Mapping[str, QueryReader]
+    requests: Mapping[str, type[OwnBudget]] = field(default_factory=dict)
+    queries: Mapping[str, QueryReader] = field(default_factory=dict)
     laws: tuple[type[Mechanism], ...] = ()
     results: Mapping[str, ResultReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
+    printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
+
+    @property
+    def recorded_laws(self) -> tuple[type[Mechanism], ...]:
+        """The mechanisms that the record of a measurement may name: what measures it, or no noise at all."""
+        return (*(self.laws or (*FOR_RELEASES, ResidualMechanism)), NoNoise)
