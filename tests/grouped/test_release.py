@@ -215,7 +215,7 @@ def test_one_group_and_an_empty_group():
     data = {name: values[:60] for name, values in pupils().items()}
     wanted = GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(1))
     declared = [Feature("school", ("north", "closed"))]
-    done = run(Plan(groups=[wanted], invariants=[SCHOOL], features=declared), data, randomness=SeededRandomness(1))
+    done = run(Plan([wanted], invariants=[SCHOOL], features=declared), data, randomness=SeededRandomness(1))
     assert done.guarantee.adjacency.a == 1
     assert done.scope.semi_adjacency.worst_case == 1
     assert math.isnan(done.groups[0].estimates[0].values[1])
@@ -226,7 +226,7 @@ def test_one_group_and_an_empty_group():
 def test_the_saved_empty_group_reads_back(tmp_path):
     declared = [Feature("school", ("north", "closed", "south", "west"))]
     wanted = GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.pure(1))
-    done = run(Plan(groups=[wanted], invariants=[SCHOOL], features=declared), pupils())
+    done = run(Plan([wanted], invariants=[SCHOOL], features=declared), pupils())
     done.save(tmp_path)
     again = Release.load(tmp_path)
     assert math.isnan(again.groups[0].estimates[0].values[1])
@@ -240,7 +240,7 @@ def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
     data = {"ward": np.repeat(["a", "b", "c"], 4000), "y": source.integers(0, 2, 12_000)}
     outcome = Outcome("y", 0, 1, steps=1 if statistic == "proportion" else 10)
     request = GroupRequest(statistic, outcome, [["ward"]], Budget.gdp(5))
-    release = run(Plan(groups=[request], invariants=[Margin("ward")]), data, SeededRandomness(3))
+    release = run(Plan([request], invariants=[Margin("ward")]), data, SeededRandomness(3))
     compared = release.groups[0].comparisons[0]
     counts = [int(data["y"][data["ward"] == ward].sum()) for ward in "abc"]
     classical = stats.chi2_contingency([counts, [4000 - c for c in counts]], correction=False).pvalue
@@ -253,7 +253,7 @@ def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
         statistic == "mean"
     )
     data["y"][:4000] = source.random(4000) < 0.6
-    release = run(Plan(groups=[request], invariants=[Margin("ward")]), data, SeededRandomness(3))
+    release = run(Plan([request], invariants=[Margin("ward")]), data, SeededRandomness(3))
     assert release.groups[0].comparisons[0].p_value < 1e-4  # what differs is found
 
 
@@ -267,8 +267,8 @@ def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(
     asked = Confidence("0.9", sampling=True, simultaneous=True, differences=True)
     days = Outcome("days", 0, 10, steps=10)
     plan = Plan(
-        groups=[GroupRequest("mean", days, [["ward"], ["sex"]], Budget.gdp(1), confidence=asked)],
-        regressions=[
+        [
+            GroupRequest("mean", days, [["ward"], ["sex"]], Budget.gdp(1), confidence=asked),
             RegressionRequest(days, ["ward"], Budget.gdp(1), confidence=evolve(asked, differences=False)),
             RegressionRequest(Outcome("cured", 0, 1, 1), ["sex"], Budget.gdp(1), model="logistic"),
         ],
@@ -306,14 +306,14 @@ def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(
 def test_what_was_measured_for_a_regression_must_be_its_own(tmp_path):
     records = {"ward": np.repeat(["a", "b"], 30), "sex": np.tile(["f", "m"], 30), "days": np.arange(60) % 10}
     days = Outcome("days", 0, 10, steps=10)
-    plan = Plan(regressions=[RegressionRequest(days, ["ward"], Budget.gdp(1))], invariants=["ward", "sex"])
+    plan = Plan([RegressionRequest(days, ["ward"], Budget.gdp(1))], invariants=["ward", "sex"])
     release = run(plan, records, SeededRandomness(4))
     (fit,) = release.regressions
     other = {**fit.query, "by": [["sex"]]}
     forged = replace(release, results=(replace(fit, query=other),))
     (said,) = disagreements(forged, release.to_json())
     assert "does not give the sums that the regression needs" in said
-    design = release.plan.regressions[0].design(release.scope)
+    design = next(asked for asked in release.plan.requests if asked.key == "regression").design(release.scope)
     columns = moment_space(release.scope.dataspace, release.scope.adjacency, days, design).query()
     for cancelling in ([["1", "0"], ["2", "0"]], [["1", "0"]]):
         forged = replace(release, results=(replace(fit, query={**columns, "combination": cancelling}),))

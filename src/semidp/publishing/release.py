@@ -90,7 +90,12 @@ class Release:
     partition: Partition | None = None
 
     @property
-    def tables(self) -> tuple[PublishedTable, ...]:
+    def tables(self) -> tuple[PublishedTable | ProductTable, ...]:
+        """Every published table, with a budget of its own or a shared one."""
+        return (*self.alone, *(self.product.tables if self.product else ()))
+
+    @property
+    def alone(self) -> tuple[PublishedTable, ...]:
         """The published tables with budgets of their own."""
         return tuple(result for result in self.results if isinstance(result, PublishedTable))
 
@@ -98,11 +103,6 @@ class Release:
     def product(self) -> PublishedProduct | None:
         """The published tables that share a budget, or None."""
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
-
-    @property
-    def all_tables(self) -> tuple[PublishedTable | ProductTable, ...]:
-        """Every published table, with a budget of its own or a shared one."""
-        return (*self.tables, *(self.product.tables if self.product else ()))
 
     @property
     def partitioned(self) -> tuple[PartitionedTables, ...]:
@@ -155,7 +155,7 @@ class Release:
         1.0103...
         """
         self.refuse_parts("weighted sums")
-        known = {table.name: table for table in self.all_tables}
+        known = {table.name: table for table in self.tables}
         value, variance, shared = 0.0, 0.0, {}
         for name, given in weights.items():
             if name not in known:
@@ -177,7 +177,7 @@ class Release:
         """Return the standard error of a weighted sum of a table's estimates; 0 where exact totals fix it."""
         if table.residuals is not None:
             return table.residuals.combination_error({0: weight})
-        request = next(request for request in self.plan.tables if request.name == table.name)
+        request = next(request for request in self.plan.requests if request.name == table.name)
         mechanism = table.recalibrated(request, self.scope)
         if not mechanism.scale:
             return 0.0
@@ -318,7 +318,7 @@ class Release:
         schema = self.scope.dataspace.schema
         assert schema is not None
         tables: list[tuple[str, Totals]] = []
-        for table in self.all_tables:
+        for table in self.tables:
             if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
                 raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
             view = schema.view(table.schema.names)
@@ -360,7 +360,7 @@ class Release:
         about = {
             "records": len(records),
             "columns": list(records.columns),
-            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.all_tables],
+            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.tables],
             "exact": [list(margin.names) for margin in self.scope.dataspace.margins],
             "private": self.private,
             "guarantee": self.guarantee.tradeoff.to_json(),
@@ -522,13 +522,13 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
-        found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.all_tables}
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.tables}
         found |= {part.name: part for result in (*self.groups, *self.quantiles) for part in result.sheets()}
-        found |= {part.name: part for part in (*self.regressions, *self.all_tables)}
+        found |= {part.name: part for part in (*self.regressions, *self.tables)}
         if not isinstance(name, str):
             features = texts(name, "the features of a table")
             name = next(
-                ("-".join(table.schema.names) for table in self.all_tables if {*table.schema.names} == {*features}),
+                ("-".join(table.schema.names) for table in self.tables if {*table.schema.names} == {*features}),
                 "-".join(features),
             )
         if name not in found:
@@ -583,10 +583,10 @@ class Release:
                 release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
+        if "form" not in document and any(name not in digests for table in release.alone for name in table.files()):
             release = replace(release, form=Form.csv)  # written before there was another
         overview = [table for result in release.partitioned for table in result.overview]
-        for table in (*release.all_tables, *overview):
+        for table in (*release.tables, *overview):
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release

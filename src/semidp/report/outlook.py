@@ -22,7 +22,6 @@ from semidp.publishing.pipeline import Prepared
 from semidp.report.cells import MOST_CELLS
 from semidp.report.sentences import cell_errors, errors_text, forgotten, implied, name_of, table_errors, together_text
 from semidp.statistics.protocol import Request, advertised
-from semidp.statistics.tables.request import ProductRequest, TableRequest
 
 _SWEEPS = 60
 _CLOSE = 1e-6
@@ -160,11 +159,11 @@ def _strength(tradeoff: Tradeoff, delta: Fraction) -> dict[str, Any]:
 def _tables(prepared: Prepared, request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
     """Return each table of a request with its errors beside the counts that are to be expected."""
     space = prepared.scope.dataspace
-    if isinstance(request, ProductRequest):
+    if len(request.tables) > 1:
         assert isinstance(mechanism, ResidualMechanism)
         parts = [(table, table_errors(mechanism, number)) for number, table in enumerate(request.tables)]
-    elif isinstance(request, TableRequest):
-        parts = [(request, cell_errors(mechanism))]
+    elif request.tables:
+        parts = [(request.tables[0], cell_errors(mechanism))]
     else:
         return []
     found = []

@@ -69,7 +69,7 @@ def html(release: Release, title: str | None = None) -> str:
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        tables=[_table(table, release.form) for table in release.tables],
+        tables=[_table(table, release.form) for table in release.alone],
         sections=[
             *([] if release.product is None else _product(release.product, release)),
             *_partitioned(release),
@@ -110,7 +110,7 @@ def _picture(figure: Any) -> Any:
 
 
 def _listed(release: Release) -> str:
-    names = [" by ".join(table.schema.names) for table in release.tables]
+    names = [" by ".join(table.schema.names) for table in release.alone]
     if release.product is not None:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
@@ -371,7 +371,7 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))
         if semi.definition is not None:
             rows.append(("a(t), the paper's definition read literally", str(semi.definition)))
-    for table in release.tables:
+    for table in release.alone:
         how = f"scale {scale_text(table.noise.scale)}"
         rows += _mechanism(release, table, " by ".join(table.schema.names), how)
         rows.append(("Fit", f"{table.fitted.kind}: {table.fitted.method}"))

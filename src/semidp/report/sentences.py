@@ -24,7 +24,7 @@ from semidp.errors import SemidpError
 from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import METADATA
-from semidp.publishing.parts.partitions import PartitionedTables, tables_asked
+from semidp.publishing.parts.partitions import PartitionedTables
 from semidp.publishing.pipeline import Prepared, implied_guarantee
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
@@ -32,7 +32,6 @@ from semidp.report import outcome_sentences as outcomes
 from semidp.report.cells import MOST_CELLS, error_text, faint_cells, number_text, scale_text
 from semidp.statistics.protocol import Published, Request
 from semidp.statistics.tables.published import INTERVALS_BELOW, ProductTable, PublishedProduct, PublishedTable
-from semidp.statistics.tables.request import ProductRequest
 
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
@@ -62,7 +61,7 @@ def noisy_part(release: Release) -> list[str]:
         f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells"
         if not table.noise.absent
         else f"nothing of {' by '.join(table.schema.names)}: the exact totals fix the whole table"
-        for table in release.tables
+        for table in release.alone
     ]
     if release.product is not None:
         several = release.product.tables
@@ -320,7 +319,7 @@ def claim(result: Published) -> str:
 def files(release: Release) -> list[tuple[str, str]]:
     """Name the files of a release and say what they hold."""
     found = []
-    for table in release.tables:
+    for table in release.alone:
         counts, measurements = table.files(release.form)
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
@@ -427,7 +426,7 @@ def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any
     """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
     found: list[dict[str, Any]] = []
-    for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
+    for number, table in enumerate(request.tables):
         errors = table_errors(mechanism, number)
         widths: dict[str, Any] = {name: errors[name] for name in ("narrowest", "widest") if name in errors}
         found.append(
@@ -461,7 +460,7 @@ def part_errors(release: Release, result: PartitionedTables) -> list[PartErrors]
     assert release.partition is not None
     schema, found = result.mechanism.space.schema, []
     below = {table.name for table in result.below}
-    for table in tables_asked(result.request):
+    for table in result.request.tables:
         own = schema.restrict(table.features)
         if table.name in below:
             parts = [part for each in release.partition.parts for part in each.tables if part.name == table.name]
@@ -482,7 +481,7 @@ def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     assert isinstance(mechanism, ResidualMechanism)
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    several = isinstance(request, ProductRequest)
+    several = len(request.tables) > 1
     what = f"{len(mechanism.space.views)} tables from one budget" if several else " by ".join(request.features)
     lines = [f"{mechanism.name} for {what}, {mechanism.claim} claim"]
     if mechanism.saved:
@@ -590,7 +589,7 @@ def budget_parts(plan: Plan) -> list[str]:
 
 
 def _part(request: Request) -> str:
-    return f"{len(request.tables)} tables together" if isinstance(request, ProductRequest) else request.name
+    return f"{len(request.tables)} tables together" if len(request.tables) > 1 else request.name
 
 
 def _stated(budget: Budget) -> str:
@@ -599,10 +598,10 @@ def _stated(budget: Budget) -> str:
 
 def apart(release: Release) -> list[str]:
     """Say that tables with budgets of their own were measured one by one."""
-    if len(release.tables) < 2:
+    if len(release.alone) < 2:
         return []
     return [
-        f"{len(release.tables)} tables were measured one by one, each with a budget of its own: what is not exact and "
+        f"{len(release.alone)} tables were measured one by one, each with a budget of its own: what is not exact and "
         "occurs in two of them is two numbers."
     ]
 
@@ -643,7 +642,7 @@ def summary(release: Release, where: str | None = None) -> str:
 
     say("exact", *exact_part(scope.dataspace))
     say("with noise", *noisy_part(release))
-    for table in release.tables:
+    for table in release.alone:
         loss = f"expected distance from the truth {table.noise.expected_l2:,.1f}"
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
@@ -669,7 +668,7 @@ def summary(release: Release, where: str | None = None) -> str:
         say_once("estimate", outcomes.quantile_lines(quantile))
     say("apart", *apart(release))
     say("budget", *budget_parts(release.plan))
-    exact = [result for result in (*release.tables, release.product) if result is not None and result.noise.absent]
+    exact = [result for result in (*release.alone, release.product) if result is not None and result.noise.absent]
     say("claim", *dict.fromkeys(claim(result) for result in release.results if result not in exact))
     say("adjacency", together_text(scope))
     say("strength", *strength(release.guarantee, release.plan.report_delta))

@@ -364,12 +364,17 @@ class Chargeable(Protocol):
 class Request(Protocol):
     """One thing to release with noise."""
 
-    key: ClassVar[str]
-    """What a plan calls requests of this kind."""
+    @property
+    def key(self) -> str:
+        """The word for requests of this kind in plan files and machine-readable output."""
 
     @property
     def name(self) -> str:
-        """What it is called, and its files."""
+        """Its name, and that of its files."""
+
+    @property
+    def share_name(self) -> str:
+        """Its name where one budget is divided among requests."""
 
     @property
     def budget(self) -> Budget | None:
@@ -382,6 +387,18 @@ class Request(Protocol):
     @property
     def features(self) -> tuple[str, ...]:
         """The features that it uses."""
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """The columns of outcomes that it reads, which nothing publishes."""
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """The margins whose counts it needs to be exact."""
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """The tables of counts that it asks for, each with `name` and `features`; none for other statistics."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -399,11 +416,96 @@ class Request(Protocol):
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> Published:
         """Return what is published: post-processing of the measurement and of public values."""
 
-    def with_budget(self, budget: Budget) -> "Request":
-        """Return the request with another budget."""
+    def with_budget(self, budget: Budget | None) -> Self:
+        """Return the request with another budget, or with none."""
+
+    def with_mechanism(self, name: str) -> Self:
+        """Return the request with another mechanism; itself where it has no choice of one."""
+
+    def dividing(self, budget: Budget) -> "tuple[Request, ...]":
+        """Return requests that spend a budget together: this one, or several that it falls into."""
+
+    def apart(self) -> "tuple[Request, ...]":
+        """Return requests that measure one by one what this one measures together."""
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether it names errors instead of a budget."""
+
+    @property
+    def largest_target(self) -> Fraction:
+        """The largest error that it names."""
+
+    def without_targets(self) -> Self:
+        """Return the request ready to be given a budget."""
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return how many times too large its worst error is beside the error that it names."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""
+
+
+class RequestDefaults:
+    """What most requests answer alike: one that names no error, asks for no table and reads no outcome."""
+
+    __slots__ = ()
+
+    @property
+    def share_name(self: Request) -> str:
+        """Its own name."""
+        return self.name
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """No outcome is read."""
+        return ()
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """No margin has to be exact."""
+        return ()
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """No table of counts is asked for."""
+        return ()
+
+    @property
+    def has_targets(self) -> bool:
+        """It names no error."""
+        return False
+
+    @property
+    def largest_target(self) -> Fraction:
+        """It names no error."""
+        return Fraction(0)
+
+    def with_budget(self, budget: Budget | None) -> Self:
+        """Return the request with another budget, or with none."""
+        changed: Self = evolve(cast(Any, self), budget=budget)
+        return changed
+
+    def with_mechanism(self, name: str) -> Self:
+        """Return the request with another mechanism."""
+        changed: Self = evolve(cast(Any, self), mechanism=name)
+        return changed
+
+    def dividing(self, budget: Budget) -> tuple[Request, ...]:
+        """Return the request with the whole budget."""
+        return (cast(Request, self.with_budget(budget)),)
+
+    def apart(self) -> tuple[Request, ...]:
+        """Return the request: it measures one thing."""
+        return (cast(Request, self),)
+
+    def without_targets(self) -> Self:
+        """Return the request, which names no error."""
+        return self
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return 0: it names no error."""
+        return 0.0
 
 
 def budget_of(request: Request) -> Budget:
@@ -413,8 +515,8 @@ def budget_of(request: Request) -> Budget:
     return request.budget
 
 
-class OwnBudget:
-    """What requests with a budget of their own share: calibration, and an entry in a plan file, a key a field."""
+class PlanEntry:
+    """An entry of a plan file, a key a field."""
 
     __slots__ = ()
 
@@ -426,19 +528,12 @@ class OwnBudget:
     _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {"budget": BUDGET_KEYS}
     """The keys of the fields that an entry spreads over several."""
 
-    def calibrate(self: Request, space: QuerySpace) -> Mechanism:
-        """Return the mechanism that was asked for, or the one with the least expected loss."""
-        return mechanism_for(space, budget_of(self), self.mechanism)
-
-    def with_budget(self, budget: Budget) -> Self:
-        """Return the request with another budget."""
-        changed: Self = evolve(cast(Any, self), budget=budget)
-        return changed
-
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values: what is not asked for is left out."""
-        fields = ((name, getattr(self, name)) for name in self._written)
-        return {key: part for name, value in fields for key, part in self._entry(name, value).items()}
+        entry: dict[str, Any] = {}
+        for name in self._written:
+            entry |= self._entry(name, getattr(self, name))
+        return entry
 
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, Budget):
@@ -449,7 +544,10 @@ class OwnBudget:
     @classmethod
     def _keys(cls) -> set[str]:
         """The keys that an entry may have."""
-        return {key for name in cls._written for key in cls._several_keys.get(name, (name,))}
+        keys: set[str] = set()
+        for name in cls._written:
+            keys.update(cls._several_keys.get(name, (name,)))
+        return keys
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -458,12 +556,30 @@ class OwnBudget:
         if any(name not in value for name in cls._needs) or not isinstance(value.get("by", ()), (list, tuple)):
             needs = " and ".join(f"{name} = {how}" for name, how in cls._needs.items())
             raise InputError(f"a {cls.key} of a plan needs {needs}")
-        found: Self = cast(Any, cls)(**cls._fields(value))
-        return found
+        request: Self = cast(Any, cls)(**cls._fields(value))
+        return request
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         return {**{name: value[name] for name in cls._written if name in value}, "budget": Budget.stated(value)}
+
+
+class OwnBudget(PlanEntry, RequestDefaults):
+    """A request with a budget of its own and an entry in a plan file, a key a field."""
+
+    __slots__ = ()
+
+    def calibrate(self: Request, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return mechanism_for(space, budget_of(self), self.mechanism)
+
+
+def entries_of(document: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a list of a plan file; refuse what is none."""
+    entries = document.get(key, [])
+    if not isinstance(entries, (list, tuple)):
+        raise InputError(f"{key} of a plan is a list, not {str(entries)[:40]!r}")
+    return list(entries)
 
 
 def checked_budget(value: Budget | None) -> Budget | None:
@@ -531,8 +647,10 @@ class Kind:
     ----------
     place
         Where its requests stand among those of a plan.
-    requests
-        What a plan may ask for, by the key of its list in a plan file.
+    key
+        The list of its requests in a plan file.
+    asked
+        The classes that a plan takes; the first reads an entry of a plan file.
     queries
         How a recorded query is read, by the kind that the record states.
     laws
@@ -543,17 +661,43 @@ class Kind:
         The keys of lists that release.json has even where they are empty.
     printed
         How a result is read that a command printed as JSON, by a key that only such a document has.
+    plan_keys
+        What it may have at the top of a plan file beside its list.
+    gather
+        Turns what a plan was given into its requests.
+    read_plan, write_plan
+        How its requests are read from a plan file and written to it, where an entry each is not all.
     """
 
     place: int
-    requests: Mapping[str, type[OwnBudget]] = field(default_factory=dict)
+    key: str
+    asked: tuple[type[Any], ...] = ()
     queries: Mapping[str, QueryReader] = field(default_factory=dict)
     laws: tuple[type[Mechanism], ...] = ()
     results: Mapping[str, ResultReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
     printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
+    plan_keys: tuple[str, ...] = ()
+    gather: Callable[[Sequence[Any]], Sequence[Request]] = tuple
+    read_plan: Callable[[Mapping[str, Any]], Sequence[Request]] | None = None
+    write_plan: Callable[[Sequence[Any]], dict[str, Any]] | None = None
 
     @property
     def recorded_laws(self) -> tuple[type[Mechanism], ...]:
         """The mechanisms that the record of a measurement may name: what measures it, or no noise at all."""
         return (*(self.laws or (*FOR_RELEASES, ResidualMechanism)), NoNoise)
+
+    def read(self, document: Mapping[str, Any]) -> Sequence[Request]:
+        """Return its requests of a plan file."""
+        if self.read_plan is not None:
+            return self.read_plan(document)
+        if not self.asked:
+            return ()
+        reader: type[PlanEntry] = self.asked[0]
+        return [cast(Request, reader.from_json(entry)) for entry in entries_of(document, self.key)]
+
+    def write(self, requests: Sequence[Request]) -> dict[str, Any]:
+        """Return its requests as a plan file has them."""
+        if self.write_plan is not None:
+            return self.write_plan(requests)
+        return {self.key: [request.to_json() for request in requests]} if self.asked else {}

@@ -6,7 +6,7 @@ are read. Folders are imported when they are first asked for.
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ from semidp.core.spaces.dataspace import Dataspace
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.base import Mechanism
 from semidp.queries.base import QuerySpace
-from semidp.statistics.protocol import Attackable, Kind, OwnBudget, ResultReader
+from semidp.statistics.protocol import Attackable, Kind, Request, ResultReader
 
 _registered: list[Kind] = []
 
@@ -38,15 +38,48 @@ def _built_in() -> tuple[Kind, ...]:
 def kinds() -> tuple[Kind, ...]:
     """Return every kind of statistic, in the order of a plan's requests.
 
-    >>> [key for kind in kinds() for key in kind.requests]
+    >>> [kind.key for kind in kinds()]
     ['table', 'group', 'regression', 'quantile']
     """
     return tuple(sorted((*_built_in(), *_registered), key=lambda kind: kind.place))
 
 
-def request_types() -> dict[str, type[OwnBudget]]:
-    """Return what a plan may ask for, by the key of its list in a plan file."""
-    return {key: request for kind in kinds() for key, request in kind.requests.items()}
+def gathered(asked: Iterable[Any]) -> tuple[Request, ...]:
+    """Return the requests of a plan, kind by kind; refuse what no statistic knows."""
+    requests: list[Request] = []
+    left = list(asked)
+    for kind in kinds():
+        requests += kind.gather([item for item in left if isinstance(item, kind.asked)])
+        left = [item for item in left if not isinstance(item, kind.asked)]
+    if left:
+        raise InputError(f"ask for table(...), mean(...), median(...) or regression(...), not for {left[0]!r}")
+    return tuple(requests)
+
+
+def requests_from(document: Mapping[str, Any]) -> list[Request]:
+    """Return everything that a plan file asks for."""
+    requests: list[Request] = []
+    for kind in kinds():
+        requests += kind.read(document)
+    return requests
+
+
+def plan_entries(requests: Iterable[Request]) -> dict[str, Any]:
+    """Return requests as a plan file has them, kind by kind."""
+    every = list(requests)
+    entries: dict[str, Any] = {}
+    for kind in kinds():
+        entries |= kind.write([request for request in every if isinstance(request, kind.asked)])
+    return entries
+
+
+def plan_keys() -> set[str]:
+    """Return the keys at the top of a plan file that ask for statistics."""
+    keys: set[str] = set()
+    for kind in kinds():
+        if kind.asked:
+            keys.update((kind.key, *kind.plan_keys))
+    return keys
 
 
 def result_readers() -> dict[str, ResultReader]:

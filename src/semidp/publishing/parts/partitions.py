@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 import numpy as np
-from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.core.margins import View
@@ -43,7 +42,7 @@ from semidp.statistics.tables.published import (
     residuals_from_json,
     residuals_json,
 )
-from semidp.statistics.tables.request import ProductRequest, TableRequest, called_after
+from semidp.statistics.tables.request import TableRequest, TablesRequest, called_after
 
 if TYPE_CHECKING:
     from semidp.publishing.plan import Plan
@@ -53,9 +52,6 @@ PARTS = "parts.json"
 
 _PARTS_NAMED = 5
 _NONE_FOUND = "No whole numbers with all totals were found for the table"
-
-Asked = TableRequest | ProductRequest
-"""What can be released part by part."""
 
 
 @dataclass(frozen=True)
@@ -197,12 +193,7 @@ def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None
             raise InputError(f"{folder / name} was changed after {since}")
 
 
-def tables_asked(request: Asked) -> tuple[TableRequest, ...]:
-    """Return the tables of a request."""
-    return request.tables if isinstance(request, ProductRequest) else (request,)
-
-
-def measurements_stem(request: Asked) -> str:
+def measurements_stem(request: TablesRequest) -> str:
     """Return what the file of a request's measurements is called, but for its ending."""
     return request.files[-1].removesuffix(".csv")
 
@@ -242,19 +233,18 @@ class PartitionedTables(Published):
     compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
     derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "saved_by_joint_sensitivity")
 
-    request: Asked
+    request: TablesRequest
     mechanism: ResidualMechanism = field(repr=False)
     cut: Cut
     noisy: NDArray[np.int64] = field(repr=False)
     overview: tuple[ProductTable, ...]
 
     def __repr__(self) -> str:
-        return f"PartitionedTables({', '.join(table.name for table in tables_asked(self.request))})"
+        return f"PartitionedTables({', '.join(table.name for table in self.request.tables)})"
 
     def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
         """Return the noise of its residuals, placed anew."""
-        product = as_product(self.request)
-        return product.calibrate(product.space(scope))
+        return self.request.residual_mechanism(self.request.residual_space(scope))
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan gives."""
@@ -279,7 +269,7 @@ class PartitionedTables(Published):
     def fitted_cells(self, request: Request, scope: Scope) -> int:
         """Return how many cells the tables have in all parts together."""
         schema = self.mechanism.space.schema
-        return sum(schema.restrict(table.features).size for table in tables_asked(self.request))
+        return sum(schema.restrict(table.features).size for table in self.request.tables)
 
     @cached_property
     def above(self) -> ResidualMechanism:
@@ -296,7 +286,7 @@ class PartitionedTables(Published):
         return {
             **super().to_json(),
             **residuals_json(self.mechanism),
-            "tables": [{"name": table.name, "features": list(table.features)} for table in tables_asked(self.request)],
+            "tables": [{"name": table.name, "features": list(table.features)} for table in self.request.tables],
             "overview": [table.to_json() for table in self.overview],
         }
 
@@ -305,9 +295,9 @@ class PartitionedTables(Published):
         cls, entry: Mapping[str, Any], request: Any, plan: "Plan", depth: str, scope: Scope, files: StoredFiles
     ) -> "PartitionedTables":
         """Read what `to_json` and `files` wrote of a request of a plan."""
-        if not isinstance(request, Asked):
+        if not isinstance(request, TablesRequest):
             raise ValueError("only tables are released part by part")
-        mechanism = residuals_from_json(entry, as_product(request).space(scope))
+        mechanism = residuals_from_json(entry, request.residual_space(scope))
         cut = Cut.at(mechanism.space.schema, depth)
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
@@ -337,7 +327,7 @@ class PartitionedTables(Published):
 
     def expected_l2(self, below: Iterable[PartTable]) -> float:
         """Return the expected loss of the tables that were asked for, from how they came out in the parts."""
-        own = {table.name for table in tables_asked(self.request)}
+        own = {table.name for table in self.request.tables}
         every = (*map(PartTable.of, self.overview), *below)
         return math.sqrt(sum(table.variance for table in every if table.name in own))
 
@@ -345,7 +335,7 @@ class PartitionedTables(Published):
     def below(self) -> tuple[TableRequest, ...]:
         """The tables that reach below the cut."""
         view = self.mechanism.space.schema.view
-        return tuple(table for table in tables_asked(self.request) if self.cut.reaches(view(table.features)))
+        return tuple(table for table in self.request.tables if self.cut.reaches(view(table.features)))
 
     @property
     def estimates(self) -> dict[View, NDArray[np.float64]]:
@@ -447,20 +437,12 @@ def _escaped(text: str) -> str:
     return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
 
 
-def as_product(request: Asked) -> ProductRequest:
-    """Return tables as a product, measured by its residuals: a table with a budget of its own as a product of one."""
-    if isinstance(request, ProductRequest):
-        return request
-    assert request.budget is not None
-    return ProductRequest([evolve(request, budget=None)], request.budget)
-
-
-def fitted_requests(request: Asked) -> list[TableRequest]:
+def fitted_requests(request: TablesRequest) -> list[TableRequest]:
     """Return the tables of a request that are published as whole numbers."""
-    return [table for table in tables_asked(request) if table.fit is FitKind.integer]
+    return [table for table in request.tables if table.fit is FitKind.integer]
 
 
-def fitted_views(request: Asked, schema: Schema) -> list[View]:
+def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
     """Return the views of the tables that are published as whole numbers, each once."""
     return list(dict.fromkeys(schema.view(table.features) for table in fitted_requests(request)))
 
@@ -497,12 +479,12 @@ def _unfitted(name: str, where: str) -> str:
 
 def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:
     """Return each request's tables at a cut, by what their files are called: the plan's own by their names."""
-    requests = [request for request in plan.requests if isinstance(request, Asked)]
+    requests = [request for request in plan.requests if isinstance(request, TablesRequest)]
     taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
     every = {}
     for request in requests:
-        views = [schema.view(table.features) for table in tables_asked(request)]
-        own = dict(zip(views, (table.name for table in tables_asked(request)), strict=True))
+        views = [schema.view(table.features) for table in request.tables]
+        own = dict(zip(views, (table.name for table in request.tables), strict=True))
         found = []
         for view in dict.fromkeys(map(cut.above, views)):
             name = own.get(view)
@@ -525,7 +507,7 @@ def refuse_apart(plan: "Plan") -> None:
     semidp.errors.InputError: a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta
     """
     for request in plan.requests:
-        if not isinstance(request, Asked):
+        if not isinstance(request, TablesRequest):
             raise InputError(f"only tables are released part by part, and {request.name!r} is none: release it apart")
     if plan.structural_zeros:
         raise InputError("tables with structural zeros are not released part by part: release them whole")
@@ -534,9 +516,9 @@ def refuse_apart(plan: "Plan") -> None:
             raise InputError(
                 "a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta"
             )
-    if plan.product is not None and plan.product.objective != "total":
+    if any(request.objective != "total" for request in plan.requests if isinstance(request, TablesRequest)):
         raise InputError("part by part the noise is placed for the total variance: leave the objective out")
-    for table in plan.all_tables:
+    for table in plan.tables:
         if table.target_error is not None:
             raise InputError(f"the table {table.name!r} has a target error: part by part, give a budget")
         if table.mechanism not in ("auto", ResidualMechanism.name):

@@ -3,4 +3,4 @@
 from semidp.statistics.odds_ratio.measured import OddsRatioResult
 from semidp.statistics.protocol import Kind
 
-KIND = Kind(place=40, printed={"grid_bits": OddsRatioResult.from_json})
+KIND = Kind(place=40, key="odds_ratio", printed={"grid_bits": OddsRatioResult.from_json})

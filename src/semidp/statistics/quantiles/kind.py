@@ -8,7 +8,8 @@ from semidp.statistics.quantiles.space import recorded_ranks
 
 KIND = Kind(
     place=30,
-    requests={"quantile": QuantileRequest},
+    key="quantile",
+    asked=(QuantileRequest,),
     queries={"quantiles": recorded_ranks},
     laws=tuple(EXPONENTIAL),
     results={PublishedQuantiles.key: PublishedQuantiles.from_json},

@@ -7,7 +7,8 @@ from semidp.statistics.regression.space import recorded_moments
 
 KIND = Kind(
     place=20,
-    requests={"regression": RegressionRequest},
+    key="regression",
+    asked=(RegressionRequest,),
     queries={"moments": recorded_moments},
     results={PublishedRegression.key: PublishedRegression.from_json},
     always_listed=(PublishedRegression.key,),

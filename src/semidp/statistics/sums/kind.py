@@ -7,7 +7,8 @@ from semidp.statistics.sums.request import GroupRequest
 
 KIND = Kind(
     place=10,
-    requests={"group": GroupRequest},
+    key="group",
+    asked=(GroupRequest,),
     queries={"sums": recorded_sums},
     results={PublishedGroups.key: PublishedGroups.from_json},
     always_listed=(PublishedGroups.key,),

@@ -13,7 +13,14 @@ from semidp.queries.products import product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.statistics.protocol import Kind
 from semidp.statistics.tables.published import PublishedProduct, PublishedTable
-from semidp.statistics.tables.request import ProductRequest, TableRequest
+from semidp.statistics.tables.request import (
+    PLAN_KEYS,
+    TableRequest,
+    TablesRequest,
+    gathered,
+    read_tables,
+    write_tables,
+)
 
 
 def _table_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
@@ -28,21 +35,26 @@ def _product_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Ad
 
 
 def _read_table(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedTable:
-    if not isinstance(request, TableRequest):
+    if not isinstance(request, TablesRequest) or not request.alone:
         raise ValueError("a table is published of a request for one")
     return PublishedTable.from_json(entry, scope, files)
 
 
 def _read_product(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedProduct:
-    if not isinstance(request, ProductRequest):
-        raise ValueError("tables that share a budget are published of a request for them")
+    if not isinstance(request, TablesRequest) or request.alone:
+        raise ValueError("tables that share a budget are published of a request for several")
     return PublishedProduct.from_json(entry, request, scope, files)
 
 
 KIND = Kind(
     place=0,
-    requests={"table": TableRequest},
+    key="table",
+    asked=(TableRequest, TablesRequest),
     queries={"table": _table_space, "product": _product_space},
     results={PublishedTable.key: _read_table, PublishedProduct.key: _read_product},
     always_listed=(PublishedTable.key,),
+    plan_keys=PLAN_KEYS,
+    gather=gathered,
+    read_plan=read_tables,
+    write_plan=write_tables,
 )

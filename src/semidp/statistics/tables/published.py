@@ -32,7 +32,7 @@ from semidp.statistics.protocol import Published, ResultCheck, budget_of, is_siz
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol import Request
-    from semidp.statistics.tables.request import ProductRequest
+    from semidp.statistics.tables.request import TablesRequest
 
 
 RESIDUAL_FIELDS = ("precision", "law", "residuals")
@@ -174,8 +174,8 @@ class PublishedTable(CellTable, Published):
         """Return its mechanism, calibrated anew: on its residuals where those were measured."""
         if self.noise.mechanism != ResidualMechanism.name:
             return super().recalibrated(request, scope)
-        budget = budget_of(request)
-        return ResidualMechanism.calibrate(product_space(scope.dataspace, scope.adjacency, [request.features]), budget)
+        product = product_space(scope.dataspace, scope.adjacency, [request.features])
+        return ResidualMechanism.calibrate(product, budget_of(request))
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan gives."""
@@ -443,11 +443,11 @@ class PublishedProduct(Published):
 
     Examples
     --------
-    >>> from semidp import ProductRequest
+    >>> from semidp import TablesRequest
     >>> import semidp
     >>> wanted = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
-    >>> asked = ProductRequest(wanted, semidp.Budget.gdp(1))
-    >>> plan = semidp.Plan(invariants=["sex"], product=asked, levels_from_data=True)
+    >>> asked = TablesRequest(wanted, semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([asked], ["sex"], levels_from_data=True)
     >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
     >>> product = semidp.run(plan, people).product
     >>> [table.counts.sum(axis=1).tolist() for table in product.tables]
@@ -462,7 +462,7 @@ class PublishedProduct(Published):
         *("one_by_one_l2", "saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
     )
 
-    request: "ProductRequest"
+    request: "TablesRequest"
     mechanism: ResidualMechanism = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
@@ -545,10 +545,10 @@ class PublishedProduct(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "ProductRequest", scope: Scope, files: StoredFiles
+        cls, entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
-        space = request.space(scope)
+        space = request.residual_space(scope)
         mechanism = residuals_from_json(entry, space)
         noisy = read_residuals(files, MEASUREMENTS, space)
         alone = entry.get("one_by_one_l2")

@@ -23,7 +23,7 @@ from semidp.statistics.tables.published import (
     PublishedTable,
 )
 from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, fit_again, intervals_hold, note_fits
-from semidp.statistics.tables.request import ProductRequest, TableRequest
+from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +51,12 @@ def compare_residuals(
     return needed if current else stated
 
 
+def _unfitted(request: TablesRequest) -> TablesRequest:
+    """Return a request for the same tables whose estimates are published as they are: fits are compared apart."""
+    unfitted = [evolve(table, fit=FitKind.none) for table in request.tables]
+    return evolve(request, tables=unfitted)
+
+
 # --- one table with a budget of its own
 
 
@@ -60,16 +66,16 @@ def recheck_table(result: PublishedTable, check: ResultCheck, mechanism: Mechani
     How it was fitted is compared apart, by the distance from what was measured, and stays as it is.
     """
     request = check.request
-    assert isinstance(request, TableRequest)
-    plain = evolve(request, fit=FitKind.none)
-    again = plain.publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    assert isinstance(request, TablesRequest)
+    again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    assert isinstance(again, PublishedTable)
     if not check.findings.current and isinstance(mechanism, LatticeGaussianMechanism):
         again = _with_earlier_errors(again, result, mechanism)
     measured = "counts" if result.residuals is None else "residuals"
     _compare_cells(check, result, again, f"estimates that do not follow from the noisy {measured}", "standard errors")
     _compare_totals(check, result, mechanism)
     fitted_to: NDArray[Any] = result.noisy if result.residuals is None else again.estimate
-    _compare_fit(check, result, request, fitted_to)
+    _compare_fit(check, result, request.only, fitted_to)
     return replace(again, counts=result.counts, fitted=result.fitted)
 
 
@@ -127,10 +133,9 @@ def _compare_fit(check: ResultCheck, result: PublishedTable, request: TableReque
 def recheck_product(result: PublishedProduct, check: ResultCheck, mechanism: Mechanism) -> PublishedProduct:
     """Compare tables that share a budget with what follows from their residuals; return them as computed again."""
     request = check.request
-    assert isinstance(request, ProductRequest)
-    unfitted = [evolve(table, fit=FitKind.none) for table in request.tables]
-    plain = evolve(request, tables=unfitted)
-    again = plain.publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    assert isinstance(request, TablesRequest)
+    again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    assert isinstance(again, PublishedProduct)
     for table, follows in zip(result.tables, again.tables, strict=True):
         estimates = f"estimates of {table.name} that do not follow from its measurements"
         _compare_cells(check, table, follows, estimates, f"standard errors of {table.name}")
