@@ -121,10 +121,10 @@ def _table_below(move: Counts, public: Dataspace, fixed: Floats) -> Counts | Non
         return None
     try:
         gone = Table(schema, taken)
-        rest = {}
+        totals = {}
         for margin, total in zip(public.margins, public.totals, strict=True):
-            rest[margin] = Table(total.schema, total.counts - gone.margin(margin.names).counts)
-        left = Dataspace.known(schema, rest, public.n - gone.n)
+            totals[margin] = Table(total.schema, total.counts - gone.margin(margin.names).counts)
+        left = Dataspace.known(schema, totals, public.n - gone.n)
         counts = fit_table(fixed - taken, left, time_limit=_SECONDS).counts
     except InputError:  # the totals hold fewer records than the move takes away
         return None

@@ -145,27 +145,36 @@ class PartCheck:
     def compared(self) -> list[PartTable]:
         """Compare the part; return how its tables came out."""
         result, whole = self.result, self.result.mechanism.space.schema
-        place = part_path(whole, result.cut, self.node), part_folder(whole, result.cut, self.node)
-        if (self.part.path, self.part.folder) != place:
-            self.wrong(f"another place than {place[1]}")
+        path, place = part_path(whole, result.cut, self.node), part_folder(whole, result.cut, self.node)
+        if (self.part.path, self.part.folder) != (path, place):
+            self.wrong(f"another place than {place}")
         tables = result.part_tables(self.files, self.node, self.part)
         noise, rows = result.noise_of(self.node), result.rows(self.node)
-        exact = result.cut.exact(result.mechanism.space.dataspace, self.node)
         measured: Columns | None = None
-        found = [(np.zeros(table.counts.shape), np.zeros(table.counts.shape)) for table in tables]
-        if noise is not None:
+        half_widths: Sequence[Floats | None] = [None] * len(tables)
+        estimated: list[tuple[Floats, Floats]] = []
+        if noise is None:
+            # Nobody can be in this part, as the exact totals say: all its counts are 0.
+            for table in tables:
+                estimated.append((np.zeros(table.counts.shape), np.zeros(table.counts.shape)))
+        else:
             noisy = self.files.numbers(measurements_stem(result.request), 1)["noisy"]
-            found = noise.tables(split_residuals(noise.space, noisy), [(row.estimate, row.variance) for row in rows])
+            above = [(row.estimate, row.variance) for row in rows]
+            estimated = noise.tables(split_residuals(noise.space, noisy), above)
             measured = residual_columns(noise, noisy)
+            half_widths = noise.half_widths(INTERVALS_BELOW)
         sound = True
-        half_widths = [None] * len(tables) if noise is None else noise.half_widths(INTERVALS_BELOW)
-        for table, (estimate, variance), row, half in zip(tables, found, rows, half_widths, strict=True):
+        for table, (estimate, variance), row, half in zip(tables, estimated, rows, half_widths, strict=True):
             sound = self._table(table, estimate, np.sqrt(variance), row) and sound
             if not intervals_hold(table, half, self.findings.current):
                 self.wrong(f"intervals of {table.name} that its noise does not have")
+        # Fits are compared only where the tables add up to those above.
         if sound:
-            self._fits(tables, [estimate for estimate, _ in found], rows, exact, empty=noise is None)
-            self._contents([self._again(*pair) for pair in zip(tables, half_widths, strict=True)], measured)
+            exact = result.cut.exact(result.mechanism.space.dataspace, self.node)
+            estimates = [estimate for estimate, _ in estimated]
+            self._fits(tables, estimates, rows, exact, empty=noise is None)
+            again = [self._again(table, half) for table, half in zip(tables, half_widths, strict=True)]
+            self._contents(again, measured)
         return [self._told(table) for table in tables]
 
     def _again(self, table: ProductTable, half_widths: Floats | None) -> ProductTable:
@@ -225,8 +234,9 @@ class PartCheck:
 
     def _told(self, table: ProductTable) -> PartTable:
         """Compare what the list of parts says of a table; return how it came out."""
-        found = PartTable.of(table)
+        follows = PartTable.of(table)
         stated = next(told for told in self.part.tables if told.name == table.name)
-        if not close([stated.largest_standard_error, stated.variance], [found.largest_standard_error, found.variance]):
+        listed = [stated.largest_standard_error, stated.variance]
+        if not close(listed, [follows.largest_standard_error, follows.variance]):
             self.wrong(f"other errors of {table.name} than it has")
-        return found
+        return follows

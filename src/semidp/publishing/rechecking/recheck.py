@@ -181,16 +181,15 @@ class _Check:
         self._document(rebuilt)
 
     def _usual_trust(self) -> None:
+        """Note what nothing in a release confirms, whatever it holds."""
         release = self.release
-        measured = [name for result in release.results for name in result.noisy_columns(release.form)]
-        if release.partition is not None:
-            stems = [(measurements_stem(result.request), result) for result in release.partitioned]
-            measured += [
-                f"{part.folder}/{stem}.{release.form} noisy"
-                for part in release.partition.parts
-                for stem, result in stems
-                if not result.noise.absent
-            ]
+        measured: list[str] = []
+        for result in release.results:
+            measured += result.noisy_columns(release.form)
+        noisy_parts = [result for result in release.partitioned if not result.noise.absent]
+        for part in () if release.partition is None else release.partition.parts:
+            for tables in noisy_parts:
+                measured.append(f"{part.folder}/{measurements_stem(tables.request)}.{release.form} noisy")
         self.findings.trust(
             "the noisy values: that they were drawn from the records, by the mechanisms that are named", *measured
         )
@@ -236,14 +235,15 @@ class _Check:
     def _warnings(self, again: Scope) -> None:
         """Compare warnings and disclosures: none may be missing, and others are only believed."""
         scope = self.release.scope
-        for key, kind, stated, found in (
+        for key, kind, stated, follows in (
             ("warnings", "a warning", scope.warnings, again.warnings),
             ("disclosures", "a disclosure", scope.disclosures, again.disclosures),
         ):
-            if self.findings.current:  # others may have said it otherwise
-                missing = [words for words in found if words not in stated]
+            # An earlier version may have said it in other words.
+            if self.findings.current:
+                missing = [words for words in follows if words not in stated]
                 self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
-            if any(words not in found for words in stated):
+            if any(words not in follows for words in stated):
                 self.findings.trust(f"{key} beyond those that follow from the plan and the totals", key)
 
     def _document(self, rebuilt: Sequence[Published]) -> None:
@@ -259,45 +259,51 @@ class _Check:
                     self.findings.wrong.append(f"it has no list of {key}")
                 self._entries(key, document.get(key, []), expected[key], rebuilt)
             elif key == "a" and not self.findings.current:
-                continue  # compared above: an earlier version may have known less of a(t)
+                # It was compared before: an earlier version may have known less of a(t).
+                continue
             else:
-                for path, stated, found in differences(document.get(key), expected[key], key):
-                    self._differs(path, "it states", path, stated, found, derived=())
-        others = [key for key in document if key not in expected and key != "files"]
-        if others and self.findings.current:
-            self.findings.wrong += [f"it states {key!r}, which no release has" for key in others]
+                for path, stated, follows in differences(document.get(key), expected[key], key):
+                    self._differs(path, "it states", path, stated, follows, derived=())
+        unknown = [key for key in document if key not in expected and key != "files"]
+        if unknown and self.findings.current:
+            self.findings.wrong += [f"it states {key!r}, which no release has" for key in unknown]
         else:
-            self.findings.trust("what another version of semidp states besides", *others)
+            self.findings.trust("what another version of semidp states besides", *unknown)
 
     def _entries(self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]) -> None:
         """Compare the entries of one kind of results."""
         results = [result for result in rebuilt if result.key == key]
-        for result, entry, found in zip(results, entries, expected, strict=True):
-            name = result.name
-            told = any(sentence.startswith(f"{name!r} ") for sentence in self.findings.wrong)
+        for result, entry, computed in zip(results, entries, expected, strict=True):
+            who = f"{result.name!r}"
+            told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
+            # A result that was not computed again is as it was: what is wrong with it was said.
             if told and result in self.release.results:
-                continue  # it was not computed again, as was said
-            compared_fields, said_fields = result.compared_fields, (*result.noise_fields, *result.compared_fields)
-            for path, stated, value in differences(entry, found):
-                if path.startswith("guarantee") or (told and path.startswith(said_fields)):
+                continue
+            noise_fields = (*result.noise_fields, *result.compared_fields)
+            for path, stated, follows in differences(entry, computed):
+                if path.startswith("guarantee") or (told and path.startswith(noise_fields)):
                     continue
-                if not self.findings.current and path.startswith(compared_fields):
-                    continue  # no less noise than is needed, as was compared
-                self._differs(f"{key}.{path}", f"{name!r} states", path, stated, value, result.derived_fields)
+                # There is no less noise than is needed, as was compared: an earlier version may have had more.
+                if not self.findings.current and path.startswith(result.compared_fields):
+                    continue
+                self._differs(f"{key}.{path}", f"{who} states", path, stated, follows, result.derived_fields)
 
-    def _differs(self, place: str, who: str, path: str, stated: Any, found: Any, derived: tuple[str, ...]) -> None:
+    def _differs(self, place: str, who: str, path: str, stated: Any, follows: Any, derived: tuple[str, ...]) -> None:
         """Note a field that differs; one that an earlier version may have derived otherwise is believed."""
         if self.findings.current or not path.startswith(derived):
+            # An earlier version did not state everything.
             if stated is None and not self.findings.current:
-                return  # what an earlier version did not state
-            self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(found)} follows")
+                return
+            self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(follows)} follows")
         else:
             self.findings.earlier(place)
 
     def files(self, folder: Path) -> None:
         """Compare every file of the folder with the release."""
         release, digests = self.release, self.document.get("files", {})
-        files = {name: columns for result in release.results for name, columns in result.files(release.form).items()}
+        files: dict[str, Columns] = {}
+        for result in release.results:
+            files |= result.files(release.form)
         for name, columns in files.items():
             if name not in digests:
                 self.findings.wrong.append(f"it lists no {name}")
@@ -308,8 +314,8 @@ class _Check:
             if set(self.document[key]) == {"file"}:
                 expected = json.loads(json.dumps(release.to_json()[key]))
                 listed = document_at(folder / self.document[key]["file"])
-                for path, stated, found in differences(listed, expected, key):
-                    self._differs(path, "it states", path, stated, found, derived=())
+                for path, stated, follows in differences(listed, expected, key):
+                    self._differs(path, "it states", path, stated, follows, derived=())
         self._described(folder, files, digests)
         self._listed(folder, {*files}, digests)
         self._parts_listed()
@@ -341,14 +347,18 @@ class _Check:
 
     def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
         """Compare the list of files with those that a release writes, and with those that are there."""
-        document = self.document
-        others = {METADATA, *([PARTS] if self.release.partition is not None else [])}
-        others |= {document[key]["file"] for key in ("plan", "dataspace") if set(document[key]) == {"file"}}
-        more = sorted(set(digests) - files - others)
+        described = {METADATA}
+        if self.release.partition is not None:
+            described.add(PARTS)
+        # A long plan, or long totals, have files of their own.
+        for key in ("plan", "dataspace"):
+            if set(self.document[key]) == {"file"}:
+                described.add(self.document[key]["file"])
+        more = sorted(set(digests) - files - described)
         self.findings.wrong += [f"it lists {name!r}, which is no file of this release" for name in more]
-        ours = {*release_files(folder), SUMS, SIGNATURE, REPORT}
-        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-        self.findings.trust("files that release.json does not list", *sorted(there - ours))
+        written = {*release_files(folder), SUMS, SIGNATURE, REPORT}
+        present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+        self.findings.trust("files that release.json does not list", *sorted(present - written))
 
     def _parts_listed(self) -> None:
         """Compare the list of tables and files of every part with those that a part has."""
@@ -397,16 +407,19 @@ class _StatedLevels:
 
 def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     """Compare the numbers that are stated for readers with what follows from the rest."""
-    found = release.to_json()
+    follows = release.to_json()
     for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):
-        if not same(document.get(key), found[key]):
-            yield f"it states {key} {document.get(key)!r}, and its {source} gives {found[key]!r}"
+        if not same(document.get(key), follows[key]):
+            yield f"it states {key} {document.get(key)!r}, and its {source} gives {follows[key]!r}"
     stated = document.get("a")
     for key in ("worst_case", "definition", "bound"):
         value = stated.get(key) if isinstance(stated, Mapping) else None
-        known = found["a"][key]
-        if value is not None and known is not None and not (isinstance(value, int) and value >= known):
-            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
+        least = follows["a"][key]
+        if value is None or least is None:
+            continue
+        # A larger number than a(t) claims less, and is no fault.
+        if not isinstance(value, int) or value < least:
+            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {least}"
 
 
 def _markup(page: str) -> set[str]:
