@@ -35,8 +35,7 @@ from semidp.publishing.needs import Needs, declared_needs, memory_from, needs_of
 from semidp.publishing.parts.by_partition import Whole, prepare_parts, run_partitioned
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.findings import Recheck
-from semidp.publishing.rechecking.recheck import load_consistent, recheck
+from semidp.publishing.rechecking.recheck import Recheck, load_consistent, recheck
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import Signer
 from semidp.publishing.signing import verify as verify_signature

@@ -38,12 +38,13 @@ from semidp.output.files import digest, discard_unfinished, document_at, new_fol
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.publishing.parts.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.publishing.plan import Plan, Reading, margins_from
-from semidp.publishing.side_information import CLOSE, check_about, guarantee_under
+from semidp.publishing.side_information import check_about, guarantee_under
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
+from semidp.statistics.findings import CLOSE
 from semidp.statistics.protocol import Published
 from semidp.statistics.quantiles.published import PublishedQuantiles
-from semidp.statistics.recalibration import mechanism_again
+from semidp.statistics.registry import always_listed, kinds, result_readers
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.sums.published import PublishedGroups
 from semidp.statistics.tables.published import ProductTable, PublishedProduct, PublishedTable
@@ -62,17 +63,6 @@ LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their own."""
 
 _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
-_KINDS: dict[str, Any] = {  # in the order of a plan's requests
-    kind.key: kind
-    for kind in (
-        PublishedTable,
-        PublishedProduct,
-        PartitionedTables,
-        PublishedGroups,
-        PublishedRegression,
-        PublishedQuantiles,
-    )
-}
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
@@ -188,7 +178,7 @@ class Release:
         if table.residuals is not None:
             return table.residuals.combination_error({0: weight})
         request = next(request for request in self.plan.requests if request.name == table.name)
-        mechanism = mechanism_again(request, table, self.scope)
+        mechanism = table.recalibrated(request, self.scope)
         if not mechanism.scale:
             return 0.0
         error = mechanism.standard_error(weight)
@@ -436,7 +426,7 @@ class Release:
         """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         found = []
         for request, result in zip(self.plan.requests, self.results, strict=True):
-            mechanism = mechanism_again(request, result, self.scope)
+            mechanism = result.recalibrated(request, self.scope)
             if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
                 raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
             found.append(mechanism)
@@ -625,20 +615,20 @@ class Release:
             "epsilon": epsilon if math.isfinite(epsilon) else None,
             "report_delta": number(self.plan.report_delta),
             "budget": self.plan.budget and self.plan.budget.numbers(),
-            **{
-                key: [
-                    {**result.to_json(), "budget": request.budget and request.budget.numbers()}
-                    for result, request in zip(self.results, self.plan.requests, strict=True)
-                    if result.key == key
-                ]
-                for key in _KINDS
-                if key in ("tables", "groups", "regressions") or any(result.key == key for result in self.results)
-            },
+            **self._entries(),
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
             "ledger": self.ledger,
             "versions": dict(self.versions),
         }
+
+    def _entries(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the entries of all results, by the keys of their lists."""
+        lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
+        for result, request in zip(self.results, self.plan.requests, strict=True):
+            lists[result.key].append({**result.to_json(), "budget": request.budget and request.budget.numbers()})
+        always = always_listed()
+        return {key: entries for key, entries in lists.items() if entries or key in always}
 
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
@@ -662,16 +652,14 @@ class Release:
         if charged is not None and not isinstance(charged, Mapping):
             raise ValueError("a charge has keys and values")
 
-        def read(key: str, entry: Any, request: Any) -> Published:
-            if key == "tables":
-                return PublishedTable.from_json(entry, scope, files)
-            if key == "partitioned":
-                return PartitionedTables.from_json(entry, request, plan, document["partition"]["depth"], scope, files)
-            result: Published = _KINDS[key].from_json(entry, request, scope, files)
-            return result
+        readers = result_readers()
 
-        some = {key: document[key] if key in ("tables", "groups") else document.get(key, ()) for key in _KINDS}
-        entries = [(key, entry) for key, listed in some.items() for entry in listed]
+        def read(key: str, entry: Any, request: Any) -> Published:
+            if key == PartitionedTables.key:
+                return PartitionedTables.from_json(entry, request, plan, document["partition"]["depth"], scope, files)
+            return readers[key](entry, request, scope, files)
+
+        entries = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
         results = [read(*entry, request) for entry, request in zip(entries, plan.requests, strict=True)]
         if [result.name for result in results] != [request.name for request in plan.requests]:
             raise ValueError("a release has what its plan asks for")
@@ -686,6 +674,20 @@ class Release:
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
         )
+
+
+def result_keys() -> tuple[str, ...]:
+    """Return what release.json calls its lists of results, in the order of a plan's requests.
+
+    >>> result_keys()[:3]
+    ('tables', 'products', 'partitioned')
+    """
+    keys: list[str] = []
+    for kind in kinds():
+        keys += kind.results
+        # Tables that were carried out part by part stand with the other tables.
+        keys += [PartitionedTables.key] if PublishedTable.key in kind.results else []
+    return tuple(keys)
 
 
 def release_title(release: Release) -> str:

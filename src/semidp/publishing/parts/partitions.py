@@ -5,7 +5,7 @@ in them were fitted. How a part is carried out is in `tasks`, where tasks run in
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,15 +20,17 @@ from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
+from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles, named_files
 from semidp.output.files import digest, regular_file
 from semidp.publishing.parts.cut_fits import CutFit, Fits, fit_at_cut, fit_views, whole_totals
 from semidp.queries.branches import Cut
-from semidp.statistics.protocol import Published, is_size, read_back
+from semidp.statistics.protocol import Published, Request, ResultCheck, is_size, read_back
 from semidp.statistics.tables.fitting import totals_of
 from semidp.statistics.tables.published import (
+    RESIDUAL_FIELDS,
     FitKind,
     Fitted,
     ProductTable,
@@ -36,6 +38,7 @@ from semidp.statistics.tables.published import (
     PublishedTable,
     read_residuals,
     residual_columns,
+    residual_faults,
     residuals_from_json,
     residuals_json,
 )
@@ -227,6 +230,8 @@ class PartitionedTables(Published):
     """
 
     key: ClassVar[str] = "partitioned"
+    compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "saved_by_joint_sensitivity")
 
     request: TablesRequest
     mechanism: ResidualMechanism = field(repr=False)
@@ -236,6 +241,35 @@ class PartitionedTables(Published):
 
     def __repr__(self) -> str:
         return f"PartitionedTables({', '.join(table.name for table in self.request.tables)})"
+
+    def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
+        """Return the noise of its residuals, placed anew."""
+        return self.request.residual_mechanism(self.request.residual_space(scope))
+
+    def faults(self, mechanism: Mechanism) -> Iterator[str]:
+        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        yield from super().faults(mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            yield from residual_faults(self.mechanism, mechanism)
+
+    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
+        """Return the noise of its residuals as it states it; None where its budget gives another."""
+        from semidp.statistics.tables.recheck import compare_residuals
+
+        assert isinstance(check.mechanism, ResidualMechanism)
+        return compare_residuals(check, self.mechanism, check.mechanism)
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PartitionedTables":
+        """Compare the tables at the cut, then every part; return them as they are computed again."""
+        from semidp.publishing.parts.parts_again import recheck_parts
+
+        assert isinstance(mechanism, ResidualMechanism)
+        return recheck_parts(self, check, mechanism)
+
+    def fitted_cells(self, request: Request, scope: Scope) -> int:
+        """Return how many cells the tables have in all parts together."""
+        schema = self.mechanism.space.schema
+        return sum(schema.restrict(table.features).size for table in self.request.tables)
 
     @cached_property
     def above(self) -> ResidualMechanism:
