@@ -246,7 +246,7 @@ class TablesRequest(RequestDefaults):
         return product_space(scope.dataspace, scope.adjacency, [table.features for table in self.tables])
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
-        """Return the mechanism asked for, or the one of least announced variance; several tables have residual noise."""
+        """Return the mechanism asked for, or the one of least announced variance; several have noise on residuals."""
         if self.alone:
             return table_mechanism(space, budget_of(self), self.mechanism)
         return self.residual_mechanism(space)
