@@ -83,7 +83,7 @@ def test_a_changed_p_value_is_noticed(tmp_path: Path):
     assert any("p_value" in sentence for sentence in found.disagreements)
 
 
-def tested() -> OddsRatioRequest:
+def asked_for() -> OddsRatioRequest:
     return OddsRatioRequest("sex", "vote", Budget.gdp(1))
 
 
