@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.exact import plain, sqrt_up, up
+from semidp.core.exact import bisection, plain, sqrt_up, up
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.spaces.adjacency import Adjacency
@@ -415,9 +415,7 @@ def largest(holds: Callable[[Fraction], bool]) -> Fraction:
             raise Refused("no noise scale meets this budget: use a larger delta")
     while holds(high):
         low, high = high, high * 2
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+    low, _ = bisection(holds, low, high, halvings=40)
     return low
 
 

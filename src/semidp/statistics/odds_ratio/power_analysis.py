@@ -14,6 +14,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from semidp.core.exact import whole_bisection
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
@@ -116,9 +117,7 @@ def sample_size(
         if high > _LARGEST:
             raise Refused(f"more than {_LARGEST:,} records would be needed: ask for less power or a weaker guarantee")
     low = high // 2 if high > 4 else 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+    low, high = whole_bisection(lambda n: not enough(n), low, high)
     period = math.lcm(*(Fraction(share).limit_denominator(_LONGEST).denominator for share in (row_share, column_share)))
     last, n = low, high
     while n - last <= min(2 * period, _LONGEST):  # python rounds halves to even: twice the period
