@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.mechanisms.knorm.base import Ball, Floats
+from semidp.mechanisms.knorm.base import Floats, NormBall
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
 from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
@@ -32,7 +32,7 @@ _LARGEST = 2.0**52  # beyond it floats are whole numbers anyway, and their sums 
 class PlacedBall(ABC):
     """A ball and the flat positions of its coordinates in the table."""
 
-    ball: Ball
+    ball: NormBall
     cells: NDArray[np.intp] = field(repr=False)
     shape: tuple[int, ...]
     stretch: int = field(default=1, kw_only=True)  # how many times the ball holds the space
