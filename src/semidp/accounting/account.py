@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
@@ -130,7 +130,7 @@ class Charge:
         Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm noise stays as it
         is: its curve cannot be taken apart.
         """
-        if not adjacency.is_exchange:
+        if not isinstance(adjacency, Exchange):
             return self
         kinds = {part["query"].get("kind") for part in self.measured if isinstance(part.get("query"), Mapping)}
         if not kinds & CORRECTED:
@@ -367,9 +367,9 @@ def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
     margins = {*union.margins}
     if union.schema is None:
         return account.adjacency
-    if account.adjacency.is_exchange:
+    if isinstance(account.adjacency, Exchange):
         # Also where the margins are the same: a table of one level, which nobody can change, may have come first.
-        return Adjacency(max(Adjacency.exchange(union).a, 1), account.adjacency.kind)
+        return Exchange(max(Exchange.of(union).a, 1))
     if account.opened is not None and margins == {*account.opened[0].margins}:
         return account.opened[1]
     every = [(charge.dataspace or account.dataspace, charge.adjacency) for charge in (*account.charges, new)]
@@ -380,12 +380,12 @@ def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
         enough = max(semi_adjacency(union).bound, 1)
     except AdjacencyUnknown:
         if alike:  # whoever charged gave a number
-            return Adjacency(max(numbers))
+            return Ball(max(numbers))
         raise Refused(
             f"how many records move together under {union.summary()} is not known, so that charges under all of it do "
             "not add up: use another ledger"
         ) from None
-    return Adjacency(max(least, min(enough, max(numbers)) if alike else enough))
+    return Ball(max(least, min(enough, max(numbers)) if alike else enough))
 
 
 def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:

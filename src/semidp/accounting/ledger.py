@@ -46,11 +46,12 @@ class Ledger:
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> import tempfile
     >>> from semidp.core.tradeoff.curves import zcdp
     >>> folder = tempfile.TemporaryDirectory()
     >>> book = Ledger.create(Path(folder.name) / "ledger.json", Budget.zcdp(1))
-    >>> guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("0.4"))
+    >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("0.4"))
     >>> book.charge(guarantee, "first table")["number"], book.charge(guarantee, "second table")["number"]
     (1, 2)
     >>> book.total().tradeoff

@@ -16,7 +16,7 @@ import numpy as np
 from semidp.audit.claims import Claim
 from semidp.audit.pairs import Pair, choice_pair
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.exchange import Blocks, servings
 from semidp.errors import DataError, InputError, Refused
 from semidp.mechanisms.residuals import ResidualMechanism
@@ -148,7 +148,7 @@ def _number(value: Any, column: str, name: str) -> float:
 def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, scope: Scope) -> None:
     one, other = Counter(first.records), Counter(second.records)
     apart = sum((one - other).values())
-    if adjacency.is_exchange:
+    if isinstance(adjacency, Exchange):
         blocks = Blocks.of(scope.dataspace)
         if apart > blocks.count + 1 or not (_arises(blocks, one, other) or _arises(blocks, other, one)):
             raise Refused(

@@ -15,7 +15,7 @@ from attrs import field, frozen
 from semidp.core.exact import exact, plain, rounded_up
 from semidp.core.guarantee import Guarantee
 from semidp.core.margins import junction_order, maximal
-from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.adjacency import Ball, SemiAdjacency, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
 from semidp.core.spaces.witness import Witness
 from semidp.core.tables.features import Feature
@@ -241,14 +241,14 @@ def assess(
     >>> session = PrivacyFunction("zcdp", "symmetric", {1: "0.125", 4: "2"})
     >>> found = assess(session, ["ward"])
     >>> found.guarantee.adjacency, found.guarantee.tradeoff
-    (Adjacency(a=2), ZCDP(rho=Fraction(2, 1)))
+    (Ball(a=2), ZCDP(rho=Fraction(2, 1)))
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise InputError("the most rows of a person are a whole number of at least 1")
     space, semi = _exact_part(invariants, a is None, rows > 1)
     together = a if a is not None else max(semi.bound if semi else 1, 1)
     distance = function.metric.distance(together, rows)
-    real = Guarantee(space, Adjacency(together), function.at(distance))
+    real = Guarantee(space, Ball(together), function.at(distance))
     return Assessment(real, function.at(rows), distance, semi)
 
 

@@ -18,7 +18,15 @@ from semidp.cli._totals import schema_of, totals_of
 from semidp.core.documents import from_json
 from semidp.core.exact import exact, plain, rounded_up
 from semidp.core.guarantee import Guarantee, read_document
-from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, exchange_bound, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.adjacency import (
+    Adjacency,
+    AdjacencyKind,
+    Ball,
+    Exchange,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.base import Order, Tradeoff
@@ -220,7 +228,7 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
                 "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
                 "for each margin, or --invariant A,B with --schema FILE"
             )
-        return _Together(Adjacency(given), "given", Dataspace.described("totals published exactly"))
+        return _Together(Ball(given), "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
@@ -230,12 +238,12 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     if reading is Reading.exchange:
         source = "one person and those who hand over published values"
         if space is not None and not missing:
-            exchange = Adjacency.exchange(space)
+            exchange = Exchange.of(space)
         else:
             exchange = exchange_bound(_all_declared(schema, margins), every)
             space, source = described, f"{source}, a bound for any published totals"
         records = max(exchange.a, 1)
-        return _Together(Adjacency(records, AdjacencyKind.exchange), source, space, other=Adjacency(records))
+        return _Together(Exchange(records), source, space, other=Ball(records))
     try:
         if space is not None and not missing:
             found, source = semi_adjacency(space), "the published totals"
@@ -246,16 +254,16 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
         if given is None:
             raise
         unchecked = space or Dataspace.described(", ".join(map(str, margins)))
-        return _Together(Adjacency(given), "given, not checked", unchecked)
+        return _Together(Ball(given), "given, not checked", unchecked)
     enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
     if given is None and reading is Reading.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
         within = _exchanges_within(space, enough)
-        return _Together(Adjacency(enough), f"{source} ({found.method})", space, other=within)
+        return _Together(Ball(enough), f"{source} ({found.method})", space, other=within)
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
-    return _Together(Adjacency(given), "given", space, low if given < enough else ())
+    return _Together(Ball(given), "given", space, low if given < enough else ())
 
 
 def _analysed(path: Path) -> _Together:
@@ -263,7 +271,7 @@ def _analysed(path: Path) -> _Together:
     wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
     try:
         document = from_json(o.read_text(path, "--analysis"))
-        kind, a = document["adjacency"]["kind"], Adjacency(document["adjacency"]["a"])
+        kind, a = document["adjacency"]["kind"], Ball(document["adjacency"]["a"])
         exact = [str(Margin(*names)) for names in document["invariants"]]
         method, warnings = document["a"]["method"], document["warnings"]
     except (ValueError, KeyError, TypeError, InputError):
@@ -271,14 +279,14 @@ def _analysed(path: Path) -> _Together:
     if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
         raise wrong
     described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
-    adjacency = Adjacency(max(a.a, 1), AdjacencyKind(kind))
+    adjacency = Adjacency.named(kind, max(a.a, 1))
     return _Together(adjacency, f"the analysis ({method})", Dataspace.described(described), tuple(warnings))
 
 
 def _exchanges_within(space: Dataspace, a: int) -> Adjacency | None:
     """Return exchange adjacency where any `a` records include every exchange."""
     try:
-        found = Adjacency.exchange(space) if space.schema is not None else None
+        found = Exchange.of(space) if space.schema is not None else None
     except Refused:
         return None
     return found if found is not None and found.a <= a else None
@@ -309,8 +317,7 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
 
     a = real.adjacency.a
     target = document["report_delta"]
-    pairs = f"for exchanges of up to {a} records" if real.adjacency.is_exchange else f"with a = {a}"
-    table = grid([""], ["as stated", pairs])
+    table = grid([""], ["as stated", real.adjacency.words.column])
     for name, number in (("rho", _rho), ("mu", _mu)):
         before, after = number(stated), number(real.tradeoff)
         if before is not None and after is not None:
@@ -324,8 +331,7 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     console.print(table)
     console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
     if document["also_for"] is not None:
-        other = document["also_for"]
-        pairs = "exchanges of one person" if other["kind"] == "exchange" else f"any {other['a']} records at once"
+        pairs = Adjacency.from_json(document["also_for"]).words.pairs
         console.print(f"The same numbers hold for {pairs}: the stated guarantee was grouped by {a}.\n", markup=False)
     console.print(str(real.explain()), markup=False)
 
@@ -449,7 +455,7 @@ def _margins(own: Dataspace, known: Dataspace, also_known: Sequence[str], withou
 def _warnings(found: Guarantee, known: Dataspace, margins: Sequence[Margin], outcomes: bool) -> tuple[str, ...]:
     """Say where fewer records are compared than the statistics need."""
     assert known.schema is not None
-    if found.adjacency.is_exchange or not margins:
+    if not isinstance(found.adjacency, Ball) or not margins:
         return ()
     try:
         if found.dataspace.schema is not None:

@@ -154,12 +154,13 @@ class Mechanism(ABC):
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency of the same dataspace: ``μ' = Δ2(S')/σ``.
 
+        >>> from semidp.core.spaces.adjacency import Ball, Exchange
         >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
         >>> from semidp.mechanisms.examples import two_way
         >>> space, table = two_way()
-        >>> exchanges = space.under(Adjacency.exchange(space.dataspace))
+        >>> exchanges = space.under(Exchange.of(space.dataspace))
         >>> mechanism = RoundedGaussianMechanism.calibrate(exchanges, Budget.gdp(1))
-        >>> mechanism.under(Adjacency(4)).tradeoff.mu
+        >>> mechanism.under(Ball(4)).tradeoff.mu
         Fraction(2, 1)
         """
         return replace(self, space=self.space.under(adjacency)).guarantee

@@ -428,7 +428,7 @@ class Release:
         about = self.scope.dataspace if known is None else known
         check_about(about, self.scope.dataspace)
         if adjacency is None:
-            adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
+            adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
         return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
     @cached_property
@@ -645,7 +645,7 @@ class Release:
         dataspace = Dataspace.from_json(document["dataspace"])
         if dataspace.schema is None:
             raise ValueError("a release has features")
-        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
+        adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})
         plan = Plan.from_json(document["plan"])
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")

@@ -53,13 +53,14 @@ class RowsForm:
 class QuerySpace(ABC):
     """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section 4.1).
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.queries.tables import sensitivity_space
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
-    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Adjacency(2))
+    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Ball(2))
     >>> space.l1, space.l2_squared, space.linf
     (4, 8, 2)
     """
@@ -233,7 +234,8 @@ class ExplicitSpace(QuerySpace):
 
     Examples
     --------
-    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Adjacency(1))
+    >>> from semidp.core.spaces.adjacency import Ball
+    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1))
     >>> space.l1, space.l2_squared, space.linf, space.dimension
     (2, 2, 1, 2)
     >>> space.project([3, 0, 0]).round(9).tolist()

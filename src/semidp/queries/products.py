@@ -16,7 +16,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Counts, Floats, View, join, named, within
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.structure import Structure
@@ -46,12 +46,13 @@ def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[S
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
     >>> table = Table(schema, np.arange(12).reshape(2, 3, 2) + 5)
     >>> public = Dataspace.of(table, [Margin("sex")])
-    >>> space = product_space(public, Adjacency(2), [["sex", "region"], ["region", "age"]])
+    >>> space = product_space(public, Ball(2), [["sex", "region"], ["region", "age"]])
     >>> space.measured
     ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0))
     >>> vector = space.measure([table.margin(["sex", "region"]), table.margin(["region", "age"])])
@@ -141,7 +142,7 @@ class ProductSpace(QuerySpace):
         a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)
-        kind = ExchangeCosts if self.adjacency.is_exchange else BallCosts
+        kind = ExchangeCosts if isinstance(self.adjacency, Exchange) else BallCosts
         return kind(self.residuals, margins, a, self._listed(a, released), released)
 
     @cached_property
@@ -165,7 +166,7 @@ class ProductSpace(QuerySpace):
             blocks = Blocks.of(self.dataspace)
         except Refused:
             return {}
-        records = blocks.reach if self.adjacency.is_exchange else self.costs.a
+        records = blocks.reach if isinstance(self.adjacency, Exchange) else self.costs.a
         return {view: largest_residual(blocks, view, records) for view in self.measured}
 
     @cached_property
@@ -386,7 +387,7 @@ class ProductSpace(QuerySpace):
             return None
         found = []
         try:
-            if self.adjacency.is_exchange:
+            if isinstance(self.adjacency, Exchange):
                 moves = sensitivity_space(self.dataspace, self.adjacency, self.schema.named(released)).moves()
             elif (listing := Listing.of(self.dataspace, released)) is not None:
                 moves = listing.moves(a)
@@ -411,7 +412,7 @@ class ProductSpace(QuerySpace):
         sizes = [chain.leaves for chain in chains]
         for _ in range(_TRIES if math.prod(shape) <= 2**22 else 0):
             two = generator.integers(sizes, size=(2, len(sizes)))
-            draw = self._exchange if self.adjacency.is_exchange else self._ball
+            draw = self._exchange if isinstance(self.adjacency, Exchange) else self._ball
             before, after = draw(two, blocks, generator)
             move = np.zeros(shape, dtype=np.int64)
             for sign, records in ((1, after), (-1, before)):

@@ -14,7 +14,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.tables.counts import Table
@@ -48,13 +48,14 @@ def sensitivity_space(
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
-    >>> space = sensitivity_space(public, Adjacency(3))
+    >>> space = sensitivity_space(public, Ball(3))
     >>> space.l1, space.l2_squared, space.linf, space.dimension, space.exact
     (4, 4, 1, 2, True)
     """
@@ -78,11 +79,12 @@ class TableSpace(QuerySpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
-    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3))
+    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3))
     >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
     (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
     >>> len(list(space.moves())), space.matrix().cells.shape
@@ -240,7 +242,9 @@ class TableSpace(QuerySpace):
 
     @cached_property
     def _exchange(self) -> ExchangeTable | None:
-        return ExchangeTable(Blocks.of(self.dataspace), self._question) if self.adjacency.is_exchange else None
+        if not isinstance(self.adjacency, Exchange):
+            return None
+        return ExchangeTable(Blocks.of(self.dataspace), self._question)
 
     @property
     def reach(self) -> int:

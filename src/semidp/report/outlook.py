@@ -86,7 +86,7 @@ def forecast(prepared: Prepared) -> dict[str, Any]:
         "n": scope.dataspace.n,
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
         "guarantee": _strength(prepared.guarantee.tradeoff, delta),
-        "otherwise": implied(prepared) if scope.adjacency.is_exchange else [],
+        "otherwise": [] if scope.adjacency.protects_groups else implied(prepared),
         "announced": None if announced is None else _strength(announced, delta),
         "report_delta": delta,
         "tables": [table for part in prepared.parts for table in _tables(prepared, *part)],

@@ -57,6 +57,7 @@ def request_types() -> dict[str, type[OwnBudget]]:
 def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
     """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and adjacency.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
@@ -65,10 +66,10 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
     >>> from semidp.statistics.outcomes.spaces import sum_space
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
-    >>> query_space(space.query(), public, Adjacency(1)).l2
+    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> query_space(space.query(), public, Ball(1)).l2
     100.0
-    >>> query_space({"kind": "opinion"}, public, Adjacency(1))
+    >>> query_space({"kind": "opinion"}, public, Ball(1))
     Traceback (most recent call last):
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
@@ -102,6 +103,7 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.mechanisms.pure import LaplaceMechanism
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.core.tradeoff.budget import Budget
@@ -109,7 +111,7 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
     >>> record = LaplaceMechanism.calibrate(space, Budget.pure(1)).record()
     >>> record["noise"]
     {'law': 'laplace', 'b': '4'}
-    >>> recorded(record, space.dataspace, Adjacency(2)).tradeoff.epsilon(0)
+    >>> recorded(record, space.dataspace, Ball(2)).tradeoff.epsilon(0)
     1.0
     """
     query, noise = record.get("query"), record.get("noise")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.base import Tradeoff
@@ -270,7 +270,7 @@ def planned_test(
 
 
 def _guarantee(dataspace: Dataspace, adjacency: Adjacency | None, privacy: Tradeoff | Budget) -> Guarantee:
-    used = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
+    used = Ball(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
     return Guarantee(dataspace, used, curve_of(privacy))
 
 
@@ -327,7 +327,7 @@ def _test(guarantee: Guarantee, names: tuple[str, str], strata: tuple[str, ...],
     row, column = (_totals(guarantee.dataspace, name, strata).reshape(2, -1).tolist() for name in names)
     tables = tuple(TwoByTwo(r, c, r + other) for r, other, c in zip(*row, column[0], strict=True))
     margins = Strata(tables) if strata else tables[0]
-    if guarantee.adjacency.is_exchange:
+    if isinstance(guarantee.adjacency, Exchange):
         moves = sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
     else:
         moves = min(guarantee.adjacency.a // 2, margins.high - margins.low)

@@ -18,7 +18,6 @@ from semidp.core.exact import exact, plain
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
 from semidp.errors import InputError, Refused
 from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
@@ -86,12 +85,13 @@ class SumSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> space.l1, space.l2, space.linf, space.exact
     (200, 200.0, 200, True)
     """
@@ -135,21 +135,10 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid."""
-        if self.adjacency.is_exchange:
-            steps, moved_cells = self.outcome.steps, self._exchanged
-            return Norms(steps * moved_cells, steps**2 * moved_cells, steps * min(moved_cells, 1))
-        steps, moved = self.outcome.steps, [_largest_first(counts, self.movable) for counts in self.counts]
-        return Norms(
-            steps * sum(sum(part) for part in moved),
-            steps**2 * sum(k * k for part in moved for k in part),
-            steps * max(max(part, default=0) for part in moved),
-        )
-
-    @cached_property
-    def _exchanged(self) -> int:
-        """How many sums one exchange changes at most, each by the width of the outcome."""
-        several = sum(cells > 1 for cells in self.inhabited)
-        return max(2 * several, several + self.inhabited.count(1))
+        move = np.concatenate(self.adjacency.changed_sums(self.counts))
+        changes = np.abs(move[move != 0]).tolist()
+        once = Norms(sum(changes), sum(k * k for k in changes), max(changes, default=0))
+        return once.scaled(self.outcome.steps)
 
     @property
     def exact(self) -> bool:
@@ -197,22 +186,10 @@ class SumSpace(OutcomeSpace):
         return weights[number] * (1 - weights[number] / sum(weights))
 
     def worst_move(self) -> Counts | None:
-        """Return a change of the sums that attains Δ2: outcomes go from 0 to B in the largest cells."""
+        """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their groups."""
         if not self.exact:
             return None
-        move = np.zeros(self.shape, dtype=np.int64)
-        if self.adjacency.is_exchange:
-            swaps = 2 * sum(cells > 1 for cells in self.inhabited) == self._exchanged
-            for part, counts in zip(self.slices, self.counts, strict=True):
-                cells = np.flatnonzero(counts)[:2]
-                if len(cells) == 2 or not swaps:  # carriers bring the upper bound along, or one outcome changes alone
-                    move[part][cells[:2] if swaps else cells[:1]] = [1, -1] if swaps else [1]
-            return move * self.outcome.steps
-        for part, counts in zip(self.slices, self.counts, strict=True):
-            order = np.argsort(-counts.ravel(), kind="stable")
-            filled = _largest_first(counts, self.movable)
-            move[part][order[: len(filled)]] = np.array(filled, dtype=np.int64) * self.outcome.steps
-        return move
+        return np.concatenate(self.adjacency.changed_sums(self.counts)) * self.outcome.steps
 
     @cached_property
     def _inhabited(self) -> NDArray[np.bool_]:
@@ -237,14 +214,15 @@ def sum_space(
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]])
     >>> public = Dataspace.of(table, [Margin("ward"), Margin("sex")])
-    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]).l2_squared
+    >>> sum_space(public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]).l2_squared
     18
-    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
+    >>> sum_space(public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
     Traceback (most recent call last):
     semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not published: publish
     them
@@ -263,23 +241,11 @@ def sum_space(
 def check_outcome_space(dataspace: Dataspace, adjacency: Adjacency) -> None:
     if dataspace.schema is None:
         raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
-    if adjacency.is_exchange:
-        Blocks.of(dataspace)
+    adjacency.check(dataspace)
     if dataspace.n and adjacency.a == 0:
         raise Refused(
             "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"
         )
-
-
-def _largest_first(counts: Counts, records: int) -> list[int]:
-    """Distribute records over cells, the largest cell first: the k_c that maximise Σ k_c² under k_c <= n_c."""
-    filled = []
-    for count in np.sort(counts, axis=None)[::-1].tolist():
-        if records == 0:
-            break
-        filled.append(min(count, records))
-        records -= filled[-1]
-    return [k for k in filled if k]
 
 
 def recorded_outcome(query: Mapping[str, Any]) -> Outcome:

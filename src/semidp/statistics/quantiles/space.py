@@ -70,12 +70,13 @@ class RankSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space = rank_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> space.l1, space.l2_squared, space.shape
     (2, 4, (2,))
     """
@@ -129,12 +130,10 @@ class RankSpace(OutcomeSpace):
     @property
     def _once(self) -> Norms:
         """The norms for one choice in each group."""
-        two_values = self.outcome.steps == 1
-        if two_values or not self.adjacency.is_exchange:
+        if self.outcome.steps == 1:  # a value that stays in its group and one that is swapped are the same change
             return self._sums.norms
-        several = sum(groups > 1 for groups in self._sums.inhabited)
-        replaced = 2 * several + self._sums.inhabited.count(1)
-        return Norms(replaced, replaced, min(replaced, 1))
+        replaced = self.adjacency.replaced_values(self.counts)
+        return Norms(sum(replaced), sum(k * k for k in replaced), max(replaced, default=0))
 
     @property
     def naive(self) -> Norms:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import Number, exact, plain
 from semidp.core.margins import Counts
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
@@ -40,6 +40,7 @@ class MomentSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -47,7 +48,7 @@ class MomentSpace(OutcomeSpace):
     >>> arms = Table(Schema([Feature("arm", ["control", "treated"])]), [30, 20])
     >>> public = Dataspace.of(arms, [Margin("arm")])
     >>> design = Design.of(arms.schema, ["arm"])
-    >>> space = moment_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), design)
+    >>> space = moment_space(public, Ball(2), Outcome("score", 0, 1, steps=100), design)
     >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
     (400, True)
 
@@ -90,14 +91,14 @@ class MomentSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
-        if self.adjacency.is_exchange:
+        if isinstance(self.adjacency, Exchange):
             return self.naive
         return Norms.of(self._rows).scaled(self.movable * self.outcome.steps)
 
     @property
     def exact(self) -> bool:
         """Whether the rows were compared, under exchange; else whether a longest rows exist is not looked into."""
-        return self.adjacency.is_exchange and len(self._rows) <= _MOST_ROWS
+        return isinstance(self.adjacency, Exchange) and len(self._rows) <= _MOST_ROWS
 
     @property
     def dimension(self) -> int:
@@ -107,9 +108,11 @@ class MomentSpace(OutcomeSpace):
     def worst_move(self) -> Counts | None:
         """Return as many of the longest rows as a cell can hold, and under exchange the longest difference of two."""
         rows, steps = self._rows, self.outcome.steps
-        if not len(rows) or (self.adjacency.is_exchange and not self.exact):
+        if not len(rows):
             return None
-        if self.adjacency.is_exchange:
+        if isinstance(self.adjacency, Exchange):
+            if not self.exact:
+                return None
             moves = np.concatenate([rows, *(rows - row for row in rows)])
         else:
             records = self._records
