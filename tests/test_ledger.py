@@ -277,7 +277,6 @@ def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
     total = book.total()
     assert total is not None
     assert total.tradeoff == zcdp("1/2")
-    assert total.dataspace.schema is not None
     assert set(total.dataspace.schema.names) == {"sex", "region", "age"}
     for other in (public("job", totals=(7, 14)), public("region", levels="abc")):
         with pytest.raises(Refused):

@@ -163,7 +163,6 @@ def test_the_sum_covers_the_worst_pair_of_the_union(path: Path) -> None:
     total = book.total()
     assert total is not None
     union, adjacency = total.dataspace, total.adjacency
-    assert union.schema is not None
     names = union.schema.names
 
     def counts(dataset: Any) -> list[np.ndarray]:

@@ -153,7 +153,6 @@ def test_the_definition_here_is_that_of_the_library() -> None:
     """Two features and the value: the same pairs as `Blocks.neighbours` lists."""
     space = space_of(3, 2, 0, 2)
     schema = space.dataspace.schema
-    assert schema is not None
     whole = Schema((*schema.features, Feature("y", "012")))
     public = dict(zip(space.dataspace.margins, space.dataspace.totals, strict=True))
     blocks = Blocks.of(Dataspace.known(whole, public, 3))

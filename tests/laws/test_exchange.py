@@ -48,7 +48,6 @@ class ByHand:
     """The definition once more, on labels, from published margins alone: what the library is compared with."""
 
     def __init__(self, dataspace: Dataspace) -> None:
-        assert dataspace.schema is not None
         self.schema, self.space = dataspace.schema, dataspace
         paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
         start = itertools.accumulate((len(feature.names) for feature in self.schema.features), initial=0)
@@ -156,7 +155,6 @@ def check_table(
     dataspace: Dataspace, exchange: Adjacency, view: View, pairs: set[tuple[Records, Records]], done
 ) -> None:
     schema = dataspace.schema
-    assert schema is not None
     grid = schema.grid
     labels = grid.labels(view)
     position = {record: flat for flat, record in enumerate(np.ndindex(*schema.shape))}

@@ -73,7 +73,6 @@ def is_mixed(dataspace: Dataspace, view: View) -> bool:
 def moves_by_view(dataspace: Dataspace) -> Views | None:
     """The differences of every table over all pairs of `Blocks.neighbours`; None where there are many datasets."""
     blocks, schema = Blocks.of(dataspace), dataspace.schema
-    assert schema is not None
     assert dataspace.n is not None
     if len(blocks.cells) > 14:
         return None

@@ -45,7 +45,6 @@ def everybody(margins: list[Margin]) -> Dataspace:
 
 def largest_square(space: Dataspace, adjacency: Adjacency, names: list[str]) -> int:
     """Return Δ2² of a table from its definition: all pairs of adjacent datasets."""
-    assert space.schema is not None
     axes = [space.schema.names.index(name) for name in names]
 
     def counts(dataset: Any) -> dict[Any, int]:

@@ -89,7 +89,6 @@ class _Dataset:
     @classmethod
     def of(cls, records: Any, plan: Plan, scope: Scope, name: str) -> "_Dataset":
         schema = scope.dataspace.schema
-        assert schema is not None
         wanted = [*(depth for feature in schema.features for depth in feature.names), *plan.outcomes]
         if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
             raise InputError(
@@ -119,7 +118,6 @@ class _Dataset:
     @contextlib.contextmanager
     def reader(self, plan: Plan, scope: Scope) -> Iterator[Reader]:
         """Yield a reader of the dataset with the schema of the release."""
-        assert scope.dataspace.schema is not None
         columns = {name: np.array(values) for name, values in self.columns.items()}
         with open_source(columns) as source:
             yield Reader(scope.dataspace.schema, source, plan.features)

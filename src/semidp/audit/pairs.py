@@ -178,7 +178,6 @@ def _table_below(move: Counts, space: QuerySpace, public: Dataspace) -> Counts |
 
     taken = np.maximum(-move, 0)
     schema = public.schema
-    assert schema is not None
     if schema.possible is not None and move[~schema.possible].any():
         return None
     try:
@@ -187,7 +186,6 @@ def _table_below(move: Counts, space: QuerySpace, public: Dataspace) -> Counts |
             margin: Table(total.schema, total.counts - gone.margin(margin.names).counts)
             for margin, total in zip(public.margins, public.totals, strict=True)
         }
-        assert public.n is not None
         left = Dataspace.known(schema, rest, public.n - gone.n)
         counts = fit_table(space.fixed_part() - taken, left, time_limit=_SECONDS).counts
     except InputError:  # the totals hold fewer records than the move takes away

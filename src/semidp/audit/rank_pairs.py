@@ -57,7 +57,6 @@ class _Placed:
         space = mechanism.ranked
         public = space.dataspace
         schema = public.schema
-        assert schema is not None
         if not schema.grid.holds(_MOST_CELLS):
             raise _unknown()
         try:

@@ -16,7 +16,7 @@ from typing import Any
 from semidp.core.documents import from_json
 from semidp.core.notebook import facts, shortened_text
 from semidp.core.spaces.adjacency import Adjacency, Ball
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.smooth import Gaussian
@@ -80,7 +80,7 @@ class Guarantee:
     (True, False)
     """
 
-    dataspace: Dataspace
+    dataspace: Datasets
     adjacency: Adjacency
     tradeoff: Tradeoff
 
@@ -142,7 +142,7 @@ class Guarantee:
         tradeoff = self.tradeoff.compose(*(other.tradeoff for other in others))
         return Guarantee(self.dataspace, self.adjacency, tradeoff)
 
-    def with_invariant(self, dataspace: Dataspace, adjacency: Adjacency) -> "Guarantee":
+    def with_invariant(self, dataspace: Datasets, adjacency: Adjacency) -> "Guarantee":
         """Return what remains of an ordinary guarantee when statistics are published exactly beside it.
 
         (D, A_1, f) becomes (D_t, A_a, f∘…∘f) with `a` applications (Cho and Awan, Section 3.3). Only an ordinary
@@ -158,7 +158,7 @@ class Guarantee:
         >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Ball(2)).tradeoff
         ZCDP(rho=Fraction(256, 25))
         """
-        if self.adjacency.a != 1 or self.dataspace.margins or self.dataspace.schema is None:
+        if self.adjacency.a != 1 or self.dataspace.margins or not isinstance(self.dataspace, Dataspace):
             raise Refused(
                 "only a guarantee for one record, with nothing published exactly but n, can be carried over to an "
                 "invariant: calibrate the mechanism under the invariant instead"
@@ -204,7 +204,7 @@ class Guarantee:
     @property
     def is_ordinary(self) -> bool:
         """Whether this is a guarantee without an invariant: only the number of records is published exactly."""
-        return self.dataspace.schema is not None and not self.dataspace.margins
+        return isinstance(self.dataspace, Dataspace) and not self.dataspace.margins
 
     def _protected(self) -> str:
         a = self.adjacency.a
@@ -260,7 +260,7 @@ class Guarantee:
         True
         """
         return cls(
-            Dataspace.from_json(value["dataspace"]),
+            Datasets.from_json(value["dataspace"]),
             Adjacency.from_json(value["adjacency"]),
             tradeoff_from_json(value["tradeoff"]),
         )
@@ -282,7 +282,7 @@ class Guarantee:
             raise InputError(f"{path} does not hold a guarantee") from None
 
 
-def space_document(dataspace: Dataspace, path: Path) -> dict[str, Any]:
+def space_document(dataspace: Datasets, path: Path) -> dict[str, Any]:
     """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file beside it.
 
     >>> space_document(Dataspace.described("state totals"), Path("guarantee.json"))
@@ -297,14 +297,14 @@ def space_document(dataspace: Dataspace, path: Path) -> dict[str, Any]:
     return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def space_from(document: Mapping[str, Any], path: Path) -> Dataspace:
+def space_from(document: Mapping[str, Any], path: Path) -> Datasets:
     """Read what `space_document` wrote for the file at `path`.
 
     >>> space_from({"description": "state totals"}, Path("guarantee.json")).summary()
     'state totals'
     """
     if "file" not in document:
-        return Dataspace.from_json(document)
+        return Datasets.from_json(document)
     beside = path.with_name(Path(document["file"]).name)
     try:
         content = read_plain(beside)
@@ -312,7 +312,7 @@ def space_from(document: Mapping[str, Any], path: Path) -> Dataspace:
         raise InputError(f"the published values belong in {beside}, which cannot be read: keep both files") from None
     if hashlib.sha256(content).hexdigest() != document["sha256"]:
         raise InputError(f"{beside} was changed after {path.name} was written: restore it, or write both again")
-    return Dataspace.from_json(from_json(content))
+    return Datasets.from_json(from_json(content))
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
-from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
 from semidp.core.spaces.outcomes import outcome_adjacency
 from semidp.core.spaces.unknown_totals import widest_space
 from semidp.core.tradeoff.smooth import Gaussian
@@ -47,13 +47,12 @@ def guarantee_under(
 
 def _exact_pairs(
     margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading, outcomes: bool
-) -> tuple[Dataspace, Adjacency, Dataspace]:
+) -> tuple[Dataspace, Adjacency, Datasets]:
     """Return the datasets that exact statistics leave, which of them are adjacent, and what a claim is about.
 
     Norms are computed from the first dataspace; the claim's is the same where all values are known.
     """
     schema, n = known.schema, known.n
-    assert schema is not None
     assert n is not None
     kept = normalised(schema, margins)
     unknown = [str(margin) for margin in kept if not known.publishes(margin)]
@@ -107,10 +106,9 @@ def _adjacency(dataspace: Dataspace, reading: Adjacency | Reading, outcomes: boo
     return Ball(max(literal, 1) if outcomes else literal)
 
 
-def check_about(known: Dataspace, own: Dataspace) -> None:
-    """Refuse statistics that are not about the records of the release."""
-    assert own.schema is not None
-    if known.schema is None:
+def check_about(known: Datasets, own: Dataspace) -> Dataspace:
+    """Return exact statistics; refuse those that are not about the records of the release."""
+    if not isinstance(known, Dataspace):
         raise InputError("a dataspace that is only described says nothing about a release: give its margins and values")
     theirs = {feature.name: feature for feature in known.schema.features}
     for feature in own.schema.features:
@@ -121,3 +119,4 @@ def check_about(known: Dataspace, own: Dataspace) -> None:
     for margin, total in zip(own.margins, own.totals, strict=True):
         if known.publishes(margin) and known.value(margin) != total:
             raise DataError(f"the statistics contradict the {margin} that the release publishes")
+    return known

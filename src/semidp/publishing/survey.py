@@ -59,7 +59,6 @@ def survey(
 
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
-    assert dataspace.schema is not None
     said = formulas(dataspace.schema)
     if plan.adjacency is Reading.exchange:
         return Scope(dataspace, semi_of(dataspace, plan), exchange_of(dataspace, bool(plan.outcomes)), (), said)

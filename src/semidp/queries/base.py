@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Floats
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
@@ -65,7 +65,7 @@ class QuerySpace(ABC):
     (4, 8, 2)
     """
 
-    dataspace: Dataspace
+    dataspace: Datasets
     adjacency: Adjacency
 
     exact_claims_only: ClassVar[bool] = False
@@ -248,7 +248,7 @@ class ExplicitSpace(QuerySpace):
     def __init__(
         self,
         vectors: Sequence[ArrayLike],
-        dataspace: Dataspace,
+        dataspace: Datasets,
         adjacency: Adjacency,
         fixed: ArrayLike | None = None,
     ) -> None:

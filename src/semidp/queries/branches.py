@@ -85,7 +85,6 @@ class Cut:
 
     def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
         """Return what is published below one node: the margins that reach below the cut, of its records alone."""
-        assert dataspace.schema is not None
         part, found = self.branch(dataspace.schema, node), {}
         for margin, total in zip(dataspace.margins, dataspace.published, strict=True):
             if self.reaches(total.view):

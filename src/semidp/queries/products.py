@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Counts, Floats, View, join, named, within
 from semidp.core.spaces.adjacency import Adjacency, Exchange
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
@@ -41,7 +41,7 @@ class NotTogether(Refused):
     """The residuals of these tables have no proven cost here, though each table alone has."""
 
 
-def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[Sequence[str]]) -> "ProductSpace":
+def product_space(dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Sequence[str]]) -> "ProductSpace":
     """Return the space of the residuals that some tables, given by their features, consist of.
 
     Examples
@@ -59,9 +59,9 @@ def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[S
     >>> bool(np.allclose(space.estimates(space.project(vector))[0], table.margin(["sex", "region"]).counts))
     True
     """
-    schema = dataspace.schema
-    if schema is None or not dataspace.n:
+    if not isinstance(dataspace, Dataspace) or not dataspace.n:
         raise Refused("a product of tables needs at least one record, and a schema")
+    schema = dataspace.schema
     views = tuple(schema.view(names) for names in tables)
     if not views or not all(map(any, views)):
         raise InputError("a product needs tables with at least one feature each", needs="table")
@@ -100,7 +100,6 @@ class ProductSpace(QuerySpace):
     @property
     def schema(self) -> Schema:
         """The features of a record."""
-        assert self.dataspace.schema is not None
         return self.dataspace.schema
 
     @cached_property
@@ -138,7 +137,6 @@ class ProductSpace(QuerySpace):
     @cached_property
     def costs(self) -> BallCosts:
         """What residuals cost under the adjacency."""
-        assert self.dataspace.n is not None
         a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
 from semidp.core.spaces.adjacency import Adjacency, Exchange
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
@@ -28,9 +28,7 @@ from semidp.queries.norms import Found, Question, find_norms
 from semidp.queries.projection import FixedTable, Patterns, Projector, projector
 
 
-def sensitivity_space(
-    dataspace: Dataspace, adjacency: Adjacency, released: Iterable[str] | None = None
-) -> "TableSpace":
+def sensitivity_space(dataspace: Datasets, adjacency: Adjacency, released: Iterable[str] | None = None) -> "TableSpace":
     """Return S_a of the table over the `released` features.
 
     ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the exchanges of one
@@ -59,7 +57,7 @@ def sensitivity_space(
     >>> space.l1, space.l2_squared, space.linf, space.dimension, space.exact
     (4, 4, 1, 2, True)
     """
-    if dataspace.schema is None or dataspace.n is None:
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a dataspace that is only described has no sensitivity space: give its schema and margins")
     names = dataspace.schema.names if released is None else tuple(released)
     if not names:
@@ -233,7 +231,6 @@ class TableSpace(QuerySpace):
     @property
     def released(self) -> View:
         """The view of the released table in the schema of the dataspace."""
-        assert self.dataspace.schema is not None
         return self.dataspace.schema.view(self.schema.names)
 
     @cached_property

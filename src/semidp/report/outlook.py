@@ -45,8 +45,6 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     [[3.6, 2.4], [2.4, 1.6]]
     """
     schema = dataspace.schema
-    assert schema is not None
-    assert dataspace.n is not None
     grid = schema.grid
     totals = {total.view: total for total in dataspace.published}
     order = junction_order(list(totals)) or list(totals)
@@ -170,7 +168,6 @@ def _tables(prepared: Prepared, request: Request, mechanism: Mechanism) -> list[
     found = []
     for table, errors in parts:
         public = space.over(table.features)
-        assert public.schema is not None
         size = public.schema.size
         counts = expected_counts(public) if size <= MOST_CELLS else np.array([(public.n or 0) / size])
         low = counts < errors.get("half_width", 2 * errors["standard_error"])

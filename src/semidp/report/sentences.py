@@ -16,7 +16,7 @@ from semidp.core.exact import plain, rounded_up, sqrt_up
 from semidp.core.guarantee import Guarantee, detection
 from semidp.core.margins import View, maximal, meet
 from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
@@ -45,13 +45,13 @@ _CLAIMS = {
 _LEAST_MISSED = 0.0005  # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 
 
-def exact_part(dataspace: Dataspace) -> list[str]:
+def exact_part(dataspace: Datasets) -> list[str]:
     """Name what is published exactly.
 
     >>> exact_part(Dataspace.described("state totals"))
     ['state totals']
     """
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         return [dataspace.summary()]
     return [*(f"counts of {margin}" for margin in dataspace.margins), f"the number of records, {dataspace.n:,}"]
 
@@ -198,7 +198,6 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
     ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
     """
     space = release.scope.dataspace
-    assert space.schema is not None
     open_names = [name for name in space.schema.names if not space.publishes(Margin(name))]
     rows = []
     for name in open_names[:_SHOWN_MARGINS]:

@@ -20,7 +20,7 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import RECORD, Datasets, Margin
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, tradeoff_from_json
@@ -184,6 +184,9 @@ class Request(Protocol):
     key: ClassVar[str]
     """What a plan calls requests of this kind."""
 
+    counted: ClassVar[str]
+    """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
+
     @property
     def name(self) -> str:
         """What it is called, and its files."""
@@ -236,6 +239,7 @@ class OwnBudget:
     __slots__ = ()
 
     key: ClassVar[str]
+    counted: ClassVar[str] = RECORD
     _written: ClassVar[tuple[str, ...]]
     """The fields in the order of an entry."""
     _needs: ClassVar[Mapping[str, str]]
@@ -318,7 +322,7 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
     return kind(str(value))
 
 
-QueryReader = Callable[[Mapping[str, Any], Dataspace, Adjacency], QuerySpace]
+QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
 """Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from semidp.core.exact import positive
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.pure import KNormMechanism
@@ -54,14 +54,14 @@ def request_types() -> dict[str, type[OwnBudget]]:
     return {key: request for kind in kinds() for key, request in kind.requests.items()}
 
 
-def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
+def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
     """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and adjacency.
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.spaces.dataspace import Margin, Dataspace
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.outcomes.spaces import sum_space
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
@@ -85,7 +85,7 @@ def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjac
         raise InputError(f"the record of a query of {kind} is damaged: it cannot be recomputed") from None
 
 
-def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> Mechanism:
+def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
     """Return the mechanism of a record under any exact statistics and adjacency.
 
     The noise is added to the query whatever is exact, and its curve follows from its scale and from the norms of the

@@ -17,7 +17,7 @@ from semidp.core.margins import LARGEST_MASK, Totals, maximal
 from semidp.core.notebook import facts
 from semidp.core.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
 from semidp.core.spaces.cover import worst_cover
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.graver import MOST_CELLS, graver_basis
 from semidp.core.spaces.listing import cells, datasets, fiber
@@ -88,11 +88,11 @@ class Adjacency(ABC):
     def check(self, dataspace: Dataspace) -> None:
         """Refuse a dataspace on which the relation is not defined."""
 
-    def covers(self, dataspace: Dataspace, other: "Adjacency", other_space: Dataspace) -> bool:
+    def covers(self, dataspace: Datasets, other: "Adjacency", other_space: Datasets) -> bool:
         """Whether every pair of `other` in its dataspace is provably a pair of this relation: IND' ⊆ IND."""
         return other.differ(other_space) <= self.a and other_space.is_within(dataspace)
 
-    def differ(self, dataspace: Dataspace) -> int:
+    def differ(self, dataspace: Datasets) -> int:
         """Return the most records in which two adjacent datasets of a dataspace differ."""
         return self.a if dataspace.n is None else min(self.a, dataspace.n)
 
@@ -240,7 +240,7 @@ class Exchange(Adjacency):
     protects_groups: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, dataspace: Dataspace) -> "Exchange":
+    def of(cls, dataspace: Datasets) -> "Exchange":
         """Return the exchanges of a dataspace; refuse one whose margins overlap or whose zeros tie a margin."""
         return cls(Blocks.of(dataspace).reach)
 
@@ -270,7 +270,7 @@ class Exchange(Adjacency):
         """Refuse margins that share a feature and structural zeros that tie one to anything else."""
         Blocks.of(dataspace)
 
-    def covers(self, dataspace: Dataspace, other: Adjacency, other_space: Dataspace) -> bool:
+    def covers(self, dataspace: Datasets, other: Adjacency, other_space: Datasets) -> bool:
         """Whether `other` has the same exchanges, or what one record does alone; pairs of more are never covered."""
         if other.differ(other_space) > 1:
             return other.kind is self.kind and dataspace == other_space
@@ -362,7 +362,7 @@ class SemiAdjacency:
         }
 
 
-def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
+def semi_adjacency(dataspace: Datasets) -> SemiAdjacency:
     """Return the semi-adjacent parameter a(t) of a dataspace.
 
     Worst case: the maximum over X in D_t, records x of X and values y possible for it, of
@@ -387,7 +387,7 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
     >>> print(found.witness)
     (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
     """
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a(t) of a dataspace that is only described is not known: give its schema and margins")
     structure = Structure.of(dataspace)
     if structure.n == 0:
@@ -620,7 +620,6 @@ def _listed_witness(dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: 
     price = np.abs(change).sum(axis=1) + np.where(listed[:, y] > 0, 0, _NEVER)
     moved = change[price.argmin()]
     schema = dataspace.schema
-    assert schema is not None
     levels = np.transpose(np.unravel_index(cells(dataspace), schema.shape))
     records = [tuple(int(code) for code in cell) for cell in levels]
     before = [records[cell] for cell in np.flatnonzero(moved > 0) for _ in range(int(moved[cell]))]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
@@ -143,9 +143,8 @@ class OddsRatioResult:
         }
 
     def _levels(self, name: str) -> list[str]:
-        schema = self.guarantee.dataspace.schema
-        assert schema is not None
-        return list(schema.restrict([name]).features[0].levels)
+        (feature,) = self.guarantee.dataspace.value(Margin(name, *self.strata)).schema.restrict([name]).features
+        return list(feature.levels)
 
     def _margin(self, name: str) -> dict[str, Any]:
         counts = _totals(self.guarantee.dataspace, name, self.strata)
@@ -314,7 +313,7 @@ def _ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
     return table.counts.transpose([table.schema.names.index(name) for name in names])
 
 
-def _totals(dataspace: Dataspace, name: str, strata: tuple[str, ...]) -> NDArray[np.int64]:
+def _totals(dataspace: Datasets, name: str, strata: tuple[str, ...]) -> NDArray[np.int64]:
     """The public margin of a feature within strata, the feature first."""
     return _ordered(dataspace.value(Margin(name, *strata)), (name, *strata))
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.core.exact import exact, plain
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.errors import InputError, Refused
 from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
@@ -150,7 +150,7 @@ class SumSpace(OutcomeSpace):
             sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
             for margin in self.dataspace.margins
         )
-        zeros = self.dataspace.schema is not None and bool(self.dataspace.schema.structural_zeros)
+        zeros = bool(self.dataspace.schema.structural_zeros)
         return len(self.blocks) == 1 or (apart and not tied and not zeros)
 
     @property
@@ -197,7 +197,7 @@ class SumSpace(OutcomeSpace):
 
 
 def sum_space(
-    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin] = (Margin(),)
+    dataspace: Datasets, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin] = (Margin(),)
 ) -> SumSpace:
     """Return the sensitivity space of the sums of an outcome by published groups.
 
@@ -227,25 +227,27 @@ def sum_space(
     semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not published: publish
     them
     """
-    check_outcome_space(dataspace, adjacency)
+    public = outcome_datasets(dataspace, adjacency)
     if not blocks:
         raise InputError("sums need at least one group: name a published margin")
     for block in blocks:
-        if not dataspace.publishes(block):
+        if not public.publishes(block):
             raise Refused(
                 f"sums by group need exact group counts, and those of {block} are not published: publish them"
             )
-    return SumSpace(dataspace, adjacency, outcome, tuple(blocks))
+    return SumSpace(public, adjacency, outcome, tuple(blocks))
 
 
-def check_outcome_space(dataspace: Dataspace, adjacency: Adjacency) -> None:
-    if dataspace.schema is None:
+def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:
+    """Return the datasets of a query of outcomes; refuse those without published counts, or without freedom."""
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
     adjacency.check(dataspace)
     if dataspace.n and adjacency.a == 0:
         raise Refused(
             "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"
         )
+    return dataspace
 
 
 def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
@@ -254,7 +256,7 @@ def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
     return Outcome(query["column"], lower, upper, query["grid"])
 
 
-def recorded_sums(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> SumSpace:
+def recorded_sums(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> SumSpace:
     """Return the space of sums that `SumSpace.query` wrote."""
     blocks = [Margin(*names) for names in query["by"]]
     return sum_space(dataspace, adjacency, recorded_outcome(query), blocks)

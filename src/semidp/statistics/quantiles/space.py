@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from semidp.core.exact import Number, exact, plain
 from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.errors import InputError
 from semidp.queries.bounds import Norms
 from semidp.sources.contract import Outcome
@@ -70,6 +70,7 @@ class RankSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.dataspace import Dataspace
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -194,7 +195,7 @@ class RankSpace(OutcomeSpace):
 
 
 def rank_space(
-    dataspace: Dataspace,
+    dataspace: Datasets,
     adjacency: Adjacency,
     outcome: Outcome,
     blocks: Sequence[Margin],
@@ -222,8 +223,8 @@ def rank_space(
     confidence = None if level is None else exact(level, "the level of an interval")
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"the level of an interval lies between 0 and 1, not {plain(confidence)}")
-    sum_space(dataspace, adjacency, outcome, blocks)
-    return RankSpace(dataspace, adjacency, outcome, tuple(blocks), wanted, confidence, sampling)
+    public = sum_space(dataspace, adjacency, outcome, blocks).dataspace
+    return RankSpace(public, adjacency, outcome, tuple(blocks), wanted, confidence, sampling)
 
 
 def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
@@ -236,7 +237,7 @@ def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)
 
 
-def recorded_ranks(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> RankSpace:
+def recorded_ranks(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> RankSpace:
     """Return the space of ranks that `RankSpace.query` wrote."""
     return rank_space(
         dataspace,

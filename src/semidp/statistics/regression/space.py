@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from semidp.core.exact import Number, exact, plain
 from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Adjacency, Exchange
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import LARGEST_FACTOR, OutcomeSpace, check_outcome_space, recorded_outcome
+from semidp.statistics.outcomes.spaces import LARGEST_FACTOR, OutcomeSpace, outcome_datasets, recorded_outcome
 from semidp.statistics.regression.designs import Column, Design
 
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
@@ -133,7 +133,6 @@ class MomentSpace(OutcomeSpace):
         if not features:
             return np.array([self.movable], dtype=object)
         space = self.dataspace.over(features)
-        assert space.schema is not None
         structure, inside = Structure.of(space), {*space.schema.names}
         ties = [margin for margin in self.dataspace.margins if {*margin.names} & inside and {*margin.names} - inside]
         if structure.zeros_matter or not structure.decomposable or (ties and len(space.margins) > 1):
@@ -166,7 +165,7 @@ class MomentSpace(OutcomeSpace):
 
 
 def moment_space(
-    dataspace: Dataspace,
+    dataspace: Datasets,
     adjacency: Adjacency,
     outcome: Outcome,
     design: Design,
@@ -183,8 +182,8 @@ def moment_space(
     combination
         A matrix C of which C X'y is measured instead; C z must be whole for every combination of levels.
     """
-    check_outcome_space(dataspace, adjacency)
-    design.check_public(dataspace)
+    public = outcome_datasets(dataspace, adjacency)
+    design.check_public(public)
     whole = tuple(tuple(exact(value) for value in row) for row in combination)
     if any(len(row) != len(design.columns) for row in whole):
         raise InputError("a combination of columns needs a number for each column of the design")
@@ -194,7 +193,7 @@ def moment_space(
         found, shared = _combined(design, whole)
         if (found % shared).any():
             raise InputError("a combination of columns must be whole for every combination of levels")
-    return MomentSpace(dataspace, adjacency, outcome, design, whole)
+    return MomentSpace(public, adjacency, outcome, design, whole)
 
 
 def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tuple[NDArray[np.object_], int]:
@@ -204,9 +203,9 @@ def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tupl
     return np.asarray(design.rows() @ whole.T), shared * design.multiplier
 
 
-def recorded_moments(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> MomentSpace:
+def recorded_moments(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> MomentSpace:
     """Return the space of moments that `MomentSpace.query` wrote."""
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
     columns = []
     for column in query["columns"]:
