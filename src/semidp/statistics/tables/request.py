@@ -15,6 +15,7 @@ from semidp.core.checks import texts
 from semidp.core.exact import Number, positive
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import RECORD
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.mechanisms.base import Measurement, Mechanism
@@ -102,7 +103,7 @@ class TableRequest(OwnBudget):
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table."""
-        return sensitivity_space(scope.dataspace, scope.adjacency, self.features)
+        return sensitivity_space(scope.dataspace.about(self.counted), scope.adjacency, self.features)
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one that announces the least variance."""
@@ -164,6 +165,7 @@ class ProductRequest:
     """
 
     key: ClassVar[str] = "product"
+    counted: ClassVar[str] = RECORD
 
     tables: tuple[TableRequest, ...] = field(converter=_tables)
     budget: Budget = field(validator=instance_of(Budget))
@@ -204,7 +206,8 @@ class ProductRequest:
 
     def space(self, scope: Scope) -> ProductSpace:
         """Return the residuals of the tables."""
-        return product_space(scope.dataspace, scope.adjacency, [table.features for table in self.tables])
+        public = scope.dataspace.about(self.counted)
+        return product_space(public, scope.adjacency, [table.features for table in self.tables])
 
     def calibrate(self, space: QuerySpace) -> ResidualMechanism:
         """Place the noise on the residuals."""
