@@ -123,13 +123,13 @@ def test_a_ledger_computes_the_charge_anew_once_more_is_exact(tmp_path: Path):
     table = Table(SCHEMA, COUNTS)
     margins = Dataspace.of(table, [Margin("sex"), Margin("vote")])
     more = Dataspace.of(table, [Margin("sex"), Margin("vote"), Margin("ward")])
-    from semidp.core.spaces.adjacency import Adjacency
+    from semidp.core.spaces.adjacency import Ball
 
-    mechanism = CanonicalMechanism.calibrate(CellSpace(margins, Adjacency(3), "sex", "vote"), Budget.pure(1))
+    mechanism = CanonicalMechanism.calibrate(CellSpace(margins, Ball(3), "sex", "vote"), Budget.pure(1))
     assert mechanism.tradeoff.epsilon(0) == pytest.approx(1)
-    again = recorded(mechanism.record(), more, Adjacency(4))
+    again = recorded(mechanism.record(), more, Ball(4))
     assert again.tradeoff.epsilon(0) == pytest.approx(2)
-    assert recorded(mechanism.record(), margins, Adjacency(3)).tradeoff == mechanism.tradeoff
+    assert recorded(mechanism.record(), margins, Ball(3)).tradeoff == mechanism.tradeoff
     old_record = mechanism.record()
     assert old_record["query"] == {"kind": "cell", "features": ["sex", "vote"], "cell": [0, 0]}  # as 0.1 wrote it
     book = Ledger.create(tmp_path / "ledger.json", Budget.pure(9))
@@ -153,6 +153,6 @@ def test_the_claimed_curve_holds_on_the_worst_pair():
 
 
 def _ball(a: int):
-    from semidp.core.spaces.adjacency import Adjacency
+    from semidp.core.spaces.adjacency import Ball
 
-    return Adjacency(a)
+    return Ball(a)

@@ -44,8 +44,6 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     [[3.6, 2.4], [2.4, 1.6]]
     """
     schema = dataspace.schema
-    assert schema is not None
-    assert dataspace.n is not None
     grid = schema.grid
     totals = {total.view: total for total in dataspace.published}
     order = junction_order(list(totals)) or list(totals)
@@ -85,7 +83,7 @@ def forecast(prepared: Prepared) -> dict[str, Any]:
         "n": scope.dataspace.n,
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
         "guarantee": _strength(prepared.guarantee.tradeoff, delta),
-        "otherwise": implied(prepared) if scope.adjacency.is_exchange else [],
+        "otherwise": [] if scope.adjacency.protects_groups else implied(prepared),
         "announced": None if announced is None else _strength(announced, delta),
         "report_delta": delta,
         "tables": [table for part in prepared.parts for table in _tables(prepared, *part)],
@@ -169,7 +167,6 @@ def _tables(prepared: Prepared, request: Request, mechanism: Mechanism) -> list[
     found = []
     for table, errors in parts:
         public = space.over(table.features)
-        assert public.schema is not None
         size = public.schema.size
         counts = expected_counts(public) if size <= MOST_CELLS else np.array([(public.n or 0) / size])
         low = counts < errors.get("half_width", 2 * errors["standard_error"])

@@ -16,7 +16,7 @@ from semidp.core.exact import plain, rounded_up, sqrt_up
 from semidp.core.guarantee import Guarantee, detection
 from semidp.core.margins import View, maximal, meet
 from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
@@ -44,13 +44,13 @@ _CLAIMS = {
 _LEAST_MISSED = 0.0005  # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 
 
-def exact_part(dataspace: Dataspace) -> list[str]:
+def exact_part(dataspace: Datasets) -> list[str]:
     """Name what is published exactly.
 
     >>> exact_part(Dataspace.described("state totals"))
     ['state totals']
     """
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         return [dataspace.summary()]
     return [*(f"counts of {margin}" for margin in dataspace.margins), f"the number of records, {dataspace.n:,}"]
 
@@ -87,26 +87,27 @@ def noisy_part(release: Release) -> list[str]:
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball, Exchange
     >>> from semidp.core.tradeoff.curves import gaussian
-    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    >>> for adjacency in (Ball(2), Exchange(2)):
     ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
     The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
     The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
     if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
-    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    adjacency = guarantee.adjacency
+    pairs = "" if adjacency.protects_groups else f", for {adjacency.words.pairs}"
     return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
 
 
 def weakness(guarantee: Guarantee) -> tuple[str, ...]:
     """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
 
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> known = Dataspace.described("states")
-    >>> [len(weakness(Guarantee(known, Adjacency(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
+    >>> [len(weakness(Guarantee(known, Ball(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
     [0, 0, 1]
     """
     missed = float(guarantee.tradeoff(0.95))  # by an attacker who accepts 5% false alarms, as in `detection`
@@ -147,25 +148,15 @@ def forgotten(dataspace: Dataspace, said: Iterable[Tradeoff | None]) -> Tradeoff
 
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
-    a = scope.adjacency.a
-    if scope.adjacency.is_exchange and a > 1:
-        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
-        return f"exchange: one person changes and {others} over published values (not any {a} records)"
-    if not scope.dataspace.margins:
-        return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
-    return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
+    return scope.adjacency.words.together(exact=bool(scope.dataspace.margins))
 
 
 def why_heading(scope: Scope) -> str:
     """Return the heading of the part on records that move together."""
-    a, semi = scope.adjacency.a, scope.semi_adjacency
+    semi = scope.semi_adjacency
     if semi is not None and semi.bound == 0:
         return "Why nothing is left to protect"
-    if scope.adjacency.is_exchange and scope.dataspace.margins:
-        return "Who changes with one person"
-    if not scope.dataspace.margins:
-        return "Why one record changes alone" if a == 1 else f"Why {a} records change together"
-    return "Why records move together" if a == 1 else f"Why {a} records move together"
+    return scope.adjacency.words.heading(exact=bool(scope.dataspace.margins))
 
 
 def why_together(scope: Scope) -> list[str]:
@@ -181,27 +172,8 @@ def why_together(scope: Scope) -> list[str]:
         return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
     if semi.bound == 0:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
-    if scope.adjacency.is_exchange:
-        return [first, *_exchanged(scope)]
-    known = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
-    second = (
-        f"In the worst case {known} records have to change together, whoever the person is and whatever else they "
-        f"could have been. The guarantee compares datasets that differ in up to {a} record{'s' if a > 1 else ''} and "
-        "agree on every published total."
-    )
-    return [first, second]
-
-
-def _exchanged(scope: Scope) -> list[str]:
-    a = scope.adjacency.a
-    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
-    return [
-        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
-        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
-        "everybody that the published totals allow.",
-        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
-        "those is stated apart.",
-    ]
+    most = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
+    return [first, *scope.adjacency.words.why(most)]
 
 
 def implied(release: Release | Prepared) -> list[str]:
@@ -210,12 +182,7 @@ def implied(release: Release | Prepared) -> list[str]:
     if other is None or other.tradeoff.is_trivial:
         return []
     numbers = _numbers(other.tradeoff, release.plan.report_delta)
-    if other.adjacency.is_exchange:
-        return [
-            f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
-            f"values) the same noise gives: {numbers}"
-        ]
-    return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
+    return [f"{other.adjacency.words.same_noise}: {numbers}"]
 
 
 def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
@@ -230,7 +197,6 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
     ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
     """
     space = release.scope.dataspace
-    assert space.schema is not None
     open_names = [name for name in space.schema.names if not space.publishes(Margin(name))]
     rows = []
     for name in open_names[:_SHOWN_MARGINS]:
@@ -533,11 +499,7 @@ def losses_caption(product: PublishedProduct, scope: Scope) -> str:
     """Name the promise of each number in the picture of losses."""
     a = scope.adjacency.a
     records = f"{a} record{'s' if a != 1 else ''}"
-    promise = (
-        "exchanges of one person (not any records that change at once)"
-        if scope.adjacency.is_exchange
-        else f"any {records} that keep the exact totals"
-    )
+    promise = scope.adjacency.words.promise
     alone = "" if product.one_by_one_l2 is None else "so do the tables measured one by one, with the best split; "
     return (
         "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
@@ -672,7 +634,7 @@ def summary(release: Release, where: str | None = None) -> str:
     say("claim", *dict.fromkeys(claim(result) for result in release.results if result not in exact))
     say("adjacency", together_text(scope))
     say("strength", *strength(release.guarantee, release.plan.report_delta))
-    if scope.adjacency.is_exchange:
+    if not scope.adjacency.protects_groups:
         say("otherwise", *implied(release))
     if where:
         say("written", where)

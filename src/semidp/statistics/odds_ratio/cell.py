@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Floats
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
@@ -56,11 +56,11 @@ class CellSpace(QuerySpace):
     >>> from semidp.core.tables.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
     >>> public = Dataspace.of(Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")])
-    >>> CellSpace(public, Adjacency(3), "sex", "vote").linf
+    >>> CellSpace(public, Ball(3), "sex", "vote").linf
     1
     """
 
-    dataspace: Dataspace
+    dataspace: Datasets
     adjacency: Adjacency
     row: str
     column: str
@@ -94,7 +94,7 @@ class CellSpace(QuerySpace):
     @cached_property
     def norms(self) -> Norms:
         """The largest change of x11; at least 1, also where the margins fix x11 and the noise protects nobody."""
-        if self._margins_public and not self.adjacency.is_exchange:
+        if self._margins_public and self.adjacency.protects_groups:
             room = self.margins.high - self.margins.low
             moves = min(self.adjacency.a // 2, room)
         else:
@@ -146,7 +146,7 @@ class CellSpace(QuerySpace):
         return {"kind": "cell", "features": [self.row, self.column], "cell": [0, 0], **strata}
 
 
-def recorded_cell(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> CellSpace:
+def recorded_cell(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> CellSpace:
     """Return the space of a recorded x11 under any exact statistics."""
     rows, columns = query["features"]
     return CellSpace(dataspace, adjacency, rows, columns, tuple(query.get("strata", ())))
@@ -176,7 +176,7 @@ class CanonicalMechanism(Mechanism):
     >>> from semidp.core.tables.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
     >>> public = Dataspace.of(Table(schema, [[5, 3], [4, 9]]), [Margin("sex"), Margin("vote")])
-    >>> space = CellSpace(public, Adjacency(3), "sex", "vote")
+    >>> space = CellSpace(public, Ball(3), "sex", "vote")
     >>> mechanism = CanonicalMechanism.calibrate(space, Budget.pure(1))
     >>> mechanism.tradeoff.epsilon(0), mechanism.bits
     (1.0, 32)

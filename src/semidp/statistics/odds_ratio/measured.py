@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.base import Tradeoff
@@ -168,9 +168,8 @@ class OddsRatioResult:
         }
 
     def _levels(self, name: str) -> list[str]:
-        schema = self.guarantee.dataspace.schema
-        assert schema is not None
-        return list(schema.restrict([name]).features[0].levels)
+        (feature,) = self.guarantee.dataspace.value(Margin(name, *self.strata)).schema.restrict([name]).features
+        return list(feature.levels)
 
     def _margin(self, name: str) -> dict[str, Any]:
         counts = self._space.totals(name)
@@ -305,7 +304,7 @@ def _mechanism(
     privacy: Tradeoff | Budget,
 ) -> CanonicalMechanism:
     """Return the canonical noise for a guarantee; the worst case a(t) of the dataspace unless an adjacency is given."""
-    used = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
+    used = Ball(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
     space = CellSpace(dataspace, used, rows, columns, strata)
     space.refuse_idle()
     return CanonicalMechanism(space, curve_of(privacy), space.linf)

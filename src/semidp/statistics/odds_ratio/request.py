@@ -112,7 +112,6 @@ class OddsRatioRequest(OwnBudget):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of x11; refuse features without two levels, and a table that is itself exact."""
         schema = scope.dataspace.schema
-        assert schema is not None
         for name in (self.rows, self.columns):
             refuse_levels(schema, name)
         if schema.possible is not None:
