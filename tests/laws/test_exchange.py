@@ -436,7 +436,7 @@ def test_the_two_kinds_are_saved_apart() -> None:
     assert Adjacency.from_json({"metric": "hamming", "a": 3}) == ball
     assert Adjacency.from_json(exchange.to_json()) == exchange
     with pytest.raises(InputError, match="ball or exchange"):
-        Ball(3, "swap")
+        Adjacency.named("swap", 3)
     with pytest.raises(InputError, match="give their dataspace"):
         exchange.adjacent([("f",)], [("f",)])
 

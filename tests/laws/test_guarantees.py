@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, Ball
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -43,7 +43,7 @@ CURVES: list[Tradeoff] = [
     piecewise([0, "1/2", 1], [0, "1/4", 1]),
 ]
 
-guarantees = st.builds(Guarantee, st.sampled_from(SPACES), st.integers(0, 4).map(Adjacency), st.sampled_from(CURVES))
+guarantees = st.builds(Guarantee, st.sampled_from(SPACES), st.integers(0, 4).map(Ball), st.sampled_from(CURVES))
 
 
 @given(guarantees, guarantees, guarantees)
