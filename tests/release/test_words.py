@@ -25,8 +25,10 @@ from semidp.core.exact import exact, rounded_up
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.mechanisms.accuracy import cell_errors
 from semidp.mechanisms.selection import available, residual_plan
-from semidp.report.sentences import cell_errors, name_of, strength, summary
+from semidp.output.texts import name_of
+from semidp.report.sentences import strength, summary
 
 NUMBERS = st.fractions(min_value="1/100000", max_value=50)
 DELTAS = st.integers(2, 12).map(lambda digits: Fraction(1, 10**digits))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 from attrs import asdict, astuple, evolve
@@ -45,8 +45,6 @@ from semidp.questions.synthesis import about_file, check_records
 from semidp.report.outlook import forecast, forecast_text, stated_text
 from semidp.report.sentences import (
     budget_parts,
-    product_errors,
-    product_lines,
     strength,
     summary,
     together_text,
@@ -55,6 +53,7 @@ from semidp.report.sentences import (
 from semidp.sources.opening import local_paths
 from semidp.statistics.quantiles.estimates import most_rank_error
 from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.tables.product_words import mechanism_lines, table_numbers, together_words
 from semidp.statistics.tables.request import ProductRequest
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
@@ -435,7 +434,9 @@ def _uses(prepared: Prepared, seen: dict[str, Any]) -> list[tuple[str, str]]:
     lines: list[str] = []
     for request, mechanism in prepared.parts:
         if isinstance(mechanism, ResidualMechanism):
-            lines += product_lines(request, mechanism)
+            tables = tables_asked(cast(Any, request))
+            what = together_words(len(tables)) if isinstance(request, ProductRequest) else " by ".join(request.features)
+            lines += mechanism_lines(tables, mechanism, what)
             continue
         if isinstance(request, QuantileRequest):
             ranks = most_rank_error(mechanism)
@@ -485,7 +486,10 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
             **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
         }
         if isinstance(request, ProductRequest):
-            part["tables"] = [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]
+            part["tables"] = [
+                {**table, **tables[table["name"]]}
+                for table in table_numbers(request.tables, cast(ResidualMechanism, mechanism))
+            ]
         found.setdefault(request.key, []).append(part)
     return {
         "tables": found.get("table", []),

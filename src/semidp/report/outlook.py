@@ -16,12 +16,13 @@ from semidp.core.guarantee import detection
 from semidp.core.margins import Totals, junction_order
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tradeoff.base import Tradeoff
+from semidp.mechanisms.accuracy import MOST_CELLS, cell_errors, table_errors
 from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.output.texts import errors_text, name_of
 from semidp.publishing.pipeline import Prepared
-from semidp.report.cells import MOST_CELLS
-from semidp.report.sentences import cell_errors, errors_text, forgotten, implied, name_of, table_errors, together_text
-from semidp.statistics.protocol import Request, advertised
+from semidp.report.sentences import implied, together_text
+from semidp.statistics.protocol import Request
 from semidp.statistics.tables.request import ProductRequest, TableRequest
 
 _SWEEPS = 60
@@ -80,7 +81,7 @@ def forecast(prepared: Prepared) -> dict[str, Any]:
     (1.2, '1-GDP', '0.707107-GDP')
     """
     scope, delta = prepared.scope, prepared.plan.report_delta
-    announced = forgotten(scope.dataspace, map(advertised, prepared.mechanisms))
+    announced = prepared.announced
     return {
         "exact": [list(margin.names) for margin in scope.dataspace.margins],
         "n": scope.dataspace.n,

@@ -30,7 +30,9 @@ from semidp.mechanisms.base import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, NAMES, mechanism_for
-from semidp.output.cells import Columns, Form
+from semidp.output.cells import Columns, Form, Framed
+from semidp.output.sections import Details, Section
+from semidp.output.texts import CLAIM_TEXTS, scale_text
 from semidp.queries.base import QuerySpace
 from semidp.sources.reader import Reader
 
@@ -93,6 +95,58 @@ class Published:
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the files that hold it; cells and measurements in this form, or in what their number suggests."""
         raise NotImplementedError
+
+    # --- what is said of it -----------------------------------------------------------------------------------------
+
+    def title(self) -> str:
+        """Name it in the heading of a report."""
+        return self.name
+
+    def noisy_lines(self) -> list[str]:
+        """Say what of it is published with noise, and how much."""
+        return [self.title()]
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return what a terminal shows of it: lines, each after a word on what it is about."""
+        return [("mechanism", f"{self.noise.mechanism}, scale {scale_text(self.noise.scale)}, for {self.title()}")]
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its sections of the report; its files are written in this form."""
+        return []
+
+    def details(self) -> Details:
+        """Say how it was measured, for specialists."""
+        return Details(self.title(), f"scale {scale_text(self.noise.scale)}")
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Name its files and say what they hold."""
+        return [(file, self.title()) for file in self.files(form)]
+
+    def named(self) -> dict[str, Framed]:
+        """Return what a release finds of it under a name, for data frames."""
+        return {}
+
+    def by_features(self) -> dict[tuple[str, ...], Framed]:
+        """Return what a release finds of it by features, for data frames."""
+        return {}
+
+    def claim_text(self) -> str:
+        """Say whether the claim is about the numbers that were drawn."""
+        return CLAIM_TEXTS[self.noise.claim]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exact totals fix all of it, so that nothing is claimed."""
+        return False
+
+    def warnings(self) -> list[str]:
+        """Say what a reader of the release must know about it."""
+        return []
+
+    @classmethod
+    def said_of_several(cls, results: Sequence[Self]) -> list[str]:
+        """Say what holds for all results of this class in one release."""
+        return []
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that is not in the files, as plain values."""
@@ -201,6 +255,10 @@ class Request(Protocol):
         """The features that it uses."""
 
     @property
+    def budget_name(self) -> str:
+        """What it is called where a budget is divided."""
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The names of the files that it writes."""
 
@@ -242,6 +300,11 @@ class OwnBudget:
     """What an entry must have, and how that is written."""
     _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {"budget": BUDGET_KEYS}
     """The keys of the fields that an entry spreads over several."""
+
+    @property
+    def budget_name(self) -> str:
+        """What it is called where a budget is divided: its name."""
+        return str(cast(Any, self).name)
 
     def calibrate(self: Request, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one with the least expected loss."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.publishing.parts.cut_fits import CutFit
 from semidp.publishing.parts.partitions import (
@@ -25,7 +26,7 @@ from semidp.publishing.parts.tasks import fitted_part, split_residuals
 from semidp.publishing.rechecking.findings import Findings, close
 from semidp.publishing.rechecking.refit import FittedTable, Refit, intervals_hold, note_fits
 from semidp.publishing.rechecking.stored import file_differences
-from semidp.statistics.tables.published import INTERVALS_BELOW, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.published import Fitted, ProductTable, residual_columns
 
 Floats = NDArray[np.float64]
 

@@ -198,6 +198,11 @@ class ProductRequest:
         return tuple(dict.fromkeys(name for table in self.tables for name in table.features))
 
     @property
+    def budget_name(self) -> str:
+        """What they are called where a budget is divided."""
+        return f"{len(self.tables)} tables together"
+
+    @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
         return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
