@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from semidp import Budget, Dataspace, Feature, Margin, Plan, Schema, StructuralZero, Table, TableRequest, prepare, run
 from semidp.publishing.pipeline import calibrate
-from semidp.report.outlook import expected_counts, forecast
+from semidp.report.outlook import forecast
 from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.sums.request import GroupRequest
+from semidp.statistics.tables.forecast import expected_counts
 from semidp.statistics.tables.request import ProductRequest
 
 PLACES = Feature.nested(("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")])
@@ -59,8 +60,8 @@ def test_a_forecast_never_looks_at_the_confidential_table() -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
     one = {"sex": [*"ffmm"], "region": [*"nsns"]}
     other = {"sex": [*"ffmm"], "region": [*"nnss"]}
-    seen = [forecast(prepare(plan, people)) for people in (one, other)]
-    assert seen[0] == seen[1] == forecast(calibrate(plan, prepare(plan, one).scope))
+    seen = [forecast(prepare(plan, people)).document for people in (one, other)]
+    assert seen[0] == seen[1] == forecast(calibrate(plan, prepare(plan, one).scope)).document
 
 
 def test_its_errors_are_those_of_the_release() -> None:
@@ -69,7 +70,7 @@ def test_its_errors_are_those_of_the_release() -> None:
     score = GroupRequest("mean", outcome_from("score", [0, 10], 10), [["sex"]], Budget.gdp(1))
     plan = Plan(invariants=["sex"], product=product, groups=[score], levels_from_data=True)
     data = {**people, "score": [1, 2, 3, 4, 5] * 9}
-    seen, release = forecast(prepare(plan, data)), run(plan, data)
+    seen, release = forecast(prepare(plan, data)).document, run(plan, data)
     for table, published in zip(seen["tables"], release.product.tables, strict=True):
         assert table["errors"]["largest"] == pytest.approx(published.standard_errors.max())
         assert table["cells"] == published.counts.size
@@ -80,8 +81,8 @@ def test_its_errors_are_those_of_the_release() -> None:
 def test_what_is_fixed_has_no_error_and_noise_dominates_small_counts() -> None:
     people = {"sex": ["f"] * 90 + ["m"] * 3, "region": [*"nsw"] * 31}
     table = TableRequest(["sex", "region"], Budget.gdp(1))
-    fixed = forecast(prepare(Plan([table], [["sex", "region"]]), people))["tables"][0]
+    fixed = forecast(prepare(Plan([table], [["sex", "region"]]), people)).document["tables"][0]
     assert (fixed["errors"]["largest"], fixed["dominated"]) == (0.0, 0.0)
-    some = forecast(prepare(Plan([table], ["sex"], [REGION]), people))["tables"][0]
+    some = forecast(prepare(Plan([table], ["sex"], [REGION]), people)).document["tables"][0]
     assert some["expected"] == {"smallest": 1.0, "median": 15.5, "largest": 30.0}
     assert some["dominated"] == 0.5

@@ -15,8 +15,10 @@ MOST_CELLS = 2**24
 """Beyond so many cells a mean stands for all of them: it needs no array."""
 
 
-def cell_errors(mechanism: Mechanism) -> dict[str, float]:
-    """Return how far off the cells of a measurement are: standard errors, and the half-widths of 95% intervals.
+def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:
+    """Return how far off the cells of a table are: standard errors, and the half-widths of 95% intervals.
+
+    A mechanism on cells measures one table; one on residuals measures several, which are numbered.
 
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
@@ -26,8 +28,8 @@ def cell_errors(mechanism: Mechanism) -> dict[str, float]:
     (1.167, 2.333, ['narrowest', 'widest'])
     """
     if isinstance(mechanism, ResidualMechanism):
-        # It measures residuals: its one table is rebuilt from them.
-        return table_errors(mechanism, 0)
+        # Each table is put together from the measured residuals.
+        return table_errors(mechanism, number)
     unit, size = float(mechanism.space.unit), math.prod(mechanism.space.shape)
     if size > MOST_CELLS:
         root = mechanism.expected_l2 * unit / math.sqrt(size)

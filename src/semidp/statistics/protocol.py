@@ -232,6 +232,31 @@ class Chargeable(Protocol):
         """Record a guarantee with what is measured, or refuse it."""
 
 
+class Forecast(Protocol):
+    """Something that a request would publish, before anything is drawn: from public values alone."""
+
+    listed: ClassVar[str]
+    """The list that it is in, in a document for machines: ``tables`` or ``statistics``."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that it is by."""
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared."""
+
+    def line(self) -> str:
+        """Say how far off it would be."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+
+
 class Request(Protocol):
     """One thing to release with noise."""
 
@@ -267,6 +292,15 @@ class Request(Protocol):
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that measures it within its budget."""
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return what it would publish with a mechanism, from public values alone."""
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise it would be measured; `foreseen` is its forecast."""
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
+        """Return the same as plain values."""
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential values of its query."""
@@ -309,6 +343,20 @@ class OwnBudget:
     def calibrate(self: Request, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one with the least expected loss."""
         return mechanism_for(space, budget_of(self), self.mechanism)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return what it would publish with a mechanism: nothing is foreseen unless a statistic says more."""
+        return ()
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise it would be measured, and how far off that leaves it."""
+        how = "; ".join(forecast.line() for forecast in foreseen) or f"{mechanism.claim} claim"
+        return [f"{mechanism.name} for {self.budget_name}: {how}"]
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
+        """Return its noise as plain values, with the unit that it is in unless it counts records."""
+        unit = {} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}
+        return {"noise": mechanism.to_json(), **unit}
 
     def with_budget(self, budget: Budget) -> Self:
         """Return the request with another budget."""
@@ -399,9 +447,12 @@ class Kind:
         How a recorded query is read, by the kind that the record states.
     laws
         The mechanisms that measure it, where they are its own; additive noise otherwise.
+    further_lists
+        The lists, in documents for machines, of requests that have no list in a plan file.
     """
 
     place: int
     requests: Mapping[str, type[OwnBudget]]
     queries: Mapping[str, QueryReader]
     laws: tuple[type[Mechanism], ...] = ()
+    further_lists: tuple[str, ...] = ()

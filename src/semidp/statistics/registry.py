@@ -54,6 +54,19 @@ def request_types() -> dict[str, type[OwnBudget]]:
     return {key: request for kind in kinds() for key, request in kind.requests.items()}
 
 
+def request_lists() -> tuple[str, ...]:
+    """Return the lists of requests in documents for machines, in the order of a plan's requests.
+
+    >>> request_lists()
+    ('tables', 'products', 'groups', 'regressions', 'quantiles')
+    """
+    names: list[str] = []
+    for kind in kinds():
+        names += [f"{key}s" for key in kind.requests]
+        names += kind.further_lists
+    return tuple(names)
+
+
 def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
     """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and adjacency.
 

@@ -24,4 +24,9 @@ def _product_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Ad
     return space
 
 
-KIND = Kind(place=0, requests={"table": TableRequest}, queries={"table": _table_space, "product": _product_space})
+KIND = Kind(
+    place=0,
+    requests={"table": TableRequest},
+    queries={"table": _table_space, "product": _product_space},
+    further_lists=("products",),
+)

@@ -1,7 +1,8 @@
 """What a release says of tables that share a budget: their errors, and how they fit together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semidp.core.margins import View, maximal, meet
@@ -15,7 +16,6 @@ from semidp.statistics.tables.words import first_cells, misses_totals, table_tit
 
 if TYPE_CHECKING:
     from semidp.statistics.tables.published import ProductTable, PublishedProduct
-    from semidp.statistics.tables.request import TableRequest
 
 _NAMED_TABLES = 4  # in the heading of a report
 _LISTED_TABLES = 40
@@ -41,41 +41,45 @@ def noisy_lines(product: "PublishedProduct") -> list[str]:
     return lines
 
 
-def table_numbers(tables: Sequence["TableRequest"], mechanism: ResidualMechanism) -> list[dict[str, Any]]:
-    """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
-    grid, views = mechanism.space.schema.grid, mechanism.space.views
-    listed = []
-    for number, table in enumerate(tables):
-        errors = table_errors(mechanism, number)
-        entry: dict[str, Any] = {
-            "name": table.name,
-            "features": list(table.features),
-            "cells": grid.size_of(views[number]),
-            "smallest_standard_error": errors["smallest"],
-            "largest_standard_error": errors["largest"],
-            "rms_standard_error": errors["standard_error"],
-        }
+@dataclass(frozen=True)
+class ErrorsOfTable:
+    """A table whose residuals are measured: its name, features and cells, and how far off they are."""
+
+    name: str
+    features: tuple[str, ...]
+    cells: int
+    errors: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
         # Large tables have no intervals.
-        entry |= {name: errors[name] for name in ("narrowest", "widest") if name in errors}
-        listed.append(entry)
-    return listed
+        widths = {name: self.errors[name] for name in ("narrowest", "widest") if name in self.errors}
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "cells": self.cells,
+            "smallest_standard_error": self.errors["smallest"],
+            "largest_standard_error": self.errors["largest"],
+            "rms_standard_error": self.errors["standard_error"],
+            **widths,
+        }
+
+    def line(self) -> str:
+        """Say how large the errors are."""
+        low, high = error_text(self.errors["smallest"]), error_text(self.errors["largest"])
+        span = high if low == high else f"{low} to {high}"
+        within = f", 95% {within_text(self.errors, error_text)}" if "widest" in self.errors else ""
+        return f"{self.name}: standard error {span} a cell{within}, {self.cells:,} cells"
 
 
-def mechanism_lines(tables: Sequence["TableRequest"], mechanism: ResidualMechanism, what: str) -> list[str]:
+def mechanism_lines(tables: Sequence[ErrorsOfTable], mechanism: ResidualMechanism, what: str) -> list[str]:
     """Say how large the errors of each table are whose residuals are measured, and what joint sensitivity saved."""
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
     first = f"{mechanism.name} for {what}, {mechanism.claim} claim"
     if mechanism.saved:
         first += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
-    lines = [first]
-    for entry in table_numbers(tables, mechanism):
-        low = error_text(entry["smallest_standard_error"])
-        high = error_text(entry["largest_standard_error"])
-        span = high if low == high else f"{low} to {high}"
-        within = f", 95% {within_text(entry, error_text)}" if "widest" in entry else ""
-        lines.append(f"{entry['name']}: standard error {span} a cell{within}, {entry['cells']:,} cells")
-    return lines
+    return [first, *(table.line() for table in tables)]
 
 
 def together_words(tables: int) -> str:
@@ -85,7 +89,10 @@ def together_words(tables: int) -> str:
 
 def summary_lines(product: "PublishedProduct") -> list[tuple[str, str]]:
     """Return the errors of each table, for a terminal."""
-    tables = product.request.tables
+    tables = []
+    for number, table in enumerate(product.request.tables):
+        errors = table_errors(product.mechanism, number)
+        tables.append(ErrorsOfTable(table.name, table.features, product.tables[number].schema.size, errors))
     lines = mechanism_lines(tables, product.mechanism, together_words(len(tables)))
     return [("mechanism", line) for line in lines]
 

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.sources.reader import Reader
 from semidp.statistics.protocol import (
+    Forecast,
     OwnBudget,
     budget_of,
     checked_budget,
@@ -33,6 +34,8 @@ from semidp.statistics.protocol import (
     member,
 )
 from semidp.statistics.tables.fitting import published_product
+from semidp.statistics.tables.forecast import TableForecast, forecasts, noise_lines, shared_json
+from semidp.statistics.tables.product_words import together_words
 from semidp.statistics.tables.published import (
     MEASUREMENTS,
     FitKind,
@@ -107,6 +110,18 @@ class TableRequest(OwnBudget):
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one that announces the least variance."""
         return table_mechanism(space, budget_of(self), self.mechanism)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the errors of the table beside the counts that are to be expected."""
+        return forecasts([self], mechanism, scope)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
+        """Say with what noise the table would be measured."""
+        return noise_lines(foreseen, mechanism, " by ".join(self.features))
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
+        """Return the table that is foreseen with its noise, as plain values."""
+        return {**foreseen[0].to_json(), **super().noise_json(mechanism, foreseen)}
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the counts of the table, or its residuals where those are measured."""
@@ -215,6 +230,18 @@ class ProductRequest:
         """Place the noise on the residuals."""
         weights = [float(table.weight) for table in self.tables]
         return ResidualMechanism.calibrate(space, self.budget, weights, self.objective)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the errors of each table beside the counts that are to be expected."""
+        return forecasts(self.tables, mechanism, scope)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
+        """Say with what noise the tables would be measured."""
+        return noise_lines(foreseen, mechanism, together_words(len(self.tables)))
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
+        """Return the noise and the tables that are foreseen, as plain values."""
+        return {"noise": mechanism.to_json(), "tables": shared_json(foreseen)}
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the residuals of the confidential tables."""
