@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp import Budget, Dataspace, Feature, Margin, Plan, Schema, StructuralZero, Table, TableRequest, prepare, run
+from semidp.mechanisms.base import NoNoise
 from semidp.publishing.pipeline import calibrate
-from semidp.report.outlook import forecast
+from semidp.report.outlook import comparison, forecast
 from semidp.statistics.outcomes.request import outcome_from
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.forecast import expected_counts
 from semidp.statistics.tables.request import ProductRequest
@@ -86,3 +90,53 @@ def test_what_is_fixed_has_no_error_and_noise_dominates_small_counts() -> None:
     some = forecast(prepare(Plan([table], ["sex"], [REGION]), people)).document["tables"][0]
     assert some["expected"] == {"smallest": 1.0, "median": 15.5, "largest": 30.0}
     assert some["dominated"] == 0.5
+
+
+OUTCOME = outcome_from("score", [0, 10], 10)
+EVERY_KIND = Plan(
+    tables=[TableRequest(["sex", "region"], Budget.gdp(1))],
+    product=ProductRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)),
+    groups=[GroupRequest("mean", OUTCOME, [["sex"]], Budget.gdp(1))],
+    regressions=[RegressionRequest(OUTCOME, ["sex"], Budget.gdp(1))],
+    quantiles=[QuantileRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1))],
+    invariants=["sex"],
+    levels_from_data=True,
+)
+PEOPLE = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
+
+
+def test_nothing_that_is_asked_for_is_forgotten() -> None:
+    prepared = prepare(EVERY_KIND, PEOPLE)
+    seen = forecast(prepared)
+    assert [len(foreseen) for foreseen in seen.by_request] == [1, 2, 1, 1, 1]
+    names = ["table", "sex-age", "age-region", "mean-score", "regression-score", "median-score"]
+    assert [each.name for each in seen.forecasts] == names
+    listed = seen.document["tables"] + seen.document["statistics"]
+    assert listed == [each.to_json() for each in seen.forecasts]
+    rows = dict(comparison([seen, forecast(prepare(evolve(EVERY_KIND, groups=(), product=None), PEOPLE))]))
+    assert rows["mean-score"][0].startswith("standard error of each sum ")
+    assert rows["mean-score"][1] == rows["sex by age"][1] == "not published"
+    assert rows["regression-score"][0] == rows["regression-score"][1]
+    assert "ranks off" in rows["median-score"][0]
+    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+        said = " ".join(request.noise_lines(mechanism, foreseen))
+        assert mechanism.name in said
+        assert request.noise_json(mechanism, foreseen)["noise"] == mechanism.to_json()
+
+
+def test_what_is_foreseen_of_an_outcome_is_what_comes_out() -> None:
+    seen, release = forecast(prepare(EVERY_KIND, PEOPLE)), run(EVERY_KIND, PEOPLE)
+    mean, _, median = seen.document["statistics"]
+    counts = release.groups[0].estimates[0].counts
+    np.testing.assert_allclose(release.groups[0].estimates[0].standard_errors, mean["standard_error_of_sums"] / counts)
+    assert release.quantiles[0].rank_error == median["rank_error"] > 0
+
+
+def test_quantiles_of_nobody_have_a_forecast() -> None:
+    request = QuantileRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1))
+    scope = prepare(EVERY_KIND, PEOPLE).scope
+    mechanism = NoNoise(request.space(scope))
+    foreseen = request.forecast(mechanism, scope)
+    assert foreseen[0].line() == "no noise: there is no record"
+    assert foreseen[0].to_json()["rank_error"] is None
+    assert request.noise_lines(mechanism, foreseen) == ["no noise for median-score: no noise: there is no record"]
