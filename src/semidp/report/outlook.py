@@ -65,12 +65,14 @@ def forecast(prepared: Prepared) -> Outlook:
         for each in foreseen:
             lists[each.listed].append(each.to_json())
     announced = prepared.announced
+    # The guarantee under the other adjacency stands beside that of an exchange release alone.
+    otherwise = implied(prepared) if scope.adjacency.is_exchange else []
     document = {
         "exact": [list(margin.names) for margin in scope.dataspace.margins],
         "n": scope.dataspace.n,
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
         "guarantee": _strength(prepared.guarantee.tradeoff, delta),
-        "otherwise": implied(prepared) if scope.adjacency.is_exchange else [],
+        "otherwise": otherwise,
         "announced": None if announced is None else _strength(announced, delta),
         "report_delta": delta,
         **lists,

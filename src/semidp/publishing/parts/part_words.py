@@ -37,7 +37,8 @@ def part_errors(result: "PartitionedTables") -> list[PartErrors]:
     below = {table.name for table in result.below}
     errors = []
     for table in result.tables_asked:
-        errors.append(_below_cut(result, table) if table.name in below else _at_cut(result, table))
+        measure = _below_cut if table.name in below else _at_cut
+        errors.append(measure(result, table))
     return errors
 
 
@@ -78,8 +79,10 @@ def noisy_lines(result: "PartitionedTables") -> list[str]:
     """Say how many cells each table has, in how many parts."""
     lines = []
     for table in part_errors(result):
+        name = " by ".join(table.features)
+        # A table at the cut or above it is in one piece.
         parts = f" in {table.parts:,} parts" if table.parts > 1 else ""
-        lines.append(f"{' by '.join(table.features)}: {table.cells:,} cells{parts}")
+        lines.append(f"{name}: {table.cells:,} cells{parts}")
     return lines
 
 
@@ -87,8 +90,9 @@ def summary_lines(result: "PartitionedTables") -> list[tuple[str, str]]:
     """Return the errors of each table over all parts, for a terminal."""
     lines = []
     for table in part_errors(result):
+        name = " by ".join(table.features)
         errors = f"standard error {error_text(table.rms)}, largest {error_text(table.largest)}"
-        lines.append(("mechanism", f"residuals, {' by '.join(table.features)}: {errors}"))
+        lines.append(("mechanism", f"residuals, {name}: {errors}"))
     return lines
 
 
@@ -105,7 +109,8 @@ def section(result: "PartitionedTables") -> Section:
     for table in part_errors(result):
         paragraphs += table.notes
         sizes = (f"{table.cells:,}", f"{table.parts:,}")
-        rows.append((" by ".join(table.features), *sizes, error_text(table.rms), error_text(table.largest)))
+        errors = (error_text(table.rms), error_text(table.largest))
+        rows.append((" by ".join(table.features), *sizes, *errors))
     return Section(
         heading=f"Published tables, by {depth}",
         paragraphs=paragraphs,
@@ -144,19 +149,22 @@ def warnings(result: "PartitionedTables") -> list[str]:
 def _some_parts(parts: Sequence["Part"]) -> str:
     names = [" · ".join(part.path) for part in parts[:_NAMED_PARTS]]
     left = len(parts) - _NAMED_PARTS
-    others = f" and {left:,} more parts" if left > 0 else ""
-    return ", ".join(names) + others
+    more_parts = f" and {left:,} more parts" if left > 0 else ""
+    return ", ".join(names) + more_parts
 
 
 def parts_section(partition: "Partition", results: Sequence["PartitionedTables"], form: Form | None) -> Section:
     """Return the section that lists the parts of a release, with the counts of all tables at the cut."""
-    shown = partition.parts[:LISTED_ROWS]
+    depth, parts = partition.depth, partition.parts
     overview = [table for result in results for table in result.overview]
+    rows = []
+    for part in parts[:LISTED_ROWS]:
+        rows.append((" · ".join(part.path), part.folder, ", ".join(part.files)))
     return Section(
-        heading=f"Parts: one for every {partition.depth}",
-        paragraphs=more("are listed", len(shown), len(partition.parts), "parts.json"),
-        columns=(partition.depth, "folder", "files"),
-        rows=[(" · ".join(part.path), part.folder, ", ".join(part.files)) for part in shown],
+        heading=f"Parts: one for every {depth}",
+        paragraphs=more("are listed", len(rows), len(parts), "parts.json"),
+        columns=(depth, "folder", "files"),
+        rows=rows,
         names=2,
         tables=first_cells(overview, False, form),
     )

@@ -34,7 +34,8 @@ class SumsForecast:
     @classmethod
     def of(cls, name: str, features: tuple[str, ...], mechanism: Mechanism) -> "SumsForecast":
         """Return what a mechanism on sums, in steps of the grid, says."""
-        return cls(name, features, math.sqrt(mechanism.variance) * float(mechanism.space.unit))
+        steps = math.sqrt(mechanism.variance)
+        return cls(name, features, steps * float(mechanism.space.unit))
 
     @property
     def label(self) -> str:
@@ -54,4 +55,5 @@ def sums_line(name: str, mechanism: Mechanism) -> str:
     """Say with what noise the sums behind a statistic would be measured."""
     # The mechanism counts in steps of the grid; a reader knows the units of the outcome.
     scale = mechanism.scale * float(mechanism.space.unit)
-    return f"{mechanism.name} for the sums behind {name}: scale {scale:.4g} in each, {mechanism.claim} claim"
+    what = f"{mechanism.name} for the sums behind {name}"
+    return f"{what}: scale {scale:.4g} in each, {mechanism.claim} claim"

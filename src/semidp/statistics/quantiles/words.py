@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 def quantiles_text(request: "QuantileRequest") -> str:
     """Name the quantiles and the outcome: the median of score, or the quantiles at 0.25, 0.75 of score."""
-    probabilities = request.probabilities
-    name = f"quantile{'s' if len(probabilities) > 1 else ''} at {', '.join(map(plain, probabilities))}"
+    column, probabilities = request.outcome.column, request.probabilities
     if probabilities == (Fraction(1, 2),):
-        name = "median"
-    return f"{name} of {request.outcome.column}"
+        return f"median of {column}"
+    name = "quantile" if len(probabilities) == 1 else "quantiles"
+    listed = ", ".join(map(plain, probabilities))
+    return f"{name} at {listed} of {column}"
 
 
 def title(quantiles: "PublishedQuantiles") -> str:
@@ -66,8 +67,8 @@ def quantile_lines(quantiles: "PublishedQuantiles") -> list[str]:
     lines = []
     for number in range(len(quantiles.groups)):
         for levels, count, numbers in quantiles.rows(number):
-            values = ", ".join(map(number_text, numbers))
-            lines.append(f"{' · '.join(levels)}: {values} ({count:,} records)")
+            name, values = " · ".join(levels), ", ".join(map(number_text, numbers))
+            lines.append(f"{name}: {values} ({count:,} records)")
     return first_few(lines)
 
 
@@ -80,16 +81,14 @@ def _set_section(quantiles: "PublishedQuantiles", number: int, by: Margin) -> Se
     rows = []
     for levels, count, numbers in islice(quantiles.rows(number), LISTED_ROWS):
         rows.append((" · ".join(levels), f"{count:,}", *map(number_text, numbers)))
-    heading, said = f"Published {title(quantiles)}", quantile_paragraphs(quantiles)
+    heading, paragraphs = f"Published {title(quantiles)}", quantile_paragraphs(quantiles)
     if number > 0:
         # What is said of the first set holds for all.
-        heading, said = f"The same by {set_text(by)}", []
-    return Section(
-        heading=heading,
-        paragraphs=[*said, *more("groups are shown", len(rows), len(quantiles.groups[number]))],
-        columns=(" · ".join(by.names), "count (exact)", *map(column_heading, quantiles.headings)),
-        rows=rows,
-    )
+        heading, paragraphs = f"The same by {set_text(by)}", []
+    paragraphs += more("groups are shown", len(rows), len(quantiles.groups[number]))
+    columns = [" · ".join(by.names), "count (exact)"]
+    columns += map(column_heading, quantiles.headings)
+    return Section(heading=heading, paragraphs=paragraphs, columns=columns, rows=rows)
 
 
 def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
@@ -97,11 +96,12 @@ def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
     noise, request = quantiles.noise, quantiles.request
     if noise.absent:
         return ["There is no record, so there is nothing to choose and no noise."]
+    clipped, scale = clipped_text(request.outcome), scale_text(noise.scale)
     paragraphs = [
-        f"{clipped_text(request.outcome)}. In each group a value was chosen at random, the likelier the fewer records "
+        f"{clipped}. In each group a value was chosen at random, the likelier the fewer records "
         "would have to be replaced to make it the quantile, and the quantile itself the likelier the more would have "
         f"to be replaced to make it another ({noise.mechanism} mechanism: a factor e for "
-        f"every {scale_text(noise.scale)} records). With 95% probability at most {quantiles.rank_error:,} "
+        f"every {scale} records). With 95% probability at most {quantiles.rank_error:,} "
         "records lie between a chosen value and the true quantile of its group, whatever the data."
     ]
     if request.level is not None:
@@ -124,5 +124,6 @@ def file_words(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
     request = quantiles.request
     words = []
     for file, by in zip(request.files, request.by, strict=True):
-        words.append((file, f"the {quantiles_text(request)} by {set_text(by)}, one row a group"))
+        title_of_set = f"{quantiles_text(request)} by {set_text(by)}"
+        words.append((file, f"the {title_of_set}, one row a group"))
     return words

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def title(regression: "PublishedRegression") -> str:
     """Name a regression: the linear regression of days on arm."""
     request = regression.request
-    return f"{request.model} regression of {request.outcome.column} on {' and '.join(request.factors)}"
+    column, factors = request.outcome.column, " and ".join(request.factors)
+    return f"{request.model} regression of {column} on {factors}"
 
 
 def noisy_lines(regression: "PublishedRegression") -> list[str]:
@@ -42,15 +43,19 @@ def section(regression: "PublishedRegression") -> Section:
     """Return the section of a regression: its coefficients with their intervals."""
     ends = columns_of(regression.intervals)
     rows = []
-    for (term, value, error), *limits in zip(regression.rows(), *ends.values(), strict=True):
-        numbers = [number_text(value), number_text(error), *map(end_text, limits)]
+    for coefficient, *limits in zip(regression.rows(), *ends.values(), strict=True):
+        term, value, error = coefficient
+        numbers = [number_text(value), number_text(error)]
+        numbers += map(end_text, limits)
         rows.append((term, *numbers))
+    columns = ["term", "coefficient", "standard error"]
+    columns += map(column_heading, ends)
     return Section(
         heading=f"Published {title(regression)}",
         paragraphs=regression_paragraphs(regression),
         figure=regression.plot(),
         caption="Coefficients with two standard errors of the noise to each side.",
-        columns=("term", "coefficient", "standard error", *map(column_heading, ends)),
+        columns=columns,
         rows=rows,
     )
 
@@ -65,12 +70,13 @@ def regression_paragraphs(regression: "PublishedRegression") -> list[str]:
         counted = ZEROS_AND_ONES
     # The noise is in steps of the grid; a reader knows the units of the outcome.
     scale = scale_text(noise.scale * float(request.outcome.width))
-    return [
-        f"{counted} The counts of the factors are exact, so that only {_measured_text(regression)} needed noise: the "
+    measured = _measured_text(regression)
+    paragraphs = [
+        f"{counted} The counts of the factors are exact, so that only {measured} needed noise: the "
         f"{noise.mechanism} mechanism, scale {scale}. The standard errors are those of the noise alone. The first "
-        f"level of each factor is the reference ({request.coding} coding).",
-        *interval_paragraphs(regression.intervals),
+        f"level of each factor is the reference ({request.coding} coding)."
     ]
+    return paragraphs + interval_paragraphs(regression.intervals)
 
 
 def _measured_text(regression: "PublishedRegression") -> str:

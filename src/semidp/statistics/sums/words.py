@@ -68,10 +68,11 @@ def group_lines(group: "PublishedGroups") -> list[str]:
     for part in group.estimates:
         for levels, count, value, error in part.rows():
             name = " · ".join(levels)
-            if math.isfinite(value):
-                lines.append(f"{name}: {number_text(value)} ± {number_text(error)} ({count:,} records)")
-            else:
+            if not math.isfinite(value):
                 lines.append(f"{name}: none (no records)")
+                continue
+            estimate = f"{number_text(value)} ± {number_text(error)}"
+            lines.append(f"{name}: {estimate} ({count:,} records)")
     return first_few(lines)
 
 
@@ -88,24 +89,30 @@ def sections(group: "PublishedGroups") -> list[Section]:
 
 def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Section:
     estimates = group.estimates[number]
-    labels = [" · ".join(levels) for levels in estimates.groups]
+    # Releases of earlier versions have no intervals.
     ends = columns_of(group.intervals[number] if group.intervals else ())
     rows, empty = [], []
-    for label, (_, count, value, error), *limits in zip(labels, estimates.rows(), *ends.values(), strict=True):
+    for estimate, *limits in zip(estimates.rows(), *ends.values(), strict=True):
+        levels, count, value, error = estimate
+        label = " · ".join(levels)
         if not count:
             empty.append(label)
             continue
-        numbers = [number_text(value), number_text(error), *map(end_text, limits)]
+        numbers = [number_text(value), number_text(error)]
+        numbers += map(end_text, limits)
         rows.append((label, f"{count:,}", *numbers))
     shown = rows[:LISTED_ROWS]
-    said = group_paragraphs(group) if number == 0 else []
-    headings = [column_heading(name) for name in ends]
+    # What is said of the first set holds for all.
+    paragraphs = group_paragraphs(group) if number == 0 else []
+    paragraphs += more("groups are shown", len(shown), len(rows))
+    columns = [" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"]
+    columns += map(column_heading, ends)
     return Section(
         heading=f"Published {_statistic_text(group)} by {set_text(by)}",
-        paragraphs=[*said, *more("groups are shown", len(shown), len(rows))],
+        paragraphs=paragraphs,
         figure=group.plot(by=number),
         caption=_CAPTION,
-        columns=(" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error", *headings),
+        columns=columns,
         rows=shown,
         empty=empty,
     )
@@ -121,10 +128,12 @@ def _differences_section(what: str, intervals: Sequence[Intervals]) -> Section:
     for levels, value, *limits in islice(pairs, LISTED_ROWS):
         one, other = " · ".join(levels[:half]), " · ".join(levels[half:])
         rows.append((one, other, number_text(value), *map(end_text, limits)))
-    left_out = more("pairs are shown", len(rows), len(first.names))
+    paragraphs = ["The first group less the second."]
+    paragraphs += interval_paragraphs(intervals)
+    paragraphs += more("pairs are shown", len(rows), len(first.names))
     return Section(
         heading=f"Differences of the {what}",
-        paragraphs=["The first group less the second.", *interval_paragraphs(intervals), *left_out],
+        paragraphs=paragraphs,
         columns=("group", "other group", "difference", *map(column_heading, ends)),
         rows=rows,
     )
@@ -135,8 +144,9 @@ def group_paragraphs(group: "PublishedGroups") -> list[str]:
     if group.noise.absent:
         return [NOTHING_MEASURED]
     paragraphs = [_measured_text(group)]
-    if group.noise.naive_l2 and group.noise.expected_l2:
-        saved = group.noise.naive_l2 / group.noise.expected_l2
+    naive, expected = group.noise.naive_l2, group.noise.expected_l2
+    if naive and expected:
+        saved = naive / expected
         paragraphs.append(
             f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
             "the sums, and noise in the counts besides."
@@ -156,9 +166,12 @@ def _measured_text(group: "PublishedGroups") -> str:
     counted = f"{clipped_text(group.outcome)} before it was added up."
     if group.request.binary:
         counted = ZEROS_AND_ONES
-    divided = "" if group.request.statistic == "sum" else " Noisy sums were divided by the exact counts."
+    divided = " Noisy sums were divided by the exact counts."
+    if group.request.statistic == "sum":
+        divided = ""
+    mechanism, scale = group.noise.mechanism, _scale(group)
     return (
-        f"{counted} The sums were measured with the {group.noise.mechanism} mechanism (scale {_scale(group)})."
+        f"{counted} The sums were measured with the {mechanism} mechanism (scale {scale})."
         f"{divided} The standard errors are those of the noise alone; two of them to each side are drawn. Values "
         "outside the bounds are noise."
     )
@@ -182,18 +195,22 @@ def grid_warning(group: "PublishedGroups") -> list[str]:
     """Say that rounding may have moved an estimate by more than the noise did, where it may."""
     if not any(part.coarse for part in group.estimates):
         return []
+    width, statistic = plain(group.outcome.width), group.request.statistic
     return [
-        f"The grid is coarse: rounding to steps of {plain(group.outcome.width)} can have moved a "
-        f"{group.request.statistic} by up to half a step a record, which is more than its standard error. Values that "
-        "lie on the grid are not moved; for others choose a finer grid."
+        f"The grid is coarse: rounding to steps of {width} can have moved a {statistic} by up to half a step a record, "
+        "which is more than its standard error. Values that lie on the grid are not moved; for others choose a finer "
+        "grid."
     ]
 
 
 def _difference_text(by: str, comparison: Comparison) -> str:
     """Say whether the means of one set differ, by more than what, and by which reference."""
-    degrees = f"{comparison.degrees} degree{'s' if comparison.degrees > 1 else ''} of freedom"
+    degrees = "1 degree of freedom"
+    if comparison.degrees > 1:
+        degrees = f"{comparison.degrees} degrees of freedom"
     against = "" if comparison.reference == "χ²" else f" by {comparison.reference}"
-    numbers = f"Q = {comparison.statistic:.4g} with {degrees}, p = {comparison.p_value:.3g}{against}"
+    p_value = f"p = {comparison.p_value:.3g}{against}"
+    numbers = f"Q = {comparison.statistic:.4g} with {degrees}, {p_value}"
     if comparison.about is About.noise:
         return f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not allowed for."
     return f"Do the means by {by} differ by more than sampling and the noise explain? {numbers}."
@@ -201,8 +218,8 @@ def _difference_text(by: str, comparison: Comparison) -> str:
 
 def details(group: "PublishedGroups") -> Details:
     """Say how a statistic of groups was measured, and on which grid."""
-    steps = group.outcome.steps
-    grid = ("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {plain(group.outcome.width)}")
+    steps, width = group.outcome.steps, plain(group.outcome.width)
+    grid = ("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {width}")
     return Details(title(group), f"scale {scale_text(group.noise.scale)} steps", (grid,))
 
 

@@ -63,8 +63,10 @@ class TableForecast:
         """Say how large the errors are beside the counts."""
         if not self.errors["largest"]:
             return "exact: the published totals fix every cell"
-        share = f"; noise dominates {self.dominated:.0%} of the cells" if self.dominated else ""
-        return f"{errors_text(self.errors)} (expected counts about {self.expected['median']:.3g}{share})"
+        expected = f"expected counts about {self.expected['median']:.3g}"
+        if self.dominated:
+            expected += f"; noise dominates {self.dominated:.0%} of the cells"
+        return f"{errors_text(self.errors)} ({expected})"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -90,18 +92,16 @@ def _forecast(table: "TableRequest", errors: dict[str, float], scope: Scope) -> 
     public = scope.dataspace.over(table.features)
     assert public.schema is not None
     size = public.schema.size
-    counts = expected_counts(public) if size <= MOST_CELLS else np.array([(public.n or 0) / size])
+    # Of a huge table a mean stands for all cells: it needs no array.
+    mean = np.array([(public.n or 0) / size])
+    counts = expected_counts(public) if size <= MOST_CELLS else mean
     # Large tables have no intervals: two standard errors stand for them.
     hidden = errors.get("half_width", 2 * errors["standard_error"])
-    expected = {"smallest": counts.min(), "median": np.median(counts), "largest": counts.max()}
-    return TableForecast(
-        name=table.name,
-        features=table.features,
-        cells=size,
-        errors=errors,
-        expected={name: float(count) for name, count in expected.items()},
-        dominated=float((counts < hidden).mean()) if errors["largest"] else 0.0,
-    )
+    dominated = float((counts < hidden).mean()) if errors["largest"] else 0.0
+    expected = {"smallest": float(counts.min())}
+    expected["median"] = float(np.median(counts))
+    expected["largest"] = float(counts.max())
+    return TableForecast(table.name, table.features, size, errors, expected, dominated)
 
 
 def noise_lines(foreseen: Sequence[TableForecast], mechanism: Mechanism, what: str) -> list[str]:
@@ -109,8 +109,9 @@ def noise_lines(foreseen: Sequence[TableForecast], mechanism: Mechanism, what: s
     if isinstance(mechanism, ResidualMechanism):
         return mechanism_lines([_errors_of(table) for table in foreseen], mechanism, what)
     scale = mechanism.scale * float(mechanism.space.unit)
-    noise = f"scale {scale:.4g}, expected distance of the whole table {mechanism.expected_l2:,.1f}"
-    return [f"{mechanism.name} for {what}: {table.line()}, {noise}, {mechanism.claim} claim" for table in foreseen]
+    distance = f"expected distance of the whole table {mechanism.expected_l2:,.1f}"
+    noise = f"scale {scale:.4g}, {distance}, {mechanism.claim} claim"
+    return [f"{mechanism.name} for {what}: {table.line()}, {noise}" for table in foreseen]
 
 
 def shared_json(foreseen: Sequence[TableForecast]) -> list[dict[str, Any]]:
@@ -143,7 +144,10 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     assert dataspace.n is not None
     grid = schema.grid
     margins = _in_order(dataspace)
-    possible = np.ones(schema.shape) if schema.possible is None else schema.possible.astype(np.float64)
+    possible = np.ones(schema.shape)
+    if schema.possible is not None:
+        possible = schema.possible.astype(np.float64)
+    # Equal counts in all possible cells have the most entropy.
     cells = possible * (dataspace.n / max(float(possible.sum()), 1.0))
     for _ in range(_SWEEPS):
         off = 0.0

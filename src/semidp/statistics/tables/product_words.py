@@ -66,10 +66,13 @@ class ErrorsOfTable:
 
     def line(self) -> str:
         """Say how large the errors are."""
-        low, high = error_text(self.errors["smallest"]), error_text(self.errors["largest"])
+        low = error_text(self.errors["smallest"])
+        high = error_text(self.errors["largest"])
         span = high if low == high else f"{low} to {high}"
-        within = f", 95% {within_text(self.errors, error_text)}" if "widest" in self.errors else ""
-        return f"{self.name}: standard error {span} a cell{within}, {self.cells:,} cells"
+        errors = f"standard error {span} a cell"
+        if "widest" in self.errors:
+            errors += f", 95% {within_text(self.errors, error_text)}"
+        return f"{self.name}: {errors}, {self.cells:,} cells"
 
 
 def mechanism_lines(tables: Sequence[ErrorsOfTable], mechanism: ResidualMechanism, what: str) -> list[str]:
@@ -91,8 +94,9 @@ def summary_lines(product: "PublishedProduct") -> list[tuple[str, str]]:
     """Return the errors of each table, for a terminal."""
     tables = []
     for number, table in enumerate(product.request.tables):
+        cells = product.tables[number].schema.size
         errors = table_errors(product.mechanism, number)
-        tables.append(ErrorsOfTable(table.name, table.features, product.tables[number].schema.size, errors))
+        tables.append(ErrorsOfTable(table.name, table.features, cells, errors))
     lines = mechanism_lines(tables, product.mechanism, together_words(len(tables)))
     return [("mechanism", line) for line in lines]
 
@@ -107,13 +111,14 @@ def _errors_section(product: "PublishedProduct") -> Section:
     rows = []
     for number, table in enumerate(product.tables[:LISTED_ROWS]):
         rows.append(_errors_row(product, table, number))
+    paragraphs = product_paragraphs(product)
+    paragraphs += more("tables are listed", len(rows), every, "the files")
     losses = product_losses(product)
     # One bar has nothing to be compared with.
     drawn = len(losses) > 1 and product.mechanism.sigma2
-    left_out = more("tables are listed", len(rows), every, "the files")
     return Section(
         heading="Published tables from one budget",
-        paragraphs=[*product_paragraphs(product), *left_out],
+        paragraphs=paragraphs,
         figure=loss_plot(losses) if drawn else None,
         caption=losses_caption(product),
         columns=("table", "cells", "standard error", "largest", "fit"),
@@ -128,11 +133,14 @@ def _errors_row(product: "PublishedProduct", table: "ProductTable", number: int)
 
 
 def _together_section(product: "PublishedProduct", form: Form | None) -> Section:
-    rows = [_overlaps(product, number) for number in range(len(product.tables[:_LISTED_TABLES]))]
-    left_out = more("tables are listed", len(rows), len(product.tables), "the files")
+    every = len(product.tables)
+    shown = min(every, _LISTED_TABLES)
+    rows = [_overlaps(product, number) for number in range(shown)]
+    paragraphs = [_decomposable_text(product)]
+    paragraphs += more("tables are listed", shown, every, "the files")
     return Section(
         heading="How the tables fit together",
-        paragraphs=[_decomposable_text(product), *left_out],
+        paragraphs=paragraphs,
         columns=("table", "has the same numbers as other tables in", "exact in it"),
         rows=rows,
         names=3,
@@ -183,24 +191,24 @@ def product_losses(product: "PublishedProduct") -> dict[str, float]:
 
 def losses_caption(product: "PublishedProduct") -> str:
     """Name the promise of each number in the picture of losses."""
-    adjacency = product.guarantee.adjacency
-    records = f"{adjacency.a} record{'s' if adjacency.a != 1 else ''}"
-    promise = (
-        "exchanges of one person (not any records that change at once)"
-        if adjacency.is_exchange
-        else f"any {records} that keep the exact totals"
-    )
-    alone = "" if product.one_by_one_l2 is None else "so do the tables measured one by one, with the best split; "
+    adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
+    records = "1 record" if adjacency.a == 1 else f"{adjacency.a} records"
+    promise = f"any {records} that keep the exact totals"
+    if adjacency.is_exchange:
+        promise = "exchanges of one person (not any records that change at once)"
+    alone = "so do the tables measured one by one, with the best split; "
+    if product.one_by_one_l2 is None:
+        alone = ""
     return (
         "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
-        f"release promises {name_of(product.guarantee.tradeoff)} for {promise}; {alone}ordinary differential privacy "
+        f"release promises {curve} for {promise}; {alone}ordinary differential privacy "
         f"promises it for any {records}, whether they keep the totals or not, by group privacy from one."
     )
 
 
 def _overlaps(product: "PublishedProduct", number: int) -> tuple[str, str, str]:
     """Say of one table what it shares with which others, and what of it is exact."""
-    space = product.mechanism.space
+    space, named = product.mechanism.space, product.mechanism.space.schema.named
     view = space.views[number]
     shared: dict[View, list[str]] = {}
     for other, table in enumerate(product.tables):
@@ -210,10 +218,13 @@ def _overlaps(product: "PublishedProduct", number: int) -> tuple[str, str, str]:
             shared.setdefault(overlap, []).append(table.name)
     agrees = []
     for overlap, names in shared.items():
-        agrees.append(f"{' by '.join(space.schema.named(overlap))} ({_some(names)})")
+        agrees.append(f"{' by '.join(named(overlap))} ({_some(names)})")
     totals = maximal(meet(view, total.view) for total in space.dataspace.published)
-    exact = [" by ".join(space.schema.named(total)) for total in totals if any(total)]
-    return product.tables[number].name, "; ".join(agrees) or "only n", "; ".join(exact) or "only n"
+    exact = [" by ".join(named(total)) for total in totals if any(total)]
+    # Every table has the number of records in common with every other.
+    agrees_text = "; ".join(agrees) or "only n"
+    exact_text = "; ".join(exact) or "only n"
+    return product.tables[number].name, agrees_text, exact_text
 
 
 def _some(names: Sequence[str]) -> str:
@@ -252,5 +263,5 @@ def file_words(product: "PublishedProduct", form: Form | None) -> list[tuple[str
 def warnings(product: "PublishedProduct") -> list[str]:
     """Name the tables that were asked for in whole numbers and have none with all totals."""
     requested = {table.name for table in product.request.tables if table.fit == "integer"}
-    missing = [table for table in product.tables if table.fitted.kind != "integer" and table.name in requested]
-    return [misses_totals(table.name) for table in missing]
+    missing = [table.name for table in product.tables if table.fitted.kind != "integer"]
+    return [misses_totals(name) for name in missing if name in requested]
