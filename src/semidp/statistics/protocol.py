@@ -159,6 +159,14 @@ class Published:
         }
 
 
+def noise_values(mechanism: Mechanism) -> dict[str, Any]:
+    """Return the noise of a mechanism as plain values, with the unit that it is in unless it counts records."""
+    values: dict[str, Any] = {"noise": mechanism.to_json()}
+    if not mechanism.space.of_counts:
+        values["unit"] = float(mechanism.space.unit)
+    return values
+
+
 def measured_by(name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None) -> dict[str, Any]:
     """The fields that all results take from a mechanism; its own expected loss unless another is given."""
     noise = Noise(
@@ -355,8 +363,7 @@ class OwnBudget:
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return its noise as plain values, with the unit that it is in unless it counts records."""
-        unit = {} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}
-        return {"noise": mechanism.to_json(), **unit}
+        return noise_values(mechanism)
 
     def with_budget(self, budget: Budget) -> Self:
         """Return the request with another budget."""

@@ -32,6 +32,7 @@ from semidp.statistics.protocol import (
     file_name,
     mechanism_name,
     member,
+    noise_values,
 )
 from semidp.statistics.tables.fitting import published_product
 from semidp.statistics.tables.forecast import TableForecast, forecasts, noise_lines, shared_json
@@ -121,7 +122,7 @@ class TableRequest(OwnBudget):
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
         """Return the table that is foreseen with its noise, as plain values."""
-        return {**foreseen[0].to_json(), **super().noise_json(mechanism, foreseen)}
+        return {**foreseen[0].to_json(), **noise_values(mechanism)}
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the counts of the table, or its residuals where those are measured."""
@@ -241,7 +242,7 @@ class ProductRequest:
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
         """Return the noise and the tables that are foreseen, as plain values."""
-        return {"noise": mechanism.to_json(), "tables": shared_json(foreseen)}
+        return {**noise_values(mechanism), "tables": shared_json(foreseen)}
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the residuals of the confidential tables."""
