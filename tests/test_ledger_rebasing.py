@@ -439,4 +439,4 @@ def test_a_table_charged_by_too_small_an_exchange_norm_is_counted_anew(tmp_path:
     assert total is not None
     assert total.tradeoff.implied_mu_squared() == 2
     with pytest.raises(BudgetExceeded):
-        run(evolve(plan, tables=[evolve(plan.tables[0], budget=Budget.gdp("1.5"))]), people, ledger=book)
+        run(evolve(plan, requests=[plan.requests[0].with_budget(Budget.gdp("1.5"))]), people, ledger=book)

@@ -74,7 +74,7 @@ from semidp.statistics.regression.request import Model, RegressionRequest
 from semidp.statistics.sums.published import PublishedGroups
 from semidp.statistics.sums.request import GroupRequest, Statistic
 from semidp.statistics.tables.published import FitKind, PublishedProduct, PublishedTable
-from semidp.statistics.tables.request import ProductRequest, TableRequest
+from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 __all__ = [
     "Adjacency",
@@ -101,7 +101,6 @@ __all__ = [
     "Outcome",
     "Plan",
     "Prepared",
-    "ProductRequest",
     "PublishedGroups",
     "PublishedProduct",
     "PublishedQuantiles",
@@ -124,6 +123,7 @@ __all__ = [
     "Table",
     "TableRequest",
     "TableSpace",
+    "TablesRequest",
     "Tradeoff",
     "TwoByTwo",
     "UmpuTest",

@@ -104,7 +104,7 @@ def test_an_odds_ratio_test_is_audited() -> None:
 def test_a_regression_is_audited_on_its_worst_pair() -> None:
     request = RegressionRequest(Outcome("score", 0, 10, steps=10), ["ward"], Budget.gdp(1))
     data = {"ward": list("aabb"), "score": [1, 5, 3, 8]}
-    release = carry_out(Plan(regressions=[request], invariants=["ward"]), data)
+    release = carry_out(Plan([request], invariants=["ward"]), data)
     (claim,) = claims_of_release(release)
     pair = pair_for(claim.mechanism)
     assert int((pair.move.astype(object) ** 2).sum()) == claim.mechanism.space.l2_squared

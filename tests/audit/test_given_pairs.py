@@ -61,7 +61,7 @@ def changed(records: Records, changes: dict[int, dict[str, Any]]) -> Records:
 @pytest.fixture(params=["exchange", "worst-case"])
 def release(request: pytest.FixtureRequest) -> Release:
     medians = QuantileRequest(Outcome("score", 0, 20, 20), [["school"]], budget=Budget.pure(2))
-    plan = Plan(quantiles=[medians], invariants=["school"], adjacency=request.param)
+    plan = Plan([medians], invariants=["school"], adjacency=request.param)
     return run(plan, {name: [record[name] for record in pupils()] for name in ("school", "score")})
 
 

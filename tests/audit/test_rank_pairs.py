@@ -8,7 +8,6 @@ import pytest
 from scipy.special import logsumexp
 
 from semidp.audit import Audit, audit_mechanism, pair_for, with_less_noise
-from semidp.audit.rank_pairs import worst_histograms
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.outcomes import outcome_exchange
@@ -20,6 +19,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, exponential_mechanism
+from semidp.statistics.quantiles.rank_pairs import worst_histograms
 from semidp.statistics.quantiles.space import RankSpace, rank_scores, rank_space
 
 OUTCOME = Outcome("score", 0, 20, 20)

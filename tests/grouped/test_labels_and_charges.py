@@ -22,7 +22,7 @@ def test_levels_stand_under_the_feature_that_they_belong_to():
     records = {"a": ["x", "x", "y", "y"] * 10, "b": ["p", "q", "p", "q"] * 10, "won": [1, 0, 0, 0] * 10}
     won = GroupRequest("proportion", Outcome("won", 0, 1, 1), [["b", "a"]], Budget.gdp(1))
     table = TableRequest(["a", "b"], Budget.gdp(1))  # mentioned first, so the schema's order is a, b
-    release = run(Plan(tables=[table], groups=[won], invariants=[Margin("a", "b")]), records)
+    release = run(Plan([table, won], invariants=[Margin("a", "b")]), records)
     (content,) = release.groups[0].files().values()
     rows = list(csv.DictReader(io.StringIO(b"".join(content.csv()).decode())))
     assert [(row["a"], row["b"]) for row in rows] == [("x", "p"), ("x", "q"), ("y", "p"), ("y", "q")]

@@ -452,12 +452,12 @@ def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
     }
     asked = Confidence(sampling=True, differences=True)
     plan = Plan(
-        groups=[
+        [
             GroupRequest("proportion", Outcome("died", 0, 1, 1), [["ward"]], Budget.gdp(4), confidence=asked),
             GroupRequest("mean", Outcome("days", 0, 10, 10), [["ward"]], Budget.gdp(4), confidence=asked),
-        ],
-        regressions=[
-            RegressionRequest(Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(4), confidence=Confidence(sampling=True))
+            RegressionRequest(
+                Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(4), confidence=Confidence(sampling=True)
+            ),
         ],
         invariants=[WARD],
     )

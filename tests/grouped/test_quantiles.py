@@ -406,7 +406,7 @@ def pupils() -> dict[str, np.ndarray]:
 def test_a_release_of_quantiles_reads_back_and_follows_from_its_steps(tmp_path: Path) -> None:
     score = Outcome("score", 0, 100, 200)
     request = QuantileRequest(score, [["county"]], ["1/4", "1/2"], Budget.zcdp(1), level="0.9", sampling=True)
-    plan = Plan(quantiles=[request], invariants=["county"])
+    plan = Plan([request], invariants=["county"])
     assert Plan.from_toml(plan.to_toml()) == plan
     assert request.name == "quantiles-score"
     book = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(2))

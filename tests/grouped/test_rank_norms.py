@@ -328,7 +328,7 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def medians(budget: Budget) -> tuple[Plan, dict[str, list[str] | list[int]]]:
     """The plan of issue 26, item 2, and records for it."""
     request = QuantileRequest(Outcome("score", 0, 20, 20), [["state"], ["nation"]], budget=budget)
-    plan = Plan(quantiles=[request], invariants=["state"], adjacency="exchange", nests=[Nest(("nation", "state"))])
+    plan = Plan([request], invariants=["state"], adjacency="exchange", nests=[Nest(("nation", "state"))])
     records = {
         "nation": ["z"] * 80,
         "state": ["x"] * 40 + ["y"] * 40,

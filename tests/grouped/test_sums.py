@@ -289,7 +289,7 @@ def test_proportions_refuse_what_is_neither_zero_nor_one(value):
         assert str(value) not in str(refusal.value)
     request = GroupRequest("proportion", Outcome("cured", 0, 1, steps=1), [["ward"]], Budget.gdp(1))
     with pytest.raises(DataError, match="needs zeros and ones"):
-        run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+        run(Plan([request], invariants=[Margin("ward")]), data)
     data["cured"][-1] = 0.0
     assert proportions(data, "cured", ["ward"], CLEAR).values == pytest.approx([2 / 3, 1 / 3], abs=1e-3)
 
@@ -313,7 +313,7 @@ def test_a_grid_that_may_bias_a_mean_says_so():
     assert not proportions(ones, "y", ["ward"], Budget.gdp(1)).coarse
     for steps, said in ((10, True), (10_000, False)):
         request = GroupRequest("mean", Outcome("y", 0, 100, steps=steps), [["ward"]], Budget.gdp(1))
-        release = run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+        release = run(Plan([request], invariants=[Margin("ward")]), data)
         assert ("The grid is coarse" in summary(release)) is said
         assert ("The grid is coarse" in html(release)) is said
 

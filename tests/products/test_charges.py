@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Ledger, Plan, ProductRequest, Refused, TableRequest, run
+from semidp import Budget, Feature, InputError, Ledger, Plan, Refused, TableRequest, TablesRequest, run
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
@@ -28,8 +28,8 @@ def public(*margins: Margin, counts: np.ndarray = COUNTS) -> Dataspace:
 @pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.zcdp("1/3")], ids=str)
 def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"]}
-    asked = ProductRequest([TableRequest(names) for names in TABLES], budget)
-    plan = Plan(invariants=["sex"], features=SCHEMA.features, product=asked)
+    asked = TablesRequest([TableRequest(names) for names in TABLES], budget)
+    plan = Plan([asked], invariants=["sex"], features=SCHEMA.features)
     book = Ledger.create(tmp_path / "book.json", Budget.approximate(50, "1e-6"))
     done = run(plan, people, ledger=book)
     charge = book.account().charges[0]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Plan, ProductRequest, Release, TableRequest, run
+from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, TablesRequest, run
 from semidp.audit import claims_of_release
 from semidp.cli import run as semidp
 from semidp.mechanisms.residuals import ResidualMechanism
@@ -94,7 +94,7 @@ def test_what_auto_chose_earlier_is_not_held_against_a_release(tmp_path):
     named = run(plan(Budget.gdp(1), ["sex", "region"], mechanism="gaussian"), people())
     from dataclasses import replace
 
-    older = replace(named, plan=evolve(named.plan, tables=WON.tables))
+    older = replace(named, plan=evolve(named.plan, requests=WON.requests))
     assert disagreements(older, older.to_json()) == ()
     assert claims_of_release(older)[0].faults == ()
     assert older.otherwise is not None
@@ -122,10 +122,12 @@ CASES = {
         features=FEATURES,
     ),
     "both kinds": Plan(
-        [TableRequest(["sex", "ill"], Budget.gdp(1), name="alone")],
+        [
+            TableRequest(["sex", "ill"], Budget.gdp(1), name="alone"),
+            TablesRequest([TableRequest(["sex", "region"]), TableRequest(["region", "ill"])], Budget.gdp(1)),
+        ],
         ["sex"],
         features=FEATURES,
-        product=ProductRequest([TableRequest(["sex", "region"]), TableRequest(["region", "ill"])], Budget.gdp(1)),
     ),
 }
 
@@ -150,7 +152,7 @@ def test_any_sum_of_cells_has_an_exact_standard_error(case):
             projected = mechanism.publish(noisy)
             if not isinstance(mechanism, ResidualMechanism):
                 return float((weights[request.name] * projected).sum())
-            named = request.tables if isinstance(request, ProductRequest) else [request]
+            named = request.tables if isinstance(request, TablesRequest) else [request]
             estimates = mechanism.space.estimates(projected)
             return sum((weights[one.name] * part).sum() for one, part in zip(named, estimates, strict=True))
 

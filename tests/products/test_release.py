@@ -17,10 +17,10 @@ from semidp import (
     InputError,
     Ledger,
     Plan,
-    ProductRequest,
     Refused,
     Release,
     TableRequest,
+    TablesRequest,
     run,
 )
 from semidp.audit import claims_of_release
@@ -68,8 +68,8 @@ def file(tmp_path):
 
 def plan(budget=None, **changes) -> Plan:
     tables = [TableRequest(["sex", "age"]), TableRequest(["age", "region"], weight=4)]
-    product = ProductRequest(tables, budget or Budget.gdp(1))
-    return Plan(invariants=["sex", "region"], features=FEATURES, product=product, **changes)
+    product = TablesRequest(tables, budget or Budget.gdp(1))
+    return Plan([product], invariants=["sex", "region"], features=FEATURES, **changes)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_plans_are_written_and_read_back_with_weights_and_objective():
     assert [table.name for table in read.product.tables] == ["sexes", "sex-age", "sex-region", "age-region"]
     assert read.product.tables[0].weight == 4
     assert read.product.objective is Objective.largest
-    assert read.tables[0].budget == Budget.zcdp("1/10")
+    assert read.requests[0].budget == Budget.zcdp("1/10")
     assert Plan.from_toml(read.to_toml()) == read
 
 
@@ -225,7 +225,7 @@ def test_an_audit_reads_the_claim_and_finds_missing_noise():
 
 def test_everything_exact_needs_no_noise(tmp_path):
     tables = [TableRequest(["sex"]), TableRequest(["region"])]
-    asked = Plan(invariants=[["sex", "region"]], features=FEATURES, product=ProductRequest(tables, Budget.gdp(1)))
+    asked = Plan([TablesRequest(tables, Budget.gdp(1))], invariants=[["sex", "region"]], features=FEATURES)
     done = run(asked, people())
     data = people()
     assert done.product.noise.absent
@@ -255,8 +255,8 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
         "Published counts: sex by age",
     ):
         assert words in page, words
-    circle = ProductRequest(all_of(["sex", "age", "region"]), Budget.gdp(1))
-    asked = Plan(invariants=["sex"], features=FEATURES, product=circle, adjacency="exchange")
+    circle = TablesRequest(all_of(["sex", "age", "region"]), Budget.gdp(1))
+    asked = Plan([circle], invariants=["sex"], features=FEATURES, adjacency="exchange")
     page = html(run(asked, people()))
     assert "hang together in a circle" in page
     assert "promises 1-GDP for exchanges of one person (not any records that change at once)" in page
@@ -458,7 +458,7 @@ def test_the_loss_is_reported_against_the_real_valued_optimum():
 
 def test_a_table_may_be_left_as_its_estimate():
     tables = [TableRequest(["sex", "age"], fit="none"), TableRequest(["age", "region"])]
-    asked = Plan(invariants=["sex"], features=FEATURES, product=ProductRequest(tables, Budget.gdp(1)))
+    asked = Plan([TablesRequest(tables, Budget.gdp(1))], invariants=["sex"], features=FEATURES)
     done = run(asked, people())
     assert (done.product.table("sex-age").counts == done.product.table("sex-age").estimate).all()
     assert done.product.table("age-region").counts.dtype.kind == "i"
@@ -491,9 +491,9 @@ def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(com
     found = json.loads(command(*words))
     assert [table["name"] for table in found["products"][0]["tables"]] == ["sex-age", "sex-region", "age-region"]
     asked = Plan(
+        [TablesRequest(all_of(["sex", "age", "region"]), Budget.zcdp(1))],
         invariants=["sex", "region"],
         features=[Feature("age", AGES)],
-        product=ProductRequest(all_of(["sex", "age", "region"]), Budget.zcdp(1)),
     )
     mechanism = calibrate(asked, prepare(asked, people()).scope).mechanisms[0]
     for number, table in enumerate(found["products"][0]["tables"]):

@@ -15,7 +15,7 @@ from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.forecast import expected_counts
-from semidp.statistics.tables.request import ProductRequest
+from semidp.statistics.tables.request import TablesRequest
 
 PLACES = Feature.nested(("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")])
 SEX, AGE, REGION = Feature("sex", "fm"), Feature("age", "yom"), Feature("region", "nsw")
@@ -70,9 +70,9 @@ def test_a_forecast_never_looks_at_the_confidential_table() -> None:
 
 def test_its_errors_are_those_of_the_release() -> None:
     people = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9}
-    product = ProductRequest([TableRequest(["sex", "age"]), TableRequest(["sex", "region"])], Budget.gdp(1))
+    product = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["sex", "region"])], Budget.gdp(1))
     score = GroupRequest("mean", outcome_from("score", [0, 10], 10), [["sex"]], Budget.gdp(1))
-    plan = Plan(invariants=["sex"], product=product, groups=[score], levels_from_data=True)
+    plan = Plan([product, score], invariants=["sex"], levels_from_data=True)
     data = {**people, "score": [1, 2, 3, 4, 5] * 9}
     seen, release = forecast(prepare(plan, data)).document, run(plan, data)
     for table, published in zip(seen["tables"], release.product.tables, strict=True):
@@ -93,15 +93,14 @@ def test_what_is_fixed_has_no_error_and_noise_dominates_small_counts() -> None:
 
 
 OUTCOME = outcome_from("score", [0, 10], 10)
-EVERY_KIND = Plan(
-    tables=[TableRequest(["sex", "region"], Budget.gdp(1))],
-    product=ProductRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)),
-    groups=[GroupRequest("mean", OUTCOME, [["sex"]], Budget.gdp(1))],
-    regressions=[RegressionRequest(OUTCOME, ["sex"], Budget.gdp(1))],
-    quantiles=[QuantileRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1))],
-    invariants=["sex"],
-    levels_from_data=True,
-)
+TOGETHER = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1))
+MEAN = GroupRequest("mean", OUTCOME, [["sex"]], Budget.gdp(1))
+OTHERS = [
+    TableRequest(["sex", "region"], Budget.gdp(1)),
+    RegressionRequest(OUTCOME, ["sex"], Budget.gdp(1)),
+    QuantileRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1)),
+]
+EVERY_KIND = Plan([TOGETHER, MEAN, *OTHERS], invariants=["sex"], levels_from_data=True)
 PEOPLE = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
 
 
@@ -113,7 +112,7 @@ def test_nothing_that_is_asked_for_is_forgotten() -> None:
     assert [each.name for each in seen.forecasts] == names
     listed = seen.document["tables"] + seen.document["statistics"]
     assert listed == [each.to_json() for each in seen.forecasts]
-    rows = dict(comparison([seen, forecast(prepare(evolve(EVERY_KIND, groups=(), product=None), PEOPLE))]))
+    rows = dict(comparison([seen, forecast(prepare(evolve(EVERY_KIND, requests=OTHERS), PEOPLE))]))
     assert rows["mean-score"][0].startswith("standard error of each sum ")
     assert rows["mean-score"][1] == rows["sex by age"][1] == "not published"
     assert rows["regression-score"][0] == rows["regression-score"][1]

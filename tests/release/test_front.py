@@ -35,10 +35,12 @@ def test_it_is_the_release_of_the_plan_that_the_options_describe() -> None:
     half = sd.Budget.gdp(1).share(sd.Budget.gdp(1).mu / 2)
     tables = [sd.TableRequest(["sex", "region"]), sd.TableRequest(["sex", "age"])]
     plan = sd.Plan(
+        [
+            sd.TablesRequest(tables, half),
+            sd.GroupRequest("mean", sd.Outcome("income", 0, 100, 1000), [["region"]], half),
+        ],
         invariants=["sex", "region"],
         features=[sd.Feature("age", bins=(0, 18, 65, 120))],
-        product=sd.ProductRequest(tables, half),
-        groups=[sd.GroupRequest("mean", sd.Outcome("income", 0, 100, 1000), [["region"]], half)],
     )
     by_hand = sd.run(plan, PEOPLE, SeededRandomness(1))
     assert front.plan == plan

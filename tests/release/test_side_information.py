@@ -173,7 +173,7 @@ def test_k_norm_noise_keeps_its_number_for_fewer_pairs() -> None:
 def test_sums_by_group() -> None:
     request = GroupRequest("mean", Outcome("score", 0, 1, steps=10), [["sex"]], Budget.zcdp(RHO))
     data = {**PEOPLE, "score": [0.1, 0.5, 1.0, 0.0]}
-    release = run(Plan(groups=[request], invariants=["sex"], features=[SEX]), data)
+    release = run(Plan([request], invariants=["sex"], features=[SEX]), data)
     assert release.guarantee.adjacency.a == 2
     known = Dataspace.known(
         Schema([SEX, REGION]),

@@ -17,12 +17,12 @@ from semidp import (
     Margin,
     Outcome,
     Plan,
-    ProductRequest,
     QuantileRequest,
     RegressionRequest,
     Schema,
     Table,
     TableRequest,
+    TablesRequest,
     run,
     sensitivity_space,
 )
@@ -113,15 +113,14 @@ def test_every_result_says_what_it_is() -> None:
     """The page, the terminal and the list of files ask every result the same, and each has an answer of its own."""
     people = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
     outcome = Outcome("score", 0, 10, 10)
-    plan = Plan(
-        tables=[TableRequest(["sex", "region"], Budget.gdp(1))],
-        product=ProductRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)),
-        groups=[GroupRequest("mean", outcome, [["sex"]], Budget.gdp(1))],
-        regressions=[RegressionRequest(outcome, ["sex"], Budget.gdp(1))],
-        quantiles=[QuantileRequest(outcome, [["sex"]], budget=Budget.gdp(1))],
-        invariants=["sex"],
-        levels_from_data=True,
-    )
+    requests = [
+        TableRequest(["sex", "region"], Budget.gdp(1)),
+        TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)),
+        GroupRequest("mean", outcome, [["sex"]], Budget.gdp(1)),
+        RegressionRequest(outcome, ["sex"], Budget.gdp(1)),
+        QuantileRequest(outcome, [["sex"]], budget=Budget.gdp(1)),
+    ]
+    plan = Plan(requests, invariants=["sex"], levels_from_data=True)
     release = run(plan, people)
     said, page = summary(release), release.report_html()
     assert len({type(result) for result in release.results}) == len(release.results) == 5

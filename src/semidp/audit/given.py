@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 
 from semidp.audit.claims import Claim
-from semidp.audit.pairs import Pair, choice_pair
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.exchange import Blocks, servings
 from semidp.errors import DataError, InputError, Refused
-from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.publishing.plan import Plan
+from semidp.queries.worst_pairs import Pair
 from semidp.sources.opening import open_source
 from semidp.sources.reader import Reader
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism
 
 _MOST_PEOPLE = 2_000_000  # pairs of records that are tried as who moves from where to where
 _NAMES = ("first", "second")
@@ -72,10 +70,7 @@ def given_pairs(
 def _pair(claim: Claim, first: Any, second: Any) -> Pair | None:
     if np.array_equal(first, second) or claim.fixed:
         return None
-    mechanism = claim.mechanism
-    if isinstance(mechanism, ExponentialMechanism):
-        return choice_pair(mechanism, first, second)
-    return Pair(first, second, 1 / mechanism.variances if isinstance(mechanism, ResidualMechanism) else None)
+    return claim.mechanism.pair_of(first, second)
 
 
 @dataclass(frozen=True)

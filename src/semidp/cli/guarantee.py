@@ -27,9 +27,9 @@ from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.publishing.plan import Plan, Reading, adjacency_from
-from semidp.publishing.rechecking.findings import no_stronger
 from semidp.publishing.release import Release
 from semidp.report.sentences import change, strength
+from semidp.statistics.findings import no_stronger
 
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""

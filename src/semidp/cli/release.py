@@ -32,11 +32,9 @@ from semidp.output.cells import Form, form_named
 from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
 from semidp.publishing.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
 from semidp.publishing.parts.by_partition import Whole, prepare_parts, run_partitioned
-from semidp.publishing.parts.partitions import tables_asked
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.findings import Recheck
-from semidp.publishing.rechecking.recheck import load_consistent, recheck
+from semidp.publishing.rechecking.recheck import Recheck, load_consistent, recheck
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import Signer
 from semidp.publishing.signing import verify as verify_signature
@@ -50,7 +48,7 @@ from semidp.report.sentences import (
     weakness,
 )
 from semidp.sources.opening import local_paths
-from semidp.statistics.registry import request_lists
+from semidp.statistics.registry import result_readers
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1
@@ -437,7 +435,7 @@ def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
     tables = [
         {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
         for request, mechanism in zip(whole.requests, whole.mechanisms, strict=True)
-        for number, table in enumerate(tables_asked(request))
+        for number, table in enumerate(request.tables)
         for own, error in [(whole.schema.restrict(table.features), mechanism.rms_error(number))]
     ]
     return {"tables": tables, "needs": takes.to_json()}
@@ -456,11 +454,11 @@ def _found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
 def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
     """Return what each request would publish and with what noise, and what it takes."""
     seen = forecast(prepared)
-    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in request_lists()}
+    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}
     for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
         budget = request.budget and request.budget.numbers()
         noise = request.noise_json(mechanism, foreseen)
-        lists[f"{request.key}s"].append({"name": request.name, "budget": budget, **noise})
+        lists.setdefault(f"{request.key}s", []).append({"name": request.name, "budget": budget, **noise})
     return {**lists, "needs": takes.to_json(), "announced": seen.document["announced"]}
 
 

@@ -103,7 +103,7 @@ class Desk:
         schema = scope.dataspace.schema
         assert schema is not None
         found: list[dict[str, Any]] = []
-        names = tuple(dict.fromkeys(name for table in plan.all_tables for name in schema.closed(table.features)))
+        names = tuple(dict.fromkeys(name for table in plan.tables for name in schema.closed(table.features)))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
         # the literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not
         reading = Reading.worst_case if plan.adjacency is Reading.definition else plan.adjacency

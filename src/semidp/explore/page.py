@@ -230,7 +230,7 @@ class Page:
             "columns": [name for name in self.desk.columns if name not in (plan.count, plan.id, *plan.outcomes)],
             "kinds": KINDS,
             "last": len(LADDER) - 1,
-            "others": [request.name for request in plan.requests if request not in (*plan.tables, plan.product)],
+            "others": [request.name for request in plan.requests if not request.tables],
             "source": Path(self.desk.source).name if self.desk.source else None,
         }
 

@@ -23,9 +23,6 @@ from semidp.publishing.plan import Reading, adjacency_from
 from semidp.publishing.survey import exchange_of
 from semidp.statistics.registry import recorded
 
-CLOSE = 1e-6
-"""Relative: what was rounded in print or by another version's arithmetic."""
-
 
 def guarantee_under(
     mechanisms: Iterable[Mechanism],

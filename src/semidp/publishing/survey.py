@@ -28,7 +28,7 @@ def survey(
     What does not fit in memory is refused before anything is counted: whole tables, or so many parts at a time.
     """
     schema, disclosures = schema_of(plan, source)
-    tables = () if partition else tuple(request.features for request in plan.all_tables)
+    tables = () if partition else tuple(table.features for table in plan.tables)
     for names in (*tables, *(margin.names for margin in plan.invariants)):
         if names:
             refuse_cells(schema.restrict(names).shape)

@@ -25,6 +25,7 @@ from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.queries.moves import Listing
 from semidp.queries.projection import Patterns, row_patterns
+from semidp.queries.worst_pairs import Pair, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +124,26 @@ class QuerySpace(ABC):
     @abstractmethod
     def worst_move(self) -> NDArray[Any] | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
+
+    def worst_pair(self) -> Pair:
+        """Return two values of adjacent datasets that are as far apart as is known, from public values alone.
+
+        Here no total constrains the values: the worst move starts from zeros.
+        """
+        self._refuse_fixed()
+        move = self.worst_move()
+        if move is None:
+            raise Refused("no worst pair of this query is known: audit the mechanism with a pair of your own")
+        return Pair(np.zeros_like(move), move)
+
+    def _refuse_fixed(self) -> None:
+        """Refuse to look for a pair where there is none."""
+        if self.is_zero:
+            raise Refused("the published totals fix this table, so that there is no second table to compare it with")
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how much two datasets differ that have the two values of a pair."""
+        return f"{pair.records} units ({counted(pair.entries, 'value')})"
 
     def query(self) -> dict[str, Any] | None:
         """Return the query alone as plain values, which `query_space` reads; None where it has no such form."""

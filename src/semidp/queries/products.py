@@ -30,6 +30,7 @@ from semidp.queries.moves import Listing
 from semidp.queries.probes import SelfCheckError, largest_residual
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
 from semidp.queries.tables import sensitivity_space
+from semidp.queries.worst_pairs import Pair
 
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
@@ -364,6 +365,10 @@ class ProductSpace(QuerySpace):
             if length > longest:
                 best, longest = vector, length
         return best
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many residuals two datasets differ."""
+        return f"{pair.entries} measured entries of all tables together"
 
     @cached_property
     def _kept(self) -> tuple[NDArray[np.bool_], ...]:

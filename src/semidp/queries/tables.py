@@ -7,6 +7,7 @@ method finds the norms is in `norms`, the subspace of the noise in `projection`,
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,9 @@ from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
 from semidp.queries.projection import FixedTable, Patterns, Projector, projector
+from semidp.queries.worst_pairs import Pair, table_pair
+
+_MOST_MOVES = 500  # how many other moves an audit looks at where the worst is not known, or does not fit the totals
 
 
 def sensitivity_space(
@@ -147,6 +151,26 @@ class TableSpace(QuerySpace):
     def worst_move(self) -> Counts | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
         return self._found.move
+
+    def worst_pair(self) -> Pair:
+        """Return two tables with the published totals: the worst move that they hold, and what is around it."""
+        self._refuse_fixed()
+        pair = table_pair(self._worst_first(), self.released_space(), self.fixed_part())
+        if pair is None:
+            raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
+        return pair
+
+    def _worst_first(self) -> Iterator[Counts]:
+        """Iterate over the worst move, then over the first of the others, the longest first."""
+        worst = self.worst_move()
+        if worst is not None:
+            yield worst
+        others = list(islice(self.moves(), _MOST_MOVES))
+        yield from sorted(others, key=lambda move: -int((move**2).sum()))
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many records and cells two tables differ."""
+        return f"{pair.records} records ({pair.entries} cells)"
 
     def listing(self) -> Listing | None:
         """Return every table of a small dataspace, or None where there are too many."""

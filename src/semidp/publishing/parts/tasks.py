@@ -35,12 +35,13 @@ from semidp.output.cells import Form
 from semidp.output.columns import read_parquet
 from semidp.output.files import Unfinished, digest, durable
 from semidp.publishing.parts.cut_fits import PartFit
-from semidp.publishing.parts.partitions import Asked, AtCut, Part, PartTable, measurements_stem
+from semidp.publishing.parts.partitions import AtCut, Part, PartTable, measurements_stem
 from semidp.queries.branches import BranchSpace, Cut
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.tables.fitting import fit_product, nearest_whole
 from semidp.statistics.tables.published import FitKind, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.request import TablesRequest
 
 STATE = ".state"
 """The folder, in an unfinished release, of what is needed to finish it."""
@@ -57,7 +58,7 @@ class RequestTask:
     where nobody can be.
     """
 
-    request: Asked
+    request: TablesRequest
     tables: tuple[AtCut, ...] = field(repr=False)
     expected: tuple[NDArray[np.int64], ...] = field(repr=False)
     noise: BranchNoise | None = field(repr=False)

@@ -24,6 +24,7 @@ from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.queries.tables import sensitivity_space
+from semidp.queries.worst_pairs import Pair
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest, check_level
 from semidp.statistics.protocol import Chargeable
@@ -150,6 +151,17 @@ class OddsRatioResult:
     def _margin(self, name: str) -> dict[str, Any]:
         counts = _totals(self.guarantee.dataspace, name, self.strata)
         return {"feature": name, "levels": self._levels(name), "counts": counts.tolist()}
+
+    def worst_pair(self) -> Pair:
+        """Return two values of x11 that adjacent datasets can have, from the margins alone: an audit compares them."""
+        move = min(self.test.noise.sensitivity, self.margins.high - self.margins.low)
+        return Pair([self.margins.low], [self.margins.low + move])
+
+    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.float64]:
+        """Return `count` independent draws of U for a value of x11, along a new first axis: for audits."""
+        noise, bits = self.test.noise, self.grid_bits
+        steps = np.array([noise.grid_steps(bits, randomness) for _ in range(count)], dtype=np.float64)
+        return np.asarray(values + (steps / 2.0**bits)[:, None])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":

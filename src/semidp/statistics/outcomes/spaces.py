@@ -22,6 +22,7 @@ from semidp.core.spaces.exchange import Blocks
 from semidp.errors import InputError, Refused
 from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
+from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
@@ -58,6 +59,10 @@ class OutcomeSpace(QuerySpace):
     def variances(self) -> Floats:
         """Return ones."""
         return np.ones(self.shape)
+
+    def difference(self, pair: Pair) -> str:
+        """Say by how many steps of the outcome's grid, and in how many sums, two datasets differ."""
+        return f"{pair.records} steps of the grid ({counted(pair.entries, 'sum')})"
 
     def _outcome_json(self) -> dict[str, Any]:
         bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]

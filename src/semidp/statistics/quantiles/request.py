@@ -93,6 +93,10 @@ class QuantileRequest(GroupedRequest):
         if self.sampling and self.level is None:
             raise InputError("only intervals are about a population: give their level", needs="quantile level")
 
+    def with_mechanism(self, name: str) -> "QuantileRequest":
+        """Return the request: quantiles are chosen, and no noise is drawn for them."""
+        return self
+
     @property
     def files(self) -> tuple[str, ...]:
         """What its files are called: one for each set of groups."""

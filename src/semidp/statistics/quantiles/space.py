@@ -20,6 +20,7 @@ from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.errors import InputError
 from semidp.queries.bounds import Norms
+from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, recorded_outcome, sum_space
 
@@ -155,6 +156,12 @@ class RankSpace(OutcomeSpace):
     def worst_move(self) -> Counts | None:
         """Return None: ranks move, and chosen values do not move with them."""
         return None
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many values of how many groups two datasets differ."""
+        one, other = pair.inputs
+        groups = int((one != other).any(axis=1).sum())
+        return f"{counted(pair.records, 'value')} of {counted(groups, 'group')}"
 
     def ranks(self, rate: Fraction) -> NDArray[np.int64]:
         """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all values.

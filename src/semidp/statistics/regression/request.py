@@ -136,6 +136,11 @@ class RegressionRequest(OutcomeRequest):
         return super()._keys() - {"differences"}
 
     @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """The joint counts of the factors."""
+        return (Margin(*self.factors),)
+
+    @property
     def features(self) -> tuple[str, ...]:
         """The factors."""
         return self.factors
