@@ -567,7 +567,9 @@ class RequestDefaults:
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise it would be measured, and how far off that leaves it."""
-        how = "; ".join(forecast.line() for forecast in foreseen) or f"{mechanism.claim} claim"
+        scale = mechanism.scale * float(mechanism.space.unit)
+        errors = "; ".join(forecast.line() for forecast in foreseen)
+        how = errors or f"scale {scale:.4g}, {mechanism.claim} claim"
         return [f"{mechanism.name} for {self.budget_name}: {how}"]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
