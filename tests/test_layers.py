@@ -125,6 +125,22 @@ def test_what_is_allowed_above_is_imported_inside_functions_alone(file: str, oth
     assert 0 < imports(functions) == imports([tree]) - imports(for_types)
 
 
+KNOW_NO_STATISTIC = [
+    *(PACKAGE / "report").glob("*.py"),
+    *(PACKAGE / "output").rglob("*.py"),
+    *(PACKAGE / "explore" / name for name in ("desk.py", "page.py", "server.py")),
+    *(PACKAGE / "cli" / name for name in ("release.py", "compare.py", "_output.py", "analyze.py", "ledger.py")),
+]
+"""What goes through requests, forecasts and results, and knows no kind of them."""
+
+
+@pytest.mark.parametrize("path", KNOW_NO_STATISTIC, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_pages_and_commands_know_no_statistic(path: Path) -> None:
+    folders = {kind.parent.name for kind in PACKAGE.glob("statistics/*/kind.py")} | {"odds_ratio", "outcomes"}
+    assert len(folders) == 6
+    assert not imported_rooms(path) & {f"statistics.{folder}" for folder in folders}
+
+
 def test_studies_use_public_names_and_draw_with_the_plots() -> None:
     allowed = {"studies", "output.plots", "core.progress", "errors", "output.files", *PUBLIC}
     own = {"naive.py", "registry.py"}  # what studies compare with is defined here

@@ -14,7 +14,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import implied_guarantee, prepare, run
+from semidp.publishing.pipeline import prepare, run
 
 from .conftest import Semidp, one_sentence
 
@@ -113,7 +113,7 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     assert "differ in up to 3 records" not in page
     loaded = Release.load(people.parent / "out")
     assert loaded.guarantee.adjacency == Exchange(3)
-    assert implied_guarantee(loaded).adjacency == Ball(3)
+    assert loaded.otherwise.adjacency == Ball(3)
     audited = here("audit", "out", "--samples", "20000")
     assert audited.code == 0
     assert "exchanges of one person: the claim is about these" in audited.out

@@ -16,9 +16,10 @@ from starlette.testclient import TestClient
 from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, TableRequest, prepare
 from semidp.cli._options import Opening
 from semidp.cli.explore import _with_data, _without_data
+from semidp.core.scope import Scope
 from semidp.explore.controls import LADDER, Controls, variants
 from semidp.explore.desk import Desk
-from semidp.explore.page import application
+from semidp.explore.page import Page, application
 from semidp.publishing import pipeline
 from semidp.publishing.release import Release
 from semidp.report.outlook import forecast
@@ -460,7 +461,34 @@ def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         for invariants, adjacency in settings:
             plan = Plan(wanted, invariants, features, adjacency=adjacency)
-            assert desk.forecast(plan) == forecast(prepare(plan, table))
+            assert desk.forecast(plan).document == forecast(prepare(plan, table)).document
+
+
+def test_the_desk_reads_totals_once_whatever_the_budgets() -> None:
+    surveyed = []
+
+    def scope_of(plan: Plan) -> Scope:
+        surveyed.append(plan)
+        return prepare(plan, people).scope
+
+    people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
+    desk = Desk(COLUMNS, scope_of, Plan())
+    for number, plan in enumerate((PLANS[3], PLANS[4], PLANS[5])):
+        declared = evolve(plan, levels_from_data=True)
+        for each in (declared, variants(declared)["half the budget"]):
+            assert desk.forecast(each).forecasts
+        assert len(surveyed) == number + 1
+
+
+def test_the_page_names_everything_that_is_no_table() -> None:
+    page = Page(Desk(COLUMNS, lambda plan: prepare(plan, people).scope, Plan()))
+    people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
+    for plan in PLANS[4:]:
+        (request,) = plan.requests
+        (forecast,) = page.desk.forecast(plan).forecasts
+        shown = page.whole(plan)
+        assert f"<p>{request.name}: {forecast.line()}</p>" in shown
+        assert page._form(plan)["others"] == [request.name]
 
 
 # --- forms that no browser sends ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ RELEASES = {
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
-    from semidp.report.sentences import name_of
+    from semidp.output.texts import name_of
 
     claim, a, tables, groups = RELEASES[name]
     release = semidp.Release.load(GOLDEN / name)

@@ -12,7 +12,7 @@ from semidp.core.spaces.adjacency import Exchange
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import choose, residual_plan
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import calibrate, implied_guarantee, prepare
+from semidp.publishing.pipeline import calibrate, prepare
 from semidp.publishing.rechecking.recheck import disagreements
 from semidp.queries.tables import sensitivity_space
 
@@ -79,7 +79,7 @@ def test_a_table_measured_on_residuals_is_published_read_back_checked_and_audite
     assert again.to_json() == done.to_json()
     assert disagreements(again, json.loads((tmp_path / "r" / "release.json").read_text())) == ()
     assert claims_of_release(again)[0].faults == ()
-    assert isinstance(implied_guarantee(again).adjacency, Exchange)
+    assert isinstance(again.otherwise.adjacency, Exchange)
     assert semidp(["show", str(tmp_path / "r")]) == 0
     assert "residuals" in capsys.readouterr().out
     assert (tmp_path / "r" / "measurements.csv").read_text().startswith("residual,entry,scale,noisy\n")
@@ -98,7 +98,7 @@ def test_what_auto_chose_earlier_is_not_held_against_a_release(tmp_path):
     older = replace(named, plan=evolve(named.plan, requests=WON.requests))
     assert disagreements(older, older.to_json()) == ()
     assert claims_of_release(older)[0].faults == ()
-    assert implied_guarantee(older) is not None
+    assert older.otherwise is not None
 
 
 # --- sums of cells ---------------------------------------------------------------------------------------------------

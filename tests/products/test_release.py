@@ -34,7 +34,7 @@ from semidp.core.tables.schema import Schema
 from semidp.fitting.problem import Infeasible
 from semidp.mechanisms.residuals import Objective, ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.pipeline import calibrate, implied_guarantee, prepare
+from semidp.publishing.pipeline import calibrate, prepare
 from semidp.publishing.rechecking.recheck import disagreements
 from semidp.queries.products import product_space
 from semidp.report.page import html
@@ -549,7 +549,7 @@ def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, fil
     ball = run(plan(), people())
     assert isinstance(done.guarantee.adjacency, Exchange)
     assert done.product.table("sex-age").standard_errors.max() < ball.product.table("sex-age").standard_errors.max()
-    implied = implied_guarantee(done)
+    implied = done.otherwise
     assert isinstance(implied.adjacency, Ball)
     space = product_space(done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]])
     worst = sum(space.cost[view] / square for view, square in done.product.mechanism.sigma2.items())

@@ -2,14 +2,19 @@
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp import Budget, Dataspace, Feature, Margin, Plan, Schema, StructuralZero, Table, TableRequest, prepare, run
+from semidp.mechanisms.base import NoNoise
 from semidp.publishing.pipeline import calibrate
-from semidp.report.outlook import expected_counts, forecast
+from semidp.report.outlook import comparison, forecast
 from semidp.statistics.outcomes.request import outcome_from
+from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
+from semidp.statistics.tables.forecast import expected_counts
 from semidp.statistics.tables.request import TablesRequest
 
 PLACES = Feature.nested(("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")])
@@ -59,8 +64,8 @@ def test_a_forecast_never_looks_at_the_confidential_table() -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
     one = {"sex": [*"ffmm"], "region": [*"nsns"]}
     other = {"sex": [*"ffmm"], "region": [*"nnss"]}
-    seen = [forecast(prepare(plan, people)) for people in (one, other)]
-    assert seen[0] == seen[1] == forecast(calibrate(plan, prepare(plan, one).scope))
+    seen = [forecast(prepare(plan, people)).document for people in (one, other)]
+    assert seen[0] == seen[1] == forecast(calibrate(plan, prepare(plan, one).scope)).document
 
 
 def test_its_errors_are_those_of_the_release() -> None:
@@ -69,7 +74,7 @@ def test_its_errors_are_those_of_the_release() -> None:
     score = GroupRequest("mean", outcome_from("score", [0, 10], 10), [["sex"]], Budget.gdp(1))
     plan = Plan([product, score], invariants=["sex"], levels_from_data=True)
     data = {**people, "score": [1, 2, 3, 4, 5] * 9}
-    seen, release = forecast(prepare(plan, data)), run(plan, data)
+    seen, release = forecast(prepare(plan, data)).document, run(plan, data)
     for table, published in zip(seen["tables"], release.product.tables, strict=True):
         assert table["errors"]["largest"] == pytest.approx(published.standard_errors.max())
         assert table["cells"] == published.counts.size
@@ -80,8 +85,57 @@ def test_its_errors_are_those_of_the_release() -> None:
 def test_what_is_fixed_has_no_error_and_noise_dominates_small_counts() -> None:
     people = {"sex": ["f"] * 90 + ["m"] * 3, "region": [*"nsw"] * 31}
     table = TableRequest(["sex", "region"], Budget.gdp(1))
-    fixed = forecast(prepare(Plan([table], [["sex", "region"]]), people))["tables"][0]
+    fixed = forecast(prepare(Plan([table], [["sex", "region"]]), people)).document["tables"][0]
     assert (fixed["errors"]["largest"], fixed["dominated"]) == (0.0, 0.0)
-    some = forecast(prepare(Plan([table], ["sex"], [REGION]), people))["tables"][0]
+    some = forecast(prepare(Plan([table], ["sex"], [REGION]), people)).document["tables"][0]
     assert some["expected"] == {"smallest": 1.0, "median": 15.5, "largest": 30.0}
     assert some["dominated"] == 0.5
+
+
+OUTCOME = outcome_from("score", [0, 10], 10)
+TOGETHER = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1))
+MEAN = GroupRequest("mean", OUTCOME, [["sex"]], Budget.gdp(1))
+OTHERS = [
+    TableRequest(["sex", "region"], Budget.gdp(1)),
+    RegressionRequest(OUTCOME, ["sex"], Budget.gdp(1)),
+    QuantileRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1)),
+]
+EVERY_KIND = Plan([TOGETHER, MEAN, *OTHERS], invariants=["sex"], levels_from_data=True)
+PEOPLE = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
+
+
+def test_nothing_that_is_asked_for_is_forgotten() -> None:
+    prepared = prepare(EVERY_KIND, PEOPLE)
+    seen = forecast(prepared)
+    assert [len(foreseen) for foreseen in seen.by_request] == [1, 2, 1, 1, 1]
+    names = ["table", "sex-age", "age-region", "mean-score", "regression-score", "median-score"]
+    assert [each.name for each in seen.forecasts] == names
+    listed = seen.document["tables"] + seen.document["statistics"]
+    assert listed == [each.to_json() for each in seen.forecasts]
+    rows = dict(comparison([seen, forecast(prepare(evolve(EVERY_KIND, requests=OTHERS), PEOPLE))]))
+    assert rows["mean-score"][0].startswith("standard error of each sum ")
+    assert rows["mean-score"][1] == rows["sex by age"][1] == "not published"
+    assert rows["regression-score"][0] == rows["regression-score"][1]
+    assert "ranks off" in rows["median-score"][0]
+    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+        said = " ".join(request.noise_lines(mechanism, foreseen))
+        assert mechanism.name in said
+        assert request.noise_json(mechanism, foreseen)["noise"] == mechanism.to_json()
+
+
+def test_what_is_foreseen_of_an_outcome_is_what_comes_out() -> None:
+    seen, release = forecast(prepare(EVERY_KIND, PEOPLE)), run(EVERY_KIND, PEOPLE)
+    mean, _, median = seen.document["statistics"]
+    counts = release.groups[0].estimates[0].counts
+    np.testing.assert_allclose(release.groups[0].estimates[0].standard_errors, mean["standard_error_of_sums"] / counts)
+    assert release.quantiles[0].rank_error == median["rank_error"] > 0
+
+
+def test_quantiles_of_nobody_have_a_forecast() -> None:
+    request = QuantileRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1))
+    scope = prepare(EVERY_KIND, PEOPLE).scope
+    mechanism = NoNoise(request.space(scope))
+    foreseen = request.forecast(mechanism, scope)
+    assert foreseen[0].line() == "no noise: there is no record"
+    assert foreseen[0].to_json()["rank_error"] is None
+    assert request.noise_lines(mechanism, foreseen) == ["no noise for median-score: no noise: there is no record"]

@@ -18,7 +18,7 @@ from semidp.core.tables.features import Nest
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, SchemaError, SemidpError
 from semidp.noise.randomness import SeededRandomness
-from semidp.report.cells import FOLDED_CELLS, branches
+from semidp.output.grids import FOLDED_CELLS, branches
 from semidp.report.page import html
 from semidp.statistics.sums.request import GroupRequest
 

@@ -132,7 +132,7 @@ def test_frames_hold_what_the_files_hold(release: semidp.Release, product: semid
 
 
 def test_an_unknown_name_lists_the_others(release: semidp.Release) -> None:
-    with pytest.raises(semidp.InputError, match="there are sex-region, mean-score, regression-score, table"):
+    with pytest.raises(semidp.InputError, match="there are sex-region, table, mean-score, regression-score"):
         release.table("towns")
 
 

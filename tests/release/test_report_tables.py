@@ -13,8 +13,8 @@ import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, Release, TableRequest, TablesRequest, run
 from semidp.noise.randomness import SeededRandomness
+from semidp.output.grids import CellGrid, faint_cells, grid
 from semidp.output.plots.figures import estimates_plot
-from semidp.report.cells import CellGrid, faint_cells, grid
 from semidp.report.page import html
 from semidp.report.sentences import strength
 from semidp.statistics.regression.request import RegressionRequest

@@ -13,12 +13,17 @@ from semidp import (
     Dataspace,
     Exchange,
     Feature,
+    GroupRequest,
     Guarantee,
     Margin,
+    Outcome,
     Plan,
+    QuantileRequest,
+    RegressionRequest,
     Schema,
     Table,
     TableRequest,
+    TablesRequest,
     run,
     sensitivity_space,
 )
@@ -26,8 +31,10 @@ from semidp.core.exact import exact, rounded_up
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.mechanisms.accuracy import cell_errors
 from semidp.mechanisms.selection import available, residual_plan
-from semidp.report.sentences import cell_errors, name_of, strength, summary
+from semidp.output.texts import name_of
+from semidp.report.sentences import strength, summary
 
 NUMBERS = st.fractions(min_value="1/100000", max_value=50)
 DELTAS = st.integers(2, 12).map(lambda digits: Fraction(1, 10**digits))
@@ -101,3 +108,45 @@ def test_the_errors_of_cells_add_up_to_the_expected_distance_whatever_the_mechan
                 assert math.isclose(error * math.sqrt(schema.size), mechanism.expected_l2, rel_tol=1e-6)
                 names.add(mechanism.name)
     assert "residuals" in names
+
+
+def test_every_result_says_what_it_is() -> None:
+    """The page, the terminal and the list of files ask every result the same, and each has an answer of its own."""
+    people = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
+    outcome = Outcome("score", 0, 10, 10)
+    requests = [
+        TableRequest(["sex", "region"], Budget.gdp(1)),
+        TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)),
+        GroupRequest("mean", outcome, [["sex"]], Budget.gdp(1)),
+        RegressionRequest(outcome, ["sex"], Budget.gdp(1)),
+        QuantileRequest(outcome, [["sex"]], budget=Budget.gdp(1)),
+    ]
+    plan = Plan(requests, invariants=["sex"], levels_from_data=True)
+    release = run(plan, people)
+    said, page = summary(release), release.report_html()
+    assert len({type(result) for result in release.results}) == len(release.results) == 5
+    for result in release.results:
+        assert result.title()
+        for line in (*result.noisy_lines(), *(text for _, text in result.summary_lines())):
+            assert line in said
+        assert {word for word, _ in result.summary_lines()} <= {"mechanism", "estimate", "columns", "warning", ""}
+        headings = [section.heading for section in result.sections()]
+        assert headings
+        assert all(f"<h2>{heading}</h2>" in page for heading in headings)
+        assert f"<dt>Mechanism of {result.details().what}</dt>" in page
+        assert [name for name, _ in result.file_words()] == list(result.files())
+        assert result.named()
+        for name, content in result.named().items():
+            assert release[name].to_dict() == content.to_dict()
+
+
+def test_a_table_is_found_by_its_name_before_its_features() -> None:
+    tables = [
+        TableRequest(["sex", "region"], Budget.gdp(1), name="age"),
+        TableRequest(["age"], Budget.gdp(1), name="region"),
+    ]
+    people = {"sex": [*"fm"] * 9, "age": [*"yo"] * 9, "region": [*"ns"] * 9}
+    release = run(Plan(tables, levels_from_data=True), people)
+    assert release["age"].schema.names == ("sex", "region")
+    assert release["region"].schema.names == ("age",)
+    assert release.table(["region", "sex"]) is release["sex-region"] is release["age"]

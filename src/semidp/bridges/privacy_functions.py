@@ -24,8 +24,8 @@ from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, InputError
+from semidp.output.texts import name_of
 from semidp.publishing.plan import Plan
-from semidp.report.sentences import name_of
 
 NO_PRIVACY = approximate(0, 1)
 """The curve of what is published exactly: every test succeeds."""

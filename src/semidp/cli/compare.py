@@ -1,7 +1,7 @@
 """``semidp compare``: two or more plans side by side, before either is carried out."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
@@ -9,7 +9,7 @@ from semidp.cli._output import grid, harmless, print_json
 from semidp.cli._totals import scope_of
 from semidp.errors import InputError
 from semidp.publishing.pipeline import calibrate
-from semidp.report.outlook import comparison, forecast
+from semidp.report.outlook import Outlook, comparison, forecast
 
 
 @command
@@ -32,7 +32,8 @@ def compare(
         raise InputError("give two plans or more to compare")
     if data is not None and totals:
         raise InputError("the totals are read from the data: give --data or --totals, not both")
-    found = []
+    named: list[tuple[str, Outlook]] = []
+    documents = []
     for path in plans:
         plan = o.read_plan(path, "compare")
         if spending.given and not all(request.budget for request in plan.requests):
@@ -40,19 +41,21 @@ def compare(
         scope, known = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
         printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
         seen = forecast(calibrate(plan, scope))
-        found.append(
-            {"plan": str(path), **seen, **({} if known else {"n": None}), "totals": "known" if known else "any"}
-        )
+        named.append((path.name, seen))
+        # Where any totals are meant, the number of records is one of many.
+        records = {} if known else {"n": None}
+        documents.append({"plan": str(path), **seen.document, **records, "totals": "known" if known else "any"})
     if printing.json:
-        print_json({"plans": found})
+        print_json({"plans": documents})
     else:
-        _print(found)
+        _print(named)
 
 
-def _print(plans: list[dict[str, Any]]) -> None:
+def _print(plans: list[tuple[str, Outlook]]) -> None:
     from rich.console import Console
 
-    table = grid(["", *(harmless(Path(plan["plan"]).name) for plan in plans)], padding=(0, 2, 1, 0))
-    for name, cells in comparison(plans):
-        table.add_row(name, *map(harmless, cells))
+    names = [harmless(name) for name, _ in plans]
+    table = grid(["", *names], padding=(0, 2, 1, 0))
+    for label, cells in comparison([seen for _, seen in plans]):
+        table.add_row(harmless(label), *map(harmless, cells))
     Console(highlight=False, markup=False).print(table)

@@ -15,9 +15,9 @@ from semidp.core.exact import plain, rounded_up
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
+from semidp.output.texts import name_of
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
-from semidp.report.sentences import name_of
 
 
 @command

@@ -27,7 +27,6 @@ from semidp.cli._output import (
 )
 from semidp.core.exact import plain
 from semidp.errors import InputError
-from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import NAMES
 from semidp.output.cells import Form, form_named
 from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
@@ -40,19 +39,16 @@ from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import Signer
 from semidp.publishing.signing import verify as verify_signature
 from semidp.questions.synthesis import about_file, check_records
-from semidp.report.outlook import forecast, forecast_text, stated_text
+from semidp.report.outlook import Outlook, forecast, stated_text
 from semidp.report.sentences import (
     budget_parts,
-    product_errors,
-    product_lines,
     strength,
     summary,
     together_text,
     weakness,
 )
 from semidp.sources.opening import local_paths
-from semidp.statistics.quantiles.estimates import most_rank_error
-from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.registry import result_readers
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1
@@ -417,33 +413,20 @@ def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Pr
     else:
         seen = forecast(found)
         rows += [*_uses(found, seen), *adjacency]
-        if seen["announced"] is not None:
-            rows.append(("announced", f"{stated_text(seen, 'announced')} if the exact totals were forgotten"))
-        rows += [("otherwise", sentence) for sentence in seen["otherwise"]]
+        if seen.document["announced"] is not None:
+            rows.append(("announced", f"{stated_text(seen.document, 'announced')} if the exact totals were forgotten"))
+        rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
     space = f"{size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk"
     print_rows([*rows, ("would take", f"about {space} and {takes.seconds:,.0f} s beside reading")])
     echo("nothing was drawn or written")
 
 
-def _uses(prepared: Prepared, seen: dict[str, Any]) -> list[tuple[str, str]]:
+def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
     """Say what noise each request would have."""
-    expected = {table["name"]: table for table in seen["tables"]}
-    lines: list[str] = []
-    for request, mechanism in prepared.parts:
-        if isinstance(mechanism, ResidualMechanism):
-            lines += product_lines(request, mechanism)
-            continue
-        if isinstance(request, QuantileRequest):
-            ranks = most_rank_error(mechanism)
-            lines.append(f"{mechanism.name} for {request.name}: at most {ranks:,} ranks off in 95% of choices")
-            continue
-        unit, counts = float(mechanism.space.unit), mechanism.space.of_counts
-        what = " by ".join(request.features) if counts else f"the sums behind {request.name}"
-        errors = f"{forecast_text(expected[request.name])}, " if counts else ""
-        loss = f", expected distance of the whole table {mechanism.expected_l2:,.1f}" if counts else " in each"
-        scale = f"scale {mechanism.scale * unit:.4g}{loss}, {mechanism.claim} claim"
-        lines.append(f"{mechanism.name} for {what}: {errors}{scale}")
-    return [("would use", line) for line in lines]
+    rows = []
+    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+        rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
+    return rows
 
 
 def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
@@ -469,29 +452,13 @@ def _found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
 
 def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
     """Return what each request would publish and with what noise, and what it takes."""
-    expected = forecast(prepared)
-    tables = {table["name"]: table for table in expected["tables"]}
-    found: dict[str, list[dict[str, Any]]] = {}
-    for request, mechanism in prepared.parts:
-        part = {
-            "name": request.name,
-            "budget": request.budget and request.budget.numbers(),
-            **(tables[request.name] if request.key == "table" else {}),
-            "noise": mechanism.to_json(),
-            **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
-        }
-        if len(request.tables) > 1:
-            part["tables"] = [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]
-        found.setdefault(request.key, []).append(part)
-    return {
-        "tables": found.get("table", []),
-        "products": found.get("product", []),
-        "groups": found.get("group", []),
-        "regressions": found.get("regression", []),
-        "needs": takes.to_json(),
-        "quantiles": found.get("quantile", []),
-        "announced": expected["announced"],
-    }
+    seen = forecast(prepared)
+    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}
+    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+        budget = request.budget and request.budget.numbers()
+        noise = request.noise_json(mechanism, foreseen)
+        lists.setdefault(f"{request.key}s", []).append({"name": request.name, "budget": budget, **noise})
+    return {**lists, "needs": takes.to_json(), "announced": seen.document["announced"]}
 
 
 def _print(done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any) -> None:

@@ -4,6 +4,7 @@ Only public values are kept: the totals that a plan publishes exactly, and what 
 """
 
 import itertools
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,8 +21,8 @@ from semidp.publishing.plan import Plan, Reading
 from semidp.publishing.release import Release
 from semidp.publishing.survey import any_totals
 from semidp.queries.base import QuerySpace
-from semidp.report.outlook import forecast
-from semidp.statistics.protocol import Request
+from semidp.report.outlook import Outlook, forecast
+from semidp.statistics.protocol import BUDGET_KEYS, Request
 
 KEPT = 12
 _MOST_FURTHER = 12
@@ -48,11 +49,11 @@ class Desk:
     --------
     >>> from semidp.sources.opening import open_source
     >>> from semidp.publishing.survey import survey
-    >>> from semidp.core.tradeoff.budget import Budget
+    >>> from semidp import Budget, TableRequest
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
     >>> desk = Desk(("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan())
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
-    >>> desk.forecast(plan)["guarantee"]["name"]
+    >>> desk.forecast(plan).document["guarantee"]["name"]
     '1-GDP'
     """
 
@@ -62,31 +63,31 @@ class Desk:
     source: str | None = field(default=None, kw_only=True)
     carry_out: Callable[[Plan, Path], Release] | None = field(default=None, kw_only=True)
     _scopes: OrderedDict[str, tuple[Scope, dict[str, QuerySpace]]] = field(factory=OrderedDict, init=False)
-    _seen: OrderedDict[str, tuple[Prepared, dict[str, Any]]] = field(factory=OrderedDict, init=False)
+    _seen: OrderedDict[str, tuple[Prepared, Outlook]] = field(factory=OrderedDict, init=False)
     _lock: Any = field(factory=threading.RLock, init=False)
 
-    def forecast(self, plan: Plan) -> dict[str, Any]:
+    def forecast(self, plan: Plan) -> Outlook:
         """Return what a plan would publish."""
         return self.seen(plan)[1]
 
-    def seen(self, plan: Plan) -> tuple[Prepared, dict[str, Any]]:
+    def seen(self, plan: Plan) -> tuple[Prepared, Outlook]:
         """Return a plan prepared from public values alone, and what it would publish."""
 
-        def make() -> tuple[Prepared, dict[str, Any]]:
+        def make() -> tuple[Prepared, Outlook]:
             prepared = self._prepared(plan)
             return prepared, forecast(prepared)
 
         with self._lock:
-            found: tuple[Prepared, dict[str, Any]] = _kept(self._seen, plan.to_toml(), make)
-            return found
+            seen: tuple[Prepared, Outlook] = _kept(self._seen, plan.to_toml(), make)
+            return seen
 
     def _prepared(self, plan: Plan) -> Prepared:
-        key = _budgetless(plan).to_toml()
+        key = json.dumps(_without_budgets(plan.to_json()))
         kept: tuple[Scope, dict[str, QuerySpace]] = _kept(self._scopes, key, lambda: (self._survey(plan), {}))
         scope, spaces = kept
 
         def space(request: Request, scope: Scope) -> QuerySpace:
-            name = repr({key: value for key, value in request.to_json().items() if key not in _BUDGET_KEYS})
+            name = json.dumps(_without_budgets(request.to_json()))
             if name not in spaces:
                 spaces[name] = request.space(scope)
             return spaces[name]
@@ -110,7 +111,7 @@ class Desk:
                 continue
             more = evolve(plan, invariants=(*plan.invariants, margin))
             try:
-                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=reading), schema)))
+                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=reading), schema))).document
             except SemidpError as refusal:
                 found.append({"margin": margin, "refused": str(refusal)})
             else:
@@ -120,12 +121,17 @@ class Desk:
         return found
 
 
-_BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
+def _without_budgets(document: Any) -> Any:
+    """Return a plan or a request, as plain values, without its budgets: what its scope and its spaces depend on.
 
-
-def _budgetless(plan: Plan) -> Plan:
-    """Return a plan without its budgets: what its scope depends on."""
-    return evolve(plan, requests=[request.with_budget(None) for request in plan.requests])
+    >>> _without_budgets({"mu": "1", "table": [{"features": ["sex"], "rho": "1/2"}]})
+    {'table': [{'features': ['sex']}]}
+    """
+    if isinstance(document, list):
+        return [_without_budgets(entry) for entry in document]
+    if not isinstance(document, dict):
+        return document
+    return {key: _without_budgets(value) for key, value in document.items() if key not in BUDGET_KEYS}
 
 
 def _kept(store: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) -> Any:

@@ -36,6 +36,7 @@ from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
 from semidp.explore.controls import KINDS, LADDER, Controls, variants
 from semidp.explore.desk import Desk
+from semidp.output.texts import short_text
 from semidp.publishing.pipeline import CHARGE_STANDS
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import REPORT, release_files
@@ -111,7 +112,7 @@ class Page:
         self.releases: list[Path] = []
         loader, escape = PackageLoader("semidp.explore"), select_autoescape(default=True)
         self._templates = Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True)
-        self._templates.filters["short"] = short
+        self._templates.filters["short"] = short_text
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class Page:
         """Return what each further exact total would cost."""
         try:
             plan, _ = self._plan(fields)
-            now = {table["name"]: table for table in self.desk.forecast(plan)["tables"]}
+            now = {table["name"]: table for table in self.desk.forecast(plan).document["tables"]}
             further = self.desk.further(plan)
         except SemidpError as error:
             return self._render("costs.html.j2", further=None, error=str(error))
@@ -241,16 +242,18 @@ class Page:
         if not plan.requests:
             return {**values, "error": _NOTHING}
         try:
-            prepared, seen = self.desk.seen(plan)
+            prepared, outlook = self.desk.seen(plan)
         except SemidpError as error:
             names = error.names if error.needs in ("levels", "nested levels") else ()
             return {**values, "error": str(error), "hidden": names, "can_declare": error.needs == "levels"}
+        seen = outlook.document
         curves = {"this plan": seen["guarantee"]}
         if seen["announced"] is not None:
             curves["if the totals were forgotten"] = seen["announced"]
         return {
             **values,
             "seen": seen,
+            "statistics": outlook.beside_tables(),
             "delta": plain(seen["report_delta"]),
             "epsilon": {key: _epsilon(seen[key]) for key in ("guarantee", "announced") if seen[key]},
             "curve": curve_svg(curves),
@@ -364,15 +367,6 @@ def check_typed(plan: Plan, typed: str) -> None:
         same = False
     if not same or any(word in KINDS and word != name for word in words):
         raise InputError(f"the release would spend {expected}, and that is not what was typed")
-
-
-def short(value: float) -> str:
-    """Write a number that is read at a glance.
-
-    >>> short(0.0123456), short(4.0), short(13601.2)
-    ('0.0123', '4', '13,601')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def curve_svg(curves: dict[str, dict[str, Any]]) -> Markup:

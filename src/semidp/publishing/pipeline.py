@@ -18,20 +18,21 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, Ball
-from semidp.errors import InputError, Refused
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.errors import InputError
 from semidp.mechanisms.base import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import Form
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.needs import refuse_files
-from semidp.publishing.parts.partitions import Partition, unfitted
+from semidp.publishing.parts.partitions import Partition
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, versions
-from semidp.publishing.survey import exchange_of, survey
+from semidp.publishing.side_information import announced, other_guarantee
+from semidp.publishing.survey import survey
 from semidp.queries.base import QuerySpace
 from semidp.sources.opening import Source, open_source
-from semidp.statistics.protocol import Published, Request, budget_of
+from semidp.statistics.protocol import Published, Request, advertised, budget_of
 
 CHARGE_STANDS = "the ledger was charged all the same"
 """The note of an error in a release that has charged its ledger: noise may have been drawn, so the charge stands."""
@@ -74,6 +75,16 @@ class Prepared:
     def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
         """Each request with its mechanism."""
         return tuple(zip(self.plan.requests, self.mechanisms, strict=True))
+
+    @property
+    def otherwise(self) -> Guarantee | None:
+        """What the same noise guarantees under the other adjacency; None where that is not known."""
+        return other_guarantee(self.mechanisms, self.scope, bool(self.plan.outcomes))
+
+    @property
+    def announced(self) -> Tradeoff | None:
+        """What the noise would be said to give for one record if the exact totals were forgotten."""
+        return announced(self.scope.dataspace, map(advertised, self.mechanisms))
 
 
 @contextlib.contextmanager
@@ -142,33 +153,6 @@ def calibrate(
         budget_of(request)
         mechanisms.append(request.calibrate(space(request, scope)))
     return Prepared(plan, scope, tuple(mechanisms), Guarantee.compose(*(found.guarantee for found in mechanisms)))
-
-
-def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
-    """Return what the noise of a release, made or prepared, guarantees under the other adjacency: from public values.
-
-    An exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f where the
-    noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
-
-    >>> import semidp
-    >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
-    >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
-    >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
-    >>> found = implied_guarantee(release)
-    >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
-    (Ball(a=2), Fraction(2, 1))
-    """
-    scope = release.scope
-    try:
-        if scope.adjacency.protects_groups:
-            other: Adjacency = exchange_of(scope.dataspace, bool(release.plan.outcomes))
-        elif scope.semi_adjacency is not None:
-            other = Ball(scope.semi_adjacency.bound)
-        else:
-            return None
-        return Guarantee.compose(*(mechanism.under(other) for mechanism in release.mechanisms))
-    except Refused:
-        return None
 
 
 def run(
@@ -266,7 +250,7 @@ def put_together(
 ) -> Release:
     """Return the release of what is published."""
     found = tuple(results)
-    told = [sentence for result in found for sentence in unfitted(result, partition)]
+    told = [sentence for result in found for sentence in result.warnings()]
     return Release(
         plan=prepared.plan,
         scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),

@@ -29,16 +29,19 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import tradeoff_from_json
-from semidp.errors import AdjacencyUnknown, InputError, Refused, did_you_mean
+from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError, did_you_mean
 from semidp.mechanisms.base import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
-from semidp.output.cells import METADATA, Form, Sheet, StoredFiles, csvw, form_named
+from semidp.output.cells import METADATA, Form, Framed, StoredFiles, csvw, form_named
 from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
 from semidp.output.plots.figures import tradeoff_plot
+from semidp.output.sections import Section
+from semidp.publishing.parts.part_words import parts_file_words, parts_section
 from semidp.publishing.parts.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.publishing.plan import Plan, Reading, margins_from
-from semidp.publishing.side_information import check_about, guarantee_under
+from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
 from semidp.statistics.findings import CLOSE
@@ -62,6 +65,7 @@ REPORT = "report.html"
 LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their own."""
 
+_ALSO_KNOWN = 8  # features whose counts an attacker may know
 _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
@@ -419,6 +423,58 @@ class Release:
             adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
         return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
+    @property
+    def otherwise(self) -> Guarantee | None:
+        """What the same noise guarantees under the other adjacency; None where that is not known.
+
+        >>> import semidp
+        >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
+        >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+        >>> other = release.otherwise
+        >>> other.adjacency, other.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
+        (Ball(a=2), Fraction(2, 1))
+        """
+        try:
+            mechanisms = self.mechanisms
+        except Refused:
+            # A release that states less noise than its budget needs has no guarantee to restate.
+            return None
+        return other_guarantee(mechanisms, self.scope, bool(self.plan.outcomes))
+
+    @property
+    def announced(self) -> Tradeoff | None:
+        """What the noise would be said to give for one record if the exact totals were forgotten."""
+        return announced(self.scope.dataspace, (result.advertised for result in self.results))
+
+    def also_known(self, most: int = _ALSO_KNOWN) -> tuple[dict[str, Guarantee], int]:
+        """Return what the noise guarantees if an attacker also knew the counts of a feature, and how many are left.
+
+        The values of such a margin are confidential: each guarantee holds for any. What is not known for the noise is
+        left out.
+
+        Parameters
+        ----------
+        most
+            The number of features that are tried.
+
+        Examples
+        --------
+        >>> import semidp
+        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
+        ...     features=[semidp.Feature("ill", ["n", "y"])])
+        >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
+        >>> {name: guarantee.tradeoff for name, guarantee in release.also_known()[0].items()}
+        {'ill': ZCDP(rho=Fraction(1, 4))}
+        """
+        space = self.scope.dataspace
+        unpublished = [name for name in space.schema.names if not space.publishes(Margin(name))]
+        guarantees = {}
+        for name in unpublished[:most]:
+            with contextlib.suppress(SemidpError):
+                guarantees[name] = self.under([*space.margins, Margin(name)])
+        return guarantees, max(len(unpublished) - most, 0)
+
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
@@ -503,7 +559,17 @@ class Release:
         """
         return str(_report().html(self, title))
 
-    def table(self, name: str | Iterable[str]) -> PublishedTable | ProductTable | PublishedRegression | Sheet:
+    def parts_sections(self) -> list[Section]:
+        """Return the section of the report on the parts; none where the release was carried out in one piece."""
+        if self.partition is None:
+            return []
+        return [parts_section(self.partition, self.partitioned, self.form)]
+
+    def parts_file_words(self) -> list[tuple[str, str]]:
+        """Say what the files of the parts hold; none where there are no parts."""
+        return [] if self.partition is None else parts_file_words(self.partition)
+
+    def table(self, name: str | Iterable[str]) -> Framed:
         """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
 
         Parameters
@@ -519,19 +585,21 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
-        found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.tables}
-        found |= {part.name: part for result in (*self.groups, *self.quantiles) for part in result.sheets()}
-        found |= {part.name: part for part in (*self.regressions, *self.tables)}
+        by_features: dict[tuple[str, ...], Framed] = {}
+        by_name: dict[str, Framed] = {}
+        for result in self.results:
+            by_features |= result.by_features()
+            by_name |= result.named()
         if not isinstance(name, str):
-            features = texts(name, "the features of a table")
-            name = next(
-                ("-".join(table.schema.names) for table in self.tables if {*table.schema.names} == {*features}),
-                "-".join(features),
-            )
-        if name not in found:
-            meant = did_you_mean(name, found)
-            raise InputError(f"there is nothing called {name!r} here{meant}; there are {', '.join(found)}")
-        return found[name]  # type: ignore[no-any-return]
+            asked = texts(name, "the features of a table")
+            same = [features for features in by_features if {*features} == {*asked}]
+            name = "-".join(same[0] if same else asked)
+        # A name that was given goes before one that follows from features.
+        named = {"-".join(features): table for features, table in by_features.items()} | by_name
+        if name not in named:
+            meant = did_you_mean(name, named)
+            raise InputError(f"there is nothing called {name!r} here{meant}; there are {', '.join(named)}")
+        return named[name]
 
     def __getitem__(self, name: str) -> Any:
         """Return what is published under a name: ``release["sex-age"]``; see `table`."""
@@ -575,9 +643,6 @@ class Release:
                 if document[key] == {"file": file}:
                     document[key] = from_json(files[file])
             release = cls._from_json(document, files)
-            if "partition" in document:
-                parts = tuple(map(Part.from_json, from_json(files[PARTS])))
-                release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         if "form" not in document and any(name not in digests for table in release.alone for name in table.files()):
@@ -649,11 +714,18 @@ class Release:
         if charged is not None and not isinstance(charged, Mapping):
             raise ValueError("a charge has keys and values")
 
+        partition = None
+        if "partition" in document:
+            parts = tuple(map(Part.from_json, from_json(files[PARTS])))
+            partition = Partition(document["partition"]["depth"], parts, files.folder)
+
         readers = result_readers()
 
         def read(key: str, entry: Any, request: Any) -> Published:
             if key == PartitionedTables.key:
-                return PartitionedTables.from_json(entry, request, plan, document["partition"]["depth"], scope, files)
+                if partition is None:
+                    raise ValueError("tables by parts have parts")
+                return PartitionedTables.from_json(entry, request, plan, partition, scope, files)
             return readers[key](entry, request, scope, files)
 
         entries = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
@@ -670,6 +742,7 @@ class Release:
             versions=document["versions"],
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
+            partition=partition,
         )
 
 

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from semidp.core.guarantee import Guarantee
+from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
 from semidp.core.spaces.outcomes import outcome_adjacency
 from semidp.core.spaces.unknown_totals import widest_space
+from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
 from semidp.mechanisms.base import Mechanism
@@ -40,6 +42,38 @@ def guarantee_under(
     space, pairs, about = _exact_pairs(margins, known, reading, outcomes)
     together = Guarantee.compose(*(_guarantee(mechanism, space, pairs) for mechanism in mechanisms))
     return Guarantee(about, together.adjacency, together.tradeoff)
+
+
+def other_guarantee(mechanisms: Iterable[Mechanism], scope: Scope, outcomes: bool) -> Guarantee | None:
+    """Return what noise guarantees under the other adjacency: from public values.
+
+    That of an exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f
+    where the noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
+    """
+    try:
+        if scope.adjacency.protects_groups:
+            other: Adjacency = exchange_of(scope.dataspace, outcomes)
+        elif scope.semi_adjacency is not None:
+            other = Ball(scope.semi_adjacency.bound)
+        else:
+            return None
+        return Guarantee.compose(*(mechanism.under(other) for mechanism in mechanisms))
+    except Refused:
+        return None
+
+
+def announced(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tradeoff | None:
+    """Return what all noise together would be said to give for one record, where that is known and differs."""
+    curves = []
+    for curve in advertised:
+        if curve is None:
+            return None
+        curves.append(curve)
+    # Where nothing but n is exact, nothing is forgotten.
+    if not dataspace.margins:
+        return None
+    first, *others = curves
+    return first.compose(*others) if others else first
 
 
 def _exact_pairs(

@@ -31,7 +31,9 @@ from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, FOR_RELEASES, NAMES, mechanism_for
 from semidp.noise.randomness import Randomness
-from semidp.output.cells import Columns, Form, StoredFiles
+from semidp.output.cells import Columns, Form, Framed, StoredFiles
+from semidp.output.sections import Details, Section
+from semidp.output.texts import CLAIM_TEXTS, scale_text
 from semidp.queries.base import QuerySpace
 from semidp.queries.worst_pairs import Pair
 from semidp.sources.reader import Reader
@@ -108,6 +110,58 @@ class Published:
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the files that hold it; cells and measurements in this form, or in what their number suggests."""
         raise NotImplementedError
+
+    # --- what is said of it -----------------------------------------------------------------------------------------
+
+    def title(self) -> str:
+        """Name it in the heading of a report."""
+        return self.name
+
+    def noisy_lines(self) -> list[str]:
+        """Say what of it is published with noise, and how much."""
+        return [self.title()]
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return what a terminal shows of it: lines, each after a word on what it is about."""
+        return [("mechanism", f"{self.noise.mechanism}, scale {scale_text(self.noise.scale)}, for {self.title()}")]
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its sections of the report; its files are written in this form."""
+        return []
+
+    def details(self) -> Details:
+        """Say how it was measured, for specialists."""
+        return Details(self.title(), f"scale {scale_text(self.noise.scale)}")
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Name its files and say what they hold."""
+        return [(file, self.title()) for file in self.files(form)]
+
+    def named(self) -> dict[str, Framed]:
+        """Return what a release finds of it under a name, for data frames."""
+        return {}
+
+    def by_features(self) -> dict[tuple[str, ...], Framed]:
+        """Return what a release finds of it by features, for data frames."""
+        return {}
+
+    def claim_text(self) -> str:
+        """Say whether the claim is about the numbers that were drawn."""
+        return CLAIM_TEXTS[self.noise.claim]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exact totals fix all of it, so that nothing is claimed."""
+        return False
+
+    def warnings(self) -> list[str]:
+        """Say what a reader of the release must know about it."""
+        return []
+
+    @classmethod
+    def said_of_several(cls, results: Sequence[Self]) -> list[str]:
+        """Say what holds for all results of this class in one release."""
+        return []
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that is not in the files, as plain values."""
@@ -288,6 +342,14 @@ class ResultCheck:
                     self.findings.earlier(f"{name} {column}")
 
 
+def noise_values(mechanism: Mechanism) -> dict[str, Any]:
+    """Return the noise of a mechanism as plain values, with the unit that it is in unless it counts records."""
+    values: dict[str, Any] = {"noise": mechanism.to_json()}
+    if not mechanism.space.of_counts:
+        values["unit"] = float(mechanism.space.unit)
+    return values
+
+
 def measured_by(name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None) -> dict[str, Any]:
     """The fields that all results take from a mechanism; its own expected loss unless another is given."""
     noise = Noise(
@@ -361,6 +423,31 @@ class Chargeable(Protocol):
         """Record a guarantee with what is measured, or refuse it."""
 
 
+class Forecast(Protocol):
+    """Something that a request would publish, before anything is drawn: from public values alone."""
+
+    listed: ClassVar[str]
+    """The list that it is in, in a document for machines: ``tables`` or ``statistics``."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that it is by."""
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared."""
+
+    def line(self) -> str:
+        """Say how far off it would be."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+
+
 class Request(Protocol):
     """One thing to release with noise."""
 
@@ -392,6 +479,10 @@ class Request(Protocol):
         """The features that it uses."""
 
     @property
+    def budget_name(self) -> str:
+        """What it is called where a budget is divided."""
+
+    @property
     def private_columns(self) -> tuple[str, ...]:
         """The columns of outcomes that it reads, which nothing publishes."""
 
@@ -412,6 +503,15 @@ class Request(Protocol):
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that measures it within its budget."""
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return what it would publish with a mechanism, from public values alone."""
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise it would be measured; `foreseen` is its forecast."""
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
+        """Return the same as plain values."""
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential values of its query."""
@@ -461,6 +561,26 @@ class RequestDefaults:
     def share_name(self: Request) -> str:
         """Its own name."""
         return self.name
+
+    @property
+    def budget_name(self) -> str:
+        """What it is called where a budget is divided: its name."""
+        return str(cast(Any, self).name)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return what it would publish with a mechanism: nothing is foreseen unless a statistic says more."""
+        return ()
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise it would be measured, and how far off that leaves it."""
+        scale = mechanism.scale * float(mechanism.space.unit)
+        errors = "; ".join(forecast.line() for forecast in foreseen)
+        how = errors or f"scale {scale:.4g}, {mechanism.claim} claim"
+        return [f"{mechanism.name} for {self.budget_name}: {how}"]
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
+        """Return its noise as plain values, with the unit that it is in unless it counts records."""
+        return noise_values(mechanism)
 
     @property
     def private_columns(self) -> tuple[str, ...]:

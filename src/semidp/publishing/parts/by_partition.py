@@ -173,6 +173,7 @@ def run_partitioned(
                     replace(
                         one,
                         overview=whole.overview(one, fit, parts, work, progress),
+                        parts=tuple(parts),
                         noise=replace(one.noise, expected_l2=one.expected_l2(below)),
                     )
                     for one, fit in zip(results, fits, strict=True)

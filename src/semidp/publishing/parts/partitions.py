@@ -25,6 +25,8 @@ from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles, named_files
 from semidp.output.files import digest, regular_file
+from semidp.output.sections import Details, Section
+from semidp.publishing.parts import part_words
 from semidp.publishing.parts.cut_fits import CutFit, Fits, fit_at_cut, fit_views, whole_totals
 from semidp.queries.branches import Cut
 from semidp.statistics.protocol import Published, Request, ResultCheck, is_size, read_back
@@ -34,8 +36,6 @@ from semidp.statistics.tables.published import (
     FitKind,
     Fitted,
     ProductTable,
-    PublishedProduct,
-    PublishedTable,
     read_residuals,
     residual_columns,
     residual_faults,
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
 PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""
-
-_PARTS_NAMED = 5
-_NONE_FOUND = "No whole numbers with all totals were found for the table"
 
 
 @dataclass(frozen=True)
@@ -227,6 +224,8 @@ class PartitionedTables(Published):
         The measured residuals at the cut and above, as drawn, times their scales.
     overview
         Every table as it is at the cut: those that reach below it are summed to it.
+    parts
+        The parts of the release, when all of them are done.
     """
 
     key: ClassVar[str] = "partitioned"
@@ -238,9 +237,48 @@ class PartitionedTables(Published):
     cut: Cut
     noisy: NDArray[np.int64] = field(repr=False)
     overview: tuple[ProductTable, ...]
+    parts: tuple[Part, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
-        return f"PartitionedTables({', '.join(table.name for table in self.request.tables)})"
+        return f"PartitionedTables({', '.join(table.name for table in self.tables_asked)})"
+
+    @property
+    def tables_asked(self) -> tuple[TableRequest, ...]:
+        """The tables that were asked for."""
+        return self.request.tables
+
+    @property
+    def depth(self) -> str:
+        """The name of the depth of the cut."""
+        return self.mechanism.space.schema.features[self.cut.axis].names[self.cut.depth - 1]
+
+    def title(self) -> str:
+        """Name the first tables that reach below the cut."""
+        return part_words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells each table has, in how many parts."""
+        return part_words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the errors of each table over all parts, for a terminal."""
+        return part_words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return the section of their errors."""
+        return [part_words.section(self)]
+
+    def details(self) -> Details:
+        """Say how they were measured."""
+        return Details(self.name, "exact noise on each residual, part by part")
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what the files at the cut hold."""
+        return part_words.file_words(self, form)
+
+    def warnings(self) -> list[str]:
+        """Name the tables, and the parts, without whole numbers that have all totals."""
+        return part_words.warnings(self)
 
     def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
         """Return the noise of its residuals, placed anew."""
@@ -292,13 +330,19 @@ class PartitionedTables(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: Any, plan: "Plan", depth: str, scope: Scope, files: StoredFiles
+        cls,
+        entry: Mapping[str, Any],
+        request: Any,
+        plan: "Plan",
+        partition: Partition,
+        scope: Scope,
+        files: StoredFiles,
     ) -> "PartitionedTables":
         """Read what `to_json` and `files` wrote of a request of a plan."""
         if not isinstance(request, TablesRequest):
             raise ValueError("only tables are released part by part")
         mechanism = residuals_from_json(entry, request.residual_space(scope))
-        cut = Cut.at(mechanism.space.schema, depth)
+        cut = Cut.at(mechanism.space.schema, partition.depth)
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
         overview = []
@@ -313,6 +357,7 @@ class PartitionedTables(Published):
             cut=cut,
             noisy=noisy,
             overview=tuple(overview),
+            parts=partition.parts,
             **read_back(entry, scope),
         )
 
@@ -445,36 +490,6 @@ def fitted_requests(request: TablesRequest) -> list[TableRequest]:
 def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
     """Return the views of the tables that are published as whole numbers, each once."""
     return list(dict.fromkeys(schema.view(table.features) for table in fitted_requests(request)))
-
-
-def unfitted(result: Published, partition: Partition | None) -> list[str]:
-    """Say for which tables that were asked for in whole numbers there are none with all totals, and in which parts."""
-    told = []
-    if isinstance(result, PartitionedTables):
-        assert partition is not None
-        above = {table.name: table.fitted for table in result.overview}
-        for table in fitted_requests(result.request):
-            if table not in result.below:
-                told += [_unfitted(table.name, "")] if above[table.name].kind != FitKind.integer else []
-                continue
-            missed = [part for part in partition.parts if part.fitted(table.name).kind != FitKind.integer]
-            if missed:
-                some = ", ".join(" · ".join(part.path) for part in missed[:_PARTS_NAMED])
-                more = len(missed) - _PARTS_NAMED
-                told.append(_unfitted(table.name, f" in {some}" + (f" and {more:,} more parts" if more > 0 else "")))
-    elif isinstance(result, PublishedProduct):
-        asked = {table.name for table in fitted_requests(result.request)}
-        missing = [table for table in result.tables if table.fitted.kind != FitKind.integer and table.name in asked]
-        told += [_unfitted(table.name, "") for table in missing]
-    elif (
-        isinstance(result, PublishedTable) and result.fitted.kind == FitKind.integer and result.counts.dtype.kind != "i"
-    ):
-        told.append(f"{_NONE_FOUND} {result.name!r}: its counts are real numbers.")
-    return told
-
-
-def _unfitted(name: str, where: str) -> str:
-    return f"{_NONE_FOUND} {name!r}{where}: its counts there are whole and not negative, but miss some totals."
 
 
 def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from semidp.core.progress import silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.publishing.parts.cut_fits import CutFit
@@ -28,7 +29,7 @@ from semidp.publishing.parts.tasks import fitted_part, split_residuals
 from semidp.publishing.rechecking.stored import file_differences
 from semidp.statistics.findings import Findings, close
 from semidp.statistics.protocol import ResultCheck, measured_by
-from semidp.statistics.tables.published import INTERVALS_BELOW, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.published import Fitted, ProductTable, residual_columns
 from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
 
 Floats = NDArray[np.float64]

@@ -28,6 +28,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.branches import BranchNoise
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
@@ -39,7 +40,7 @@ from semidp.queries.branches import BranchSpace, Cut
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.tables.fitting import fit_product, nearest_whole
-from semidp.statistics.tables.published import INTERVALS_BELOW, FitKind, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.published import FitKind, Fitted, ProductTable, residual_columns
 from semidp.statistics.tables.request import TablesRequest
 
 STATE = ".state"

@@ -12,9 +12,11 @@ from semidp.core.exact import plain
 from semidp.core.scope import Scope
 from semidp.mechanisms.base import Measurement, Mechanism, NoNoise
 from semidp.output.cells import Columns, Form
+from semidp.output.sections import Details, Section
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.protocol import Noise, Published, ResultCheck, read_back
+from semidp.statistics.quantiles import words
 from semidp.statistics.quantiles.estimates import GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.space import RankSpace
 
@@ -107,6 +109,30 @@ class PublishedQuantiles(PublishedBySets):
         """What the numbers of a row are called: q0.5, q0.5_lower, q0.5_upper."""
         ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
         return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
+
+    def title(self) -> str:
+        """Name it: the median of score by school."""
+        return words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many groups there are."""
+        return words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism and the first quantiles, for a terminal."""
+        return words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return a section for each set of groups."""
+        return words.sections(self)
+
+    def details(self) -> Details:
+        """Say how it was measured."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""

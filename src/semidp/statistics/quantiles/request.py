@@ -21,8 +21,9 @@ from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
-from semidp.statistics.protocol import budget_of, checked_budget, file_name
-from semidp.statistics.quantiles.estimates import MEDIAN, GroupQuantiles
+from semidp.statistics.protocol import Forecast, budget_of, checked_budget, file_name
+from semidp.statistics.quantiles.estimates import MEDIAN, GroupQuantiles, most_rank_error
+from semidp.statistics.quantiles.forecast import RankForecast
 from semidp.statistics.quantiles.mechanism import exponential_mechanism
 from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles
 from semidp.statistics.quantiles.space import RankSpace, rank_space
@@ -117,6 +118,10 @@ class QuantileRequest(GroupedRequest):
         """Return the choices that the budget allows."""
         assert isinstance(space, RankSpace)
         return exponential_mechanism(space, budget_of(self))
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return by how many ranks the choices would be off."""
+        return (RankForecast(self.name, self.features, most_rank_error(mechanism)),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential histograms of all groups, set after set, a row a group."""

@@ -11,10 +11,12 @@ from semidp.core.scope import Scope
 from semidp.mechanisms.base import Mechanism
 from semidp.output.cells import Columns, Form, Framed
 from semidp.output.plots.figures import estimates_plot
+from semidp.output.sections import Details, Section
 from semidp.queries.base import QuerySpace
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back
+from semidp.statistics.regression import words
 from semidp.statistics.regression.linear import LinearFit
 from semidp.statistics.regression.logistic import LogisticFit
 
@@ -93,6 +95,34 @@ class PublishedRegression(Framed, Published):
     def rows(self) -> Iterator[tuple[str, float, float]]:
         """Yield each term with its coefficient and standard error."""
         yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
+
+    def title(self) -> str:
+        """Name it: the linear regression of days on arm."""
+        return words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many coefficients there are."""
+        return words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism and the first coefficients, for a terminal."""
+        return words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return the section of the coefficients."""
+        return [words.section(self)]
+
+    def details(self) -> Details:
+        """Say how it was measured."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        return words.file_words(self)
+
+    def named(self) -> dict[str, Framed]:
+        """Return the coefficients under its name."""
+        return {self.name: self}
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the coefficients, a row each, and the measurements."""

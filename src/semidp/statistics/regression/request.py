@@ -1,6 +1,6 @@
 """The request for a linear or logistic regression of a private outcome."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.base import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.forecast import SumsForecast, sums_line
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import (
     OutcomeRequest,
@@ -28,7 +29,7 @@ from semidp.statistics.outcomes.request import (
     proportion_of,
 )
 from semidp.statistics.outcomes.spaces import SumSpace, recorded_sums
-from semidp.statistics.protocol import checked_budget, file_name, mechanism_name, member
+from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name, member
 from semidp.statistics.regression.designs import Coding, Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit, joint_counts
@@ -185,6 +186,14 @@ class RegressionRequest(OutcomeRequest):
         if space is None or not mine or space.outcome != self.outcome:
             raise InputError("what was measured does not give the sums that the regression needs")
         return space
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the noise in the sums behind it."""
+        return (SumsForecast.of(self.name, self.features, mechanism),)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise the sums behind it would be measured."""
+        return [sums_line(self.name, mechanism)]
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential values of the query, in steps of the grid."""

@@ -22,6 +22,7 @@ from semidp.statistics.protocol import Published, ResultCheck, measured_by, read
 
 if TYPE_CHECKING:
     from semidp.statistics.sums.request import GroupRequest
+from semidp.output.sections import Details, Section
 from semidp.statistics.outcomes.published import (
     PublishedBySets,
     _twice,
@@ -33,6 +34,7 @@ from semidp.statistics.outcomes.published import (
     stated,
     whole_numbers,
 )
+from semidp.statistics.sums import words
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -100,6 +102,30 @@ class PublishedGroups(PublishedBySets):
         bounds = None if self.request.statistic == "sum" else (float(self.outcome.lower), float(self.outcome.upper))
         values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
         return estimates_plot(labels, values, errors, what, bounds, axes)
+
+    def title(self) -> str:
+        """Name it: the mean of score by school."""
+        return words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many groups there are."""
+        return words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism and the first estimates, for a terminal."""
+        return words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return a section for each set of groups, and for its differences."""
+        return words.sections(self)
+
+    def details(self) -> Details:
+        """Say how it was measured."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""

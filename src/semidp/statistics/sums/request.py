@@ -1,6 +1,6 @@
 """The request for sums, means or proportions of a private outcome by groups."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.base import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.forecast import SumsForecast, sums_line
 from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import (
@@ -28,7 +29,7 @@ from semidp.statistics.outcomes.request import (
     proportion_of,
 )
 from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.protocol import checked_budget, file_name, mechanism_name, member
+from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name, member
 from semidp.statistics.sums.published import PublishedGroups, published_groups
 
 
@@ -115,6 +116,14 @@ class GroupRequest(GroupedRequest):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
         return sum_space(scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the noise in the sums behind it."""
+        return (SumsForecast.of(self.name, self.features, mechanism),)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise the sums behind it would be measured."""
+        return [sums_line(self.name, mechanism)]
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""

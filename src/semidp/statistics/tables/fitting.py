@@ -17,12 +17,13 @@ from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.fitting.problem import Infeasible
 from semidp.fitting.tables import Fit, fit_alike, fit_totals
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.base import Measurement
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.queries.products import ProductSpace
 from semidp.queries.residuals import below
 from semidp.statistics.protocol import measured_by
-from semidp.statistics.tables.published import INTERVALS_BELOW, FitKind, Fitted, ProductTable, PublishedProduct
+from semidp.statistics.tables.published import FitKind, Fitted, ProductTable, PublishedProduct
 
 if TYPE_CHECKING:
     from semidp.statistics.tables.request import TablesRequest

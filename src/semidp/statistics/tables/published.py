@@ -21,14 +21,17 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.fitting.tables import fit_table
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.base import Measurement, Mechanism
 from semidp.mechanisms.branches import BranchNoise
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import TABLE_NUMBERS, Columns, Form, Framed, StoredFiles, named_files
 from semidp.output.columns import Labels
 from semidp.output.plots.figures import heatmap
+from semidp.output.sections import Details, Section
 from semidp.queries.products import ProductSpace, product_space
 from semidp.statistics.protocol import Published, ResultCheck, budget_of, is_size, measured_by, read_back
+from semidp.statistics.tables import product_words, words
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol import Request
@@ -42,8 +45,6 @@ _ALIKE = Fraction(1, 10**6)  # of the noise of a residual: floats of another mac
 LAWS = ("discrete", "rounded")
 """The laws of noise on residuals, as release.json names them."""
 
-INTERVALS_BELOW = 10**6
-"""Tables of so many cells and more are written without the ends of intervals."""
 _DIGITS = 1e6  # to which the ends of intervals are rounded outward
 _SLACK = 1e-3  # of the last digit, which is more than a rounding error
 
@@ -169,6 +170,56 @@ class PublishedTable(CellTable, Published):
     def __repr__(self) -> str:
         what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
         return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
+
+    def title(self) -> str:
+        """Name the table by its features."""
+        return words.table_title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells have noise."""
+        return words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism with its expected loss, for a terminal."""
+        return words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its section of the report."""
+        return [words.section(self, form)]
+
+    def details(self) -> Details:
+        """Say how it was measured and fitted."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its two files hold."""
+        return words.file_words(self, form)
+
+    def named(self) -> dict[str, Framed]:
+        """Return the table under its name."""
+        return {self.name: self}
+
+    def by_features(self) -> dict[tuple[str, ...], Framed]:
+        """Return the table by its features."""
+        return {self.schema.names: self}
+
+    def claim_text(self) -> str:
+        """Say whether the claim is about the numbers that were drawn."""
+        return words.claim_text(self)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exact totals fix every cell."""
+        return self.noise.absent
+
+    def warnings(self) -> list[str]:
+        """Say that whole numbers were asked for and there are none."""
+        return words.warnings(self)
+
+    @classmethod
+    def said_of_several(cls, results: "Sequence[PublishedTable]") -> list[str]:
+        """Say that tables with budgets of their own were measured one by one."""
+        return words.apart(results)
 
     def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
         """Return its mechanism, calibrated anew: on its residuals where those were measured."""
@@ -515,6 +566,47 @@ class PublishedProduct(Published):
         given = {places[self.table(name).name]: np.asarray(w, dtype=np.float64) for name, w in weights.items()}
         error = self.mechanism.combination_error(given)
         return sum(float((self.tables[number].estimate * w).sum()) for number, w in given.items()), error
+
+    def title(self) -> str:
+        """Name the tables, or their number where they are many."""
+        return product_words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells each table has."""
+        return product_words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the errors of each table, for a terminal."""
+        return product_words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return two sections of the report: the errors, and how the tables fit together."""
+        return product_words.sections(self, form)
+
+    def details(self) -> Details:
+        """Say how they were measured."""
+        return product_words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what their files hold."""
+        return product_words.file_words(self, form)
+
+    def named(self) -> dict[str, Framed]:
+        """Return each table under its name."""
+        return {table.name: table for table in self.tables}
+
+    def by_features(self) -> dict[tuple[str, ...], Framed]:
+        """Return each table by its features."""
+        return {table.schema.names: table for table in self.tables}
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exact totals fix every table."""
+        return self.noise.absent
+
+    def warnings(self) -> list[str]:
+        """Name the tables that have no whole numbers with all totals."""
+        return product_words.warnings(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a file for each table, and the measured residuals."""

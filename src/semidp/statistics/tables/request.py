@@ -24,6 +24,7 @@ from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.sources.reader import Reader
 from semidp.statistics.protocol import (
+    Forecast,
     PlanEntry,
     RequestDefaults,
     budget_of,
@@ -32,8 +33,11 @@ from semidp.statistics.protocol import (
     file_name,
     mechanism_name,
     member,
+    noise_values,
 )
 from semidp.statistics.tables.fitting import published_product
+from semidp.statistics.tables.forecast import TableForecast, forecasts, noise_lines, shared_json
+from semidp.statistics.tables.product_words import together_words
 from semidp.statistics.tables.published import (
     MEASUREMENTS,
     FitKind,
@@ -229,6 +233,11 @@ class TablesRequest(RequestDefaults):
         return tuple(dict.fromkeys(name for table in self.tables for name in table.features))
 
     @property
+    def budget_name(self) -> str:
+        """What they are called where a budget is divided."""
+        return self.name if self.alone else f"{len(self.tables)} tables together"
+
+    @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
         if self.alone:
@@ -247,7 +256,7 @@ class TablesRequest(RequestDefaults):
         return product_space(public, scope.adjacency, [table.features for table in self.tables])
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
-        """Return the mechanism asked for, or the one of least announced variance; several have residual noise."""
+        """Return the mechanism asked for, or the one of least announced variance; several tables have residual ones."""
         if self.alone:
             return table_mechanism(space, budget_of(self), self.mechanism)
         return self.residual_mechanism(space)
@@ -256,6 +265,21 @@ class TablesRequest(RequestDefaults):
         """Place the noise on the residuals."""
         weights = [float(table.weight) for table in self.tables]
         return ResidualMechanism.calibrate(space, budget_of(self), weights, self.objective)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the errors of each table beside the counts that are to be expected."""
+        return forecasts(self.tables, mechanism, scope)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
+        """Say with what noise the tables would be measured."""
+        what = " by ".join(self.only.features) if self.alone else together_words(len(self.tables))
+        return noise_lines(foreseen, mechanism, what)
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
+        """Return the noise and the tables that are foreseen, as plain values."""
+        if self.alone:
+            return {**foreseen[0].to_json(), **noise_values(mechanism)}
+        return {**noise_values(mechanism), "tables": shared_json(foreseen)}
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the counts of the table, or residuals where those are measured."""

@@ -1,0 +1,137 @@
+"""Numbers, errors and guarantees as short texts, which the page, the terminal and the explorer share."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from semidp.core.exact import rounded_up, sqrt_up
+from semidp.core.tradeoff.base import Tradeoff
+
+CLAIM_TEXTS = {
+    "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
+    "ideal": "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole numbers first",
+}
+"""What each kind of claim is about."""
+
+
+def count_text(count: float) -> str:
+    """Write a count: whole numbers in full, real ones with one digit.
+
+    >>> count_text(12345), count_text(1234.56)
+    ('12,345', '1,234.6')
+    """
+    if isinstance(count, int):
+        return f"{count:,}"
+    return f"{count:,.1f}"
+
+
+def error_text(error: float) -> str:
+    """Write a standard error: never 0 for one that is not, since that would promise an exact count.
+
+    >>> [error_text(x) for x in (0, 0.0031, 2.16, 12345.6)]
+    ['0', '0.0031', '2.2', '12,346']
+    """
+    if error == 0:
+        return "0"
+    if error >= 100:
+        return f"{error:,.0f}"
+    if error >= 1:
+        return f"{error:.1f}"
+    return f"{error:.2g}"
+
+
+def number_text(value: float) -> str:
+    """Write an estimate with five digits.
+
+    >>> number_text(55.123456), number_text(float("nan"))
+    ('55.123', 'none')
+    """
+    return f"{value:.5g}" if math.isfinite(value) else "none"
+
+
+def end_text(value: float) -> str:
+    """Write the end of an interval.
+
+    >>> end_text(2.5), end_text(float("inf"))
+    ('2.5', 'open')
+    """
+    return "open" if math.isinf(value) else number_text(value)
+
+
+def scale_text(scale: float) -> str:
+    """Write the scale of noise: four digits, and all of a large one before the point.
+
+    >>> [scale_text(x) for x in (6.38877, 200, 95831.5)]
+    ['6.389', '200', '95,832']
+    """
+    return f"{scale:,.0f}" if scale >= 10_000 else f"{scale:.4g}"
+
+
+def short_text(value: float) -> str:
+    """Write a number that is read at a glance.
+
+    >>> short_text(0.0123456), short_text(4.0), short_text(13601.2)
+    ('0.0123', '4', '13,601')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def four_digits(value: float) -> str:
+    """Write a number in the four digits by which plans are compared.
+
+    >>> four_digits(1.15470)
+    '1.155'
+    """
+    return f"{value:.4g}"
+
+
+def more(said: str, shown: int, every: int, where: str = "the file") -> list[str]:
+    """Say that only the first of a list are shown, and where the others are; nothing where all are.
+
+    >>> more("groups are shown", 2, 5)
+    ['The first 2 groups are shown; 3 more are in the file.']
+    """
+    if every <= shown:
+        return []
+    return [f"The first {shown:,} {said}; {every - shown:,} more are in {where}."]
+
+
+def within_text(errors: Mapping[str, float], text: Callable[[float], str]) -> str:
+    """Say within what 95% of all draws are: for every cell, or from the best cell to the worst.
+
+    >>> within_text({"narrowest": 2.0, "widest": 4.0}, error_text)
+    'within ±2.0 to ±4.0'
+    """
+    low, high = text(errors["narrowest"]), text(errors["widest"])
+    if low == high:
+        return f"within ±{high}"
+    return f"within ±{low} to ±{high}"
+
+
+def errors_text(errors: Mapping[str, float]) -> str:
+    """Say how far off a cell is before anything is drawn, in four digits, by which plans are compared.
+
+    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "narrowest": 2.0, "widest": 4.0})
+    'standard error 1.155 a cell (1 to 2), 95% within ±2 to ±4'
+    """
+    low, high = four_digits(errors["smallest"]), four_digits(errors["largest"])
+    span = "" if low == high else f" ({low} to {high})"
+    # Large tables have no intervals.
+    within = f", 95% {within_text(errors, four_digits)}" if "widest" in errors else ""
+    return f"standard error {four_digits(errors['standard_error'])} a cell{span}{within}"
+
+
+def name_of(tradeoff: Tradeoff) -> str | None:
+    """Name a tradeoff function the way specialists do, or None where it has no short name.
+
+    >>> from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+    >>> name_of(gaussian(1)), name_of(zcdp("1/2")), name_of(approximate(1))
+    ('1-GDP', '0.5-zCDP', 'pure 1-DP')
+    """
+    mu_squared = tradeoff.implied_mu_squared()
+    if mu_squared is not None:
+        return f"{rounded_up(sqrt_up(mu_squared))}-GDP"
+    epsilon = tradeoff.implied_epsilon()
+    if epsilon is not None:
+        return f"pure {rounded_up(epsilon)}-DP"
+    rho = tradeoff.implied_rho()
+    return None if rho is None else f"{rounded_up(rho)}-zCDP"

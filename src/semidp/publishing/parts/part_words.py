@@ -1,0 +1,177 @@
+"""What a release says of tables that were carried out part by part, and of the parts themselves."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from semidp.output.cells import Form
+from semidp.output.sections import LISTED_ROWS, Section
+from semidp.output.texts import error_text, more
+from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+
+if TYPE_CHECKING:
+    from semidp.publishing.parts.partitions import Part, Partition, PartitionedTables
+    from semidp.statistics.tables.published import Fitted
+    from semidp.statistics.tables.request import TableRequest
+
+_NAMED_TABLES = 4  # in the heading of a report
+_NAMED_PARTS = 5  # in a warning
+_NOTES = 3  # of fits, in a report
+
+
+@dataclass(frozen=True)
+class PartErrors:
+    """A table that was asked for: its cells, the parts they lie in, and its errors over all of them."""
+
+    features: tuple[str, ...]
+    cells: int
+    parts: int
+    rms: float
+    largest: float
+    notes: tuple[str, ...]
+
+
+def part_errors(result: "PartitionedTables") -> list[PartErrors]:
+    """Return the errors of every table that was released part by part, over all parts."""
+    below = {table.name for table in result.below}
+    errors = []
+    for table in result.tables_asked:
+        measure = _below_cut if table.name in below else _at_cut
+        errors.append(measure(result, table))
+    return errors
+
+
+def _below_cut(result: "PartitionedTables", table: "TableRequest") -> PartErrors:
+    """Return the errors of a table that reaches below the cut: those of its parts together."""
+    pieces = []
+    for part in result.parts:
+        pieces += [piece for piece in part.tables if piece.name == table.name]
+    variance = sum(piece.variance for piece in pieces)
+    largest = max(piece.largest_standard_error for piece in pieces)
+    return _errors(result, table, variance, largest, [piece.fitted for piece in pieces])
+
+
+def _at_cut(result: "PartitionedTables", table: "TableRequest") -> PartErrors:
+    """Return the errors of a table at the cut or above it, which is one piece."""
+    overview = next(each for each in result.overview if each.name == table.name)
+    variance = float((overview.standard_errors**2).sum())
+    largest = float(overview.standard_errors.max(initial=0.0))
+    return _errors(result, table, variance, largest, [overview.fitted])
+
+
+def _errors(
+    result: "PartitionedTables", table: "TableRequest", variance: float, largest: float, fits: Sequence["Fitted"]
+) -> PartErrors:
+    schema = result.mechanism.space.schema.restrict(table.features)
+    # Many parts have the same note: it is said once.
+    notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
+    rms = math.sqrt(variance / schema.size)
+    return PartErrors(schema.names, schema.size, len(fits), rms, largest, tuple(notes)[:_NOTES])
+
+
+def title(result: "PartitionedTables") -> str:
+    """Name the first tables that reach below the cut."""
+    return ", ".join(" by ".join(table.features) for table in result.below[:_NAMED_TABLES])
+
+
+def noisy_lines(result: "PartitionedTables") -> list[str]:
+    """Say how many cells each table has, in how many parts."""
+    lines = []
+    for table in part_errors(result):
+        name = " by ".join(table.features)
+        # A table at the cut or above it is in one piece.
+        parts = f" in {table.parts:,} parts" if table.parts > 1 else ""
+        lines.append(f"{name}: {table.cells:,} cells{parts}")
+    return lines
+
+
+def summary_lines(result: "PartitionedTables") -> list[tuple[str, str]]:
+    """Return the errors of each table over all parts, for a terminal."""
+    lines = []
+    for table in part_errors(result):
+        name = " by ".join(table.features)
+        errors = f"standard error {error_text(table.rms)}, largest {error_text(table.largest)}"
+        lines.append(("mechanism", f"residuals, {name}: {errors}"))
+    return lines
+
+
+def section(result: "PartitionedTables") -> Section:
+    """Return the section of tables released part by part, with their errors over all parts."""
+    depth = result.depth
+    paragraphs = [
+        f"Every table was first measured at the depth of {depth} and above, and totals that cross parts "
+        f"were divided there. Below, each {depth} was measured and fitted by itself, from its own records "
+        "and from these public numbers. All noise was calibrated to the whole, so that there is one "
+        f"guarantee. What a finer table counts by {depth} is the sum of its parts."
+    ]
+    rows = []
+    for table in part_errors(result):
+        paragraphs += table.notes
+        sizes = (f"{table.cells:,}", f"{table.parts:,}")
+        errors = (error_text(table.rms), error_text(table.largest))
+        rows.append((" by ".join(table.features), *sizes, *errors))
+    return Section(
+        heading=f"Published tables, by {depth}",
+        paragraphs=paragraphs,
+        columns=("table", "cells", "parts", "standard error", "largest"),
+        rows=rows,
+    )
+
+
+def file_words(result: "PartitionedTables", form: Form | None) -> list[tuple[str, str]]:
+    """Say what the files at the cut hold."""
+    *names, measurements = result.files(form)
+    words = []
+    for file, table in zip(names, result.overview, strict=True):
+        words.append((file, f"the counts of {table_title(table)}, with estimates and errors"))
+    words.append((measurements, "the measured residuals at this depth and above, for statisticians"))
+    return words
+
+
+def warnings(result: "PartitionedTables") -> list[str]:
+    """Say for which tables that were asked for in whole numbers there are none with all totals, and in which parts."""
+    above = {table.name: table.fitted for table in result.overview}
+    below = {table.name for table in result.below}
+    told = []
+    for table in result.tables_asked:
+        if table.fit != "integer":
+            continue
+        if table.name not in below:
+            told += [] if above[table.name].kind == "integer" else [misses_totals(table.name)]
+            continue
+        missed = [part for part in result.parts if part.fitted(table.name).kind != "integer"]
+        if missed:
+            told.append(misses_totals(table.name, f" in {_some_parts(missed)}"))
+    return told
+
+
+def _some_parts(parts: Sequence["Part"]) -> str:
+    names = [" · ".join(part.path) for part in parts[:_NAMED_PARTS]]
+    left = len(parts) - _NAMED_PARTS
+    more_parts = f" and {left:,} more parts" if left > 0 else ""
+    return ", ".join(names) + more_parts
+
+
+def parts_section(partition: "Partition", results: Sequence["PartitionedTables"], form: Form | None) -> Section:
+    """Return the section that lists the parts of a release, with the counts of all tables at the cut."""
+    depth, parts = partition.depth, partition.parts
+    overview = [table for result in results for table in result.overview]
+    rows = []
+    for part in parts[:LISTED_ROWS]:
+        rows.append((" · ".join(part.path), part.folder, ", ".join(part.files)))
+    return Section(
+        heading=f"Parts: one for every {depth}",
+        paragraphs=more("are listed", len(rows), len(parts), "parts.json"),
+        columns=(depth, "folder", "files"),
+        rows=rows,
+        names=2,
+        tables=first_cells(overview, False, form),
+    )
+
+
+def parts_file_words(partition: "Partition") -> list[tuple[str, str]]:
+    """Say what the files of the first part hold, and where all parts are listed."""
+    first, depth = partition.parts[0], partition.depth
+    words = [(f"{first.folder}/{name}", f"the same of one {depth}, in every detail") for name in first.files]
+    return [*words, ("parts.json", f"every {depth} and its files, for machines")]

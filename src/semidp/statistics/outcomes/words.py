@@ -1,0 +1,89 @@
+"""What a release says of any private outcome: how it was clipped, what its intervals are about."""
+
+from collections.abc import Iterable, Sequence
+
+from semidp.core.exact import plain
+from semidp.core.spaces.dataspace import Margin
+from semidp.sources.contract import Outcome
+from semidp.statistics.outcomes.intervals import About, Intervals
+
+_SHOWN_GROUPS = 12  # on a terminal
+
+NOTHING_MEASURED = "There is no record, so there is nothing to measure and no noise."
+"""What is said of an outcome without records."""
+ZEROS_AND_ONES = "Each record counted as 0 or 1."
+"""What is said of an outcome that is a yes or no."""
+
+
+def clipped_text(outcome: Outcome) -> str:
+    """Say how an outcome was brought to its grid.
+
+    >>> clipped_text(Outcome("score", 0, 10, 20))
+    "Each record's score was clipped to the declared bounds 0 and 10 and rounded to steps of 0.5"
+    """
+    return (
+        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
+        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}"
+    )
+
+
+def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
+    """Say what the intervals beside estimates are about."""
+    return [_interval_text(part) for part in intervals]
+
+
+def _interval_text(part: Intervals) -> str:
+    share = f"{'' if part.exact else 'about '}{float(100 * part.level):g}%"
+    together = f"with {share} probability each"
+    if part.simultaneous:
+        together = f"all at once, with {share} probability"
+    if part.about is About.noise:
+        return f"The intervals from lower to upper hold the values of these records, {together}: noise alone."
+    law = ": the law of a noisy count of ones was inverted" if part.exact else ""
+    return (
+        "The intervals for the population allow for sampling besides: they hold the values of the population "
+        f"that the records were drawn from, {together}{law}."
+    )
+
+
+def first_few(lines: Iterable[str]) -> list[str]:
+    """Return the first lines, and how many are left.
+
+    >>> first_few(map(str, range(14)))[-2:]
+    ['11', 'and 2 more']
+    """
+    every = list(lines)
+    left = len(every) - _SHOWN_GROUPS
+    if left <= 0:
+        return every
+    return [*every[:_SHOWN_GROUPS], f"and {left:,} more"]
+
+
+def estimate_lines(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Return lines of estimates for a terminal; only the first says what they are.
+
+    >>> estimate_lines(["a: 1", "b: 2"])
+    [('estimate', 'a: 1'), ('', 'b: 2')]
+    """
+    rows = [("", line) for line in lines]
+    if rows:
+        rows[0] = ("estimate", rows[0][1])
+    return rows
+
+
+def column_heading(column: str) -> str:
+    """Return what the column of a file is called above a list of the report.
+
+    >>> column_heading("population_lower")
+    'population, lower'
+    """
+    return column.replace("_", ", ")
+
+
+def set_text(by: Margin) -> str:
+    """Name a set of groups: school and year.
+
+    >>> set_text(Margin("school", "year"))
+    'school and year'
+    """
+    return " and ".join(by.names)

@@ -1,0 +1,129 @@
+"""What a release says of quantiles by groups."""
+
+from fractions import Fraction
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from semidp.core.exact import plain
+from semidp.core.spaces.dataspace import Margin
+from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.texts import more, number_text, scale_text
+from semidp.statistics.outcomes.words import (
+    clipped_text,
+    column_heading,
+    estimate_lines,
+    first_few,
+    interval_paragraphs,
+    set_text,
+)
+
+if TYPE_CHECKING:
+    from semidp.statistics.quantiles.published import PublishedQuantiles
+    from semidp.statistics.quantiles.request import QuantileRequest
+
+
+def quantiles_text(request: "QuantileRequest") -> str:
+    """Name the quantiles and the outcome: the median of score, or the quantiles at 0.25, 0.75 of score."""
+    column, probabilities = request.outcome.column, request.probabilities
+    if probabilities == (Fraction(1, 2),):
+        return f"median of {column}"
+    name = "quantile" if len(probabilities) == 1 else "quantiles"
+    listed = ", ".join(map(plain, probabilities))
+    return f"{name} at {listed} of {column}"
+
+
+def title(quantiles: "PublishedQuantiles") -> str:
+    """Name quantiles of groups: the median of score by school."""
+    sets = " and by ".join(set_text(by) for by in quantiles.request.by)
+    return f"{quantiles_text(quantiles.request)} by {sets}"
+
+
+def noisy_lines(quantiles: "PublishedQuantiles") -> list[str]:
+    """Say how many groups have quantiles."""
+    groups = sum(map(len, quantiles.groups))
+    return [f"{title(quantiles)}: {groups:,} groups"]
+
+
+def ranks_text(ranks: int) -> str:
+    """Say how far off a choice is.
+
+    >>> ranks_text(1234)
+    'at most 1,234 ranks off in 95% of choices'
+    """
+    return f"at most {ranks:,} ranks off in 95% of choices"
+
+
+def summary_lines(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
+    """Return the mechanism, the columns and the first quantiles, for a terminal."""
+    how = quantiles.noise.mechanism
+    if quantiles.rank_error is not None:
+        how += f", {ranks_text(quantiles.rank_error)}"
+    first = [("mechanism", how), ("columns", ", ".join(quantiles.headings))]
+    return first + estimate_lines(quantile_lines(quantiles))
+
+
+def quantile_lines(quantiles: "PublishedQuantiles") -> list[str]:
+    """Return the quantiles, a line a group, the first few."""
+    lines = []
+    for number in range(len(quantiles.groups)):
+        for levels, count, numbers in quantiles.rows(number):
+            name, values = " · ".join(levels), ", ".join(map(number_text, numbers))
+            lines.append(f"{name}: {values} ({count:,} records)")
+    return first_few(lines)
+
+
+def sections(quantiles: "PublishedQuantiles") -> list[Section]:
+    """Return a section for each set of groups, the first with what is said of the choices."""
+    return [_set_section(quantiles, number, by) for number, by in enumerate(quantiles.request.by)]
+
+
+def _set_section(quantiles: "PublishedQuantiles", number: int, by: Margin) -> Section:
+    rows = []
+    for levels, count, numbers in islice(quantiles.rows(number), LISTED_ROWS):
+        rows.append((" · ".join(levels), f"{count:,}", *map(number_text, numbers)))
+    heading, paragraphs = f"Published {title(quantiles)}", quantile_paragraphs(quantiles)
+    if number > 0:
+        # What is said of the first set holds for all.
+        heading, paragraphs = f"The same by {set_text(by)}", []
+    paragraphs += more("groups are shown", len(rows), len(quantiles.groups[number]))
+    columns = [" · ".join(by.names), "count (exact)"]
+    columns += map(column_heading, quantiles.headings)
+    return Section(heading=heading, paragraphs=paragraphs, columns=columns, rows=rows)
+
+
+def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
+    """Say how quantiles were chosen, how far they may be off, and what their intervals are about."""
+    noise, request = quantiles.noise, quantiles.request
+    if noise.absent:
+        return ["There is no record, so there is nothing to choose and no noise."]
+    clipped, scale = clipped_text(request.outcome), scale_text(noise.scale)
+    paragraphs = [
+        f"{clipped}. In each group a value was chosen at random, the likelier the fewer records "
+        "would have to be replaced to make it the quantile, and the quantile itself the likelier the more would have "
+        f"to be replaced to make it another ({noise.mechanism} mechanism: a factor e for "
+        f"every {scale} records). With 95% probability at most {quantiles.rank_error:,} "
+        "records lie between a chosen value and the true quantile of its group, whatever the data."
+    ]
+    if request.level is not None:
+        # All intervals are of one kind: the first says what all are about.
+        paragraphs += interval_paragraphs(quantiles.intervals[0][:1])
+        paragraphs.append(
+            "The ends of an interval were chosen in the same way, of ranks so far below and above that they rarely "
+            "pass the quantile; an end at a declared bound says that the group is too small for that."
+        )
+    return paragraphs
+
+
+def details(quantiles: "PublishedQuantiles") -> Details:
+    """Say how quantiles were chosen."""
+    return Details(f"the {title(quantiles)}", "exact choices")
+
+
+def file_words(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
+    """Say what the file of each set of groups holds."""
+    request = quantiles.request
+    words = []
+    for file, by in zip(request.files, request.by, strict=True):
+        title_of_set = f"{quantiles_text(request)} by {set_text(by)}"
+        words.append((file, f"the {title_of_set}, one row a group"))
+    return words

@@ -1,0 +1,105 @@
+"""What a release says of a regression."""
+
+from typing import TYPE_CHECKING
+
+from semidp.output.sections import Details, Section
+from semidp.output.texts import end_text, number_text, scale_text
+from semidp.statistics.outcomes.published import columns_of
+from semidp.statistics.outcomes.words import (
+    NOTHING_MEASURED,
+    ZEROS_AND_ONES,
+    clipped_text,
+    column_heading,
+    estimate_lines,
+    interval_paragraphs,
+)
+
+if TYPE_CHECKING:
+    from semidp.statistics.regression.published import PublishedRegression
+
+
+def title(regression: "PublishedRegression") -> str:
+    """Name a regression: the linear regression of days on arm."""
+    request = regression.request
+    column, factors = request.outcome.column, " and ".join(request.factors)
+    return f"{request.model} regression of {column} on {factors}"
+
+
+def noisy_lines(regression: "PublishedRegression") -> list[str]:
+    """Say how many coefficients there are."""
+    return [f"{title(regression)}: {len(regression.terms):,} coefficients"]
+
+
+def summary_lines(regression: "PublishedRegression") -> list[tuple[str, str]]:
+    """Return the mechanism and the coefficients, for a terminal."""
+    lines = []
+    for term, value, error in regression.rows():
+        lines.append(f"{term}: {number_text(value)} ± {number_text(error)}")
+    mechanism = f"{regression.noise.mechanism}, for the {title(regression)}"
+    return [("mechanism", mechanism), *estimate_lines(lines)]
+
+
+def section(regression: "PublishedRegression") -> Section:
+    """Return the section of a regression: its coefficients with their intervals."""
+    ends = columns_of(regression.intervals)
+    rows = []
+    for coefficient, *limits in zip(regression.rows(), *ends.values(), strict=True):
+        term, value, error = coefficient
+        numbers = [number_text(value), number_text(error)]
+        numbers += map(end_text, limits)
+        rows.append((term, *numbers))
+    columns = ["term", "coefficient", "standard error"]
+    columns += map(column_heading, ends)
+    return Section(
+        heading=f"Published {title(regression)}",
+        paragraphs=regression_paragraphs(regression),
+        figure=regression.plot(),
+        caption="Coefficients with two standard errors of the noise to each side.",
+        columns=columns,
+        rows=rows,
+    )
+
+
+def regression_paragraphs(regression: "PublishedRegression") -> list[str]:
+    """Say how a regression was made and how far it may be off."""
+    request, noise = regression.request, regression.noise
+    if noise.absent:
+        return [NOTHING_MEASURED]
+    counted = f"{clipped_text(request.outcome)} before anything was added up."
+    if request.binary:
+        counted = ZEROS_AND_ONES
+    # The noise is in steps of the grid; a reader knows the units of the outcome.
+    scale = scale_text(noise.scale * float(request.outcome.width))
+    measured = _measured_text(regression)
+    paragraphs = [
+        f"{counted} The counts of the factors are exact, so that only {measured} needed noise: the "
+        f"{noise.mechanism} mechanism, scale {scale}. The standard errors are those of the noise alone. The first "
+        f"level of each factor is the reference ({request.coding} coding)."
+    ]
+    return paragraphs + interval_paragraphs(regression.intervals)
+
+
+def _measured_text(regression: "PublishedRegression") -> str:
+    """Say what was measured for a regression."""
+    # Releases of earlier versions state no query: they measured the moments.
+    query = regression.query or {"kind": "moments"}
+    if query["kind"] == "sums":
+        sets = [" and ".join(names) or "all" for names in query["by"]]
+        return f"the sums of the outcome by {' and by '.join(sets)}"
+    if "combination" in query:
+        return f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact counts for accuracy,"
+    return "the sums of the outcome over the columns of the design"
+
+
+def details(regression: "PublishedRegression") -> Details:
+    """Say how a regression was measured."""
+    return Details(f"the {title(regression)}", "in steps of X'y")
+
+
+def file_words(regression: "PublishedRegression") -> list[tuple[str, str]]:
+    """Say what the files hold: the coefficients, and what was measured."""
+    coefficients, measurements = regression.request.files
+    words = [(coefficients, f"the {title(regression)}")]
+    if regression.query is not None:
+        words.append((measurements, f"what was measured for the {title(regression)}"))
+    return words

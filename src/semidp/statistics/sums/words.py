@@ -1,0 +1,236 @@
+"""What a release says of sums, means and proportions by groups."""
+
+import math
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from semidp.core.exact import plain
+from semidp.core.spaces.dataspace import Margin
+from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.texts import end_text, more, number_text, scale_text
+from semidp.statistics.outcomes.comparison import Comparison
+from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.outcomes.published import columns_of
+from semidp.statistics.outcomes.words import (
+    NOTHING_MEASURED,
+    ZEROS_AND_ONES,
+    clipped_text,
+    column_heading,
+    estimate_lines,
+    first_few,
+    interval_paragraphs,
+    set_text,
+)
+
+if TYPE_CHECKING:
+    from semidp.statistics.sums.published import PublishedGroups
+
+_CAPTION = (
+    "Estimates with two standard errors of the noise to each side. A declared bound that lies in the picture is a "
+    "dotted line."
+)
+
+
+def title(group: "PublishedGroups") -> str:
+    """Name a statistic of groups: the mean of score by school."""
+    sets = ", ".join(set_text(by) for by in group.request.by)
+    return f"{_statistic_text(group)} by {sets}"
+
+
+def _statistic_text(group: "PublishedGroups") -> str:
+    return f"{group.request.statistic} of {group.outcome.column}"
+
+
+def noisy_lines(group: "PublishedGroups") -> list[str]:
+    """Say how many groups have an estimate."""
+    groups = sum(len(part.groups) for part in group.estimates)
+    return [f"{title(group)}: {groups:,} groups"]
+
+
+def summary_lines(group: "PublishedGroups") -> list[tuple[str, str]]:
+    """Return the noise in the sums and the first estimates, for a terminal."""
+    scale = _scale(group)
+    lines = [("mechanism", f"{group.noise.mechanism}, scale {scale} in each sum")]
+    lines += estimate_lines(group_lines(group))
+    lines += [("warning", text) for text in grid_warning(group)]
+    return lines
+
+
+def _scale(group: "PublishedGroups") -> str:
+    """Write the scale of the noise in units of the outcome."""
+    return scale_text(group.noise.scale * float(group.outcome.width))
+
+
+def group_lines(group: "PublishedGroups") -> list[str]:
+    """Return the estimates of a statistic, a line each, the first few."""
+    lines = []
+    for part in group.estimates:
+        for levels, count, value, error in part.rows():
+            name = " · ".join(levels)
+            if not math.isfinite(value):
+                lines.append(f"{name}: none (no records)")
+                continue
+            estimate = f"{number_text(value)} ± {number_text(error)}"
+            lines.append(f"{name}: {estimate} ({count:,} records)")
+    return first_few(lines)
+
+
+def sections(group: "PublishedGroups") -> list[Section]:
+    """Return a section for each set of groups, the first with what is said of the measurement."""
+    parts = []
+    for number, by in enumerate(group.request.by):
+        parts.append(_estimates_section(group, number, by))
+        if group.differences:
+            what = f"{_statistic_text(group)} by {set_text(by)}"
+            parts.append(_differences_section(what, group.differences[number]))
+    return parts
+
+
+def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Section:
+    estimates = group.estimates[number]
+    # Releases of earlier versions have no intervals.
+    ends = columns_of(group.intervals[number] if group.intervals else ())
+    rows, empty = [], []
+    for estimate, *limits in zip(estimates.rows(), *ends.values(), strict=True):
+        levels, count, value, error = estimate
+        label = " · ".join(levels)
+        if not count:
+            empty.append(label)
+            continue
+        numbers = [number_text(value), number_text(error)]
+        numbers += map(end_text, limits)
+        rows.append((label, f"{count:,}", *numbers))
+    shown = rows[:LISTED_ROWS]
+    # What is said of the first set holds for all.
+    paragraphs = group_paragraphs(group) if number == 0 else []
+    paragraphs += more("groups are shown", len(shown), len(rows))
+    columns = [" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"]
+    columns += map(column_heading, ends)
+    return Section(
+        heading=f"Published {_statistic_text(group)} by {set_text(by)}",
+        paragraphs=paragraphs,
+        figure=group.plot(by=number),
+        caption=_CAPTION,
+        columns=columns,
+        rows=shown,
+        empty=empty,
+    )
+
+
+def _differences_section(what: str, intervals: Sequence[Intervals]) -> Section:
+    """Return a section with the differences of groups, the first few."""
+    first, ends = intervals[0], columns_of(intervals)
+    # The levels of the first group come before those of the second.
+    half = len(first.names[0]) // 2 if first.names else 0
+    pairs = zip(first.names, first.values, *ends.values(), strict=True)
+    rows = []
+    for levels, value, *limits in islice(pairs, LISTED_ROWS):
+        one, other = " · ".join(levels[:half]), " · ".join(levels[half:])
+        rows.append((one, other, number_text(value), *map(end_text, limits)))
+    paragraphs = ["The first group less the second."]
+    paragraphs += interval_paragraphs(intervals)
+    paragraphs += more("pairs are shown", len(rows), len(first.names))
+    return Section(
+        heading=f"Differences of the {what}",
+        paragraphs=paragraphs,
+        columns=("group", "other group", "difference", *map(column_heading, ends)),
+        rows=rows,
+    )
+
+
+def group_paragraphs(group: "PublishedGroups") -> list[str]:
+    """Say how a statistic of groups was made, how far it may be off, and whether the groups differ."""
+    if group.noise.absent:
+        return [NOTHING_MEASURED]
+    paragraphs = [_measured_text(group)]
+    naive, expected = group.noise.naive_l2, group.noise.expected_l2
+    if naive and expected:
+        saved = naive / expected
+        paragraphs.append(
+            f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
+            "the sums, and noise in the counts besides."
+        )
+    paragraphs += grid_warning(group)
+    for by, comparison in zip(group.request.by, group.comparisons, strict=True):
+        # One group with records has nothing to be compared with.
+        if comparison.degrees:
+            paragraphs.append(_difference_text(set_text(by), comparison))
+    paragraphs += _spread_paragraphs(group)
+    if group.intervals:
+        paragraphs += interval_paragraphs(group.intervals[0])
+    return paragraphs
+
+
+def _measured_text(group: "PublishedGroups") -> str:
+    counted = f"{clipped_text(group.outcome)} before it was added up."
+    if group.request.binary:
+        counted = ZEROS_AND_ONES
+    divided = " Noisy sums were divided by the exact counts."
+    if group.request.statistic == "sum":
+        divided = ""
+    mechanism, scale = group.noise.mechanism, _scale(group)
+    return (
+        f"{counted} The sums were measured with the {mechanism} mechanism (scale {scale})."
+        f"{divided} The standard errors are those of the noise alone; two of them to each side are drawn. Values "
+        "outside the bounds are noise."
+    )
+
+
+def _spread_paragraphs(group: "PublishedGroups") -> list[str]:
+    """Say that the spread within groups was not measured, where something depends on it."""
+    compared = any(part.about is About.sampling for part in group.comparisons)
+    if group.request.binary or not compared:
+        return []
+    intervals = group.intervals[0] if group.intervals else ()
+    sampled = any(part.about is About.sampling for part in intervals)
+    wide = ", and intervals for the population too wide rather than too narrow" if sampled else ""
+    return [
+        f"The spread of {group.outcome.column} within groups was not measured: the largest that the bounds allow at "
+        f"each mean was taken, so that p is too large rather than too small{wide}."
+    ]
+
+
+def grid_warning(group: "PublishedGroups") -> list[str]:
+    """Say that rounding may have moved an estimate by more than the noise did, where it may."""
+    if not any(part.coarse for part in group.estimates):
+        return []
+    width, statistic = plain(group.outcome.width), group.request.statistic
+    return [
+        f"The grid is coarse: rounding to steps of {width} can have moved a {statistic} by up to half a step a record, "
+        "which is more than its standard error. Values that lie on the grid are not moved; for others choose a finer "
+        "grid."
+    ]
+
+
+def _difference_text(by: str, comparison: Comparison) -> str:
+    """Say whether the means of one set differ, by more than what, and by which reference."""
+    degrees = "1 degree of freedom"
+    if comparison.degrees > 1:
+        degrees = f"{comparison.degrees} degrees of freedom"
+    against = "" if comparison.reference == "χ²" else f" by {comparison.reference}"
+    p_value = f"p = {comparison.p_value:.3g}{against}"
+    numbers = f"Q = {comparison.statistic:.4g} with {degrees}, {p_value}"
+    if comparison.about is About.noise:
+        return f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not allowed for."
+    return f"Do the means by {by} differ by more than sampling and the noise explain? {numbers}."
+
+
+def details(group: "PublishedGroups") -> Details:
+    """Say how a statistic of groups was measured, and on which grid."""
+    steps, width = group.outcome.steps, plain(group.outcome.width)
+    grid = ("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {width}")
+    return Details(title(group), f"scale {scale_text(group.noise.scale)} steps", (grid,))
+
+
+def file_words(group: "PublishedGroups") -> list[tuple[str, str]]:
+    """Say what the files hold: the estimates of each set, and after them its differences."""
+    sets = group.request.by
+    differences = group.request.files[len(sets) :]
+    words = []
+    for number, by in enumerate(sets):
+        what = f"the {_statistic_text(group)} by {set_text(by)}"
+        words.append((group.request.files[number], f"{what}, one row a group"))
+        if differences:
+            words.append((differences[number], f"differences of {what}, one row a pair"))
+    return words

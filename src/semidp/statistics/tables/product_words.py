@@ -1,0 +1,265 @@
+"""What a release says of tables that share a budget: their errors, and how they fit together."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semidp.core.margins import View, maximal, meet
+from semidp.mechanisms.accuracy import table_errors
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.output.cells import Form
+from semidp.output.plots.figures import loss_plot
+from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.texts import error_text, more, name_of, within_text
+from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+
+if TYPE_CHECKING:
+    from semidp.statistics.tables.published import ProductTable, PublishedProduct
+
+_NAMED_TABLES = 4  # in the heading of a report
+_LISTED_TABLES = 40
+_NAMED_OTHERS = 3
+
+
+def title(product: "PublishedProduct") -> str:
+    """Name the tables, or their number where they are many."""
+    if len(product.tables) > _NAMED_TABLES:
+        return f"{len(product.tables)} tables"
+    return ", ".join(table_title(table) for table in product.tables)
+
+
+def noisy_lines(product: "PublishedProduct") -> list[str]:
+    """Say how many cells each table has; of those beyond the first, how many together."""
+    lines = []
+    for table in product.tables[:_LISTED_TABLES]:
+        lines.append(f"{table_title(table)}: {table.schema.size:,} cells, together with the other tables")
+    left = product.tables[_LISTED_TABLES:]
+    if left:
+        cells = sum(table.schema.size for table in left)
+        lines.append(f"{len(left):,} more tables: {cells:,} cells")
+    return lines
+
+
+@dataclass(frozen=True)
+class ErrorsOfTable:
+    """A table whose residuals are measured: its name, features and cells, and how far off they are."""
+
+    name: str
+    features: tuple[str, ...]
+    cells: int
+    errors: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        # Large tables have no intervals.
+        widths = {name: self.errors[name] for name in ("narrowest", "widest") if name in self.errors}
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "cells": self.cells,
+            "smallest_standard_error": self.errors["smallest"],
+            "largest_standard_error": self.errors["largest"],
+            "rms_standard_error": self.errors["standard_error"],
+            **widths,
+        }
+
+    def line(self) -> str:
+        """Say how large the errors are."""
+        low = error_text(self.errors["smallest"])
+        high = error_text(self.errors["largest"])
+        span = high if low == high else f"{low} to {high}"
+        errors = f"standard error {span} a cell"
+        if "widest" in self.errors:
+            errors += f", 95% {within_text(self.errors, error_text)}"
+        return f"{self.name}: {errors}, {self.cells:,} cells"
+
+
+def mechanism_lines(tables: Sequence[ErrorsOfTable], mechanism: ResidualMechanism, what: str) -> list[str]:
+    """Say how large the errors of each table are whose residuals are measured, and what joint sensitivity saved."""
+    if not mechanism.sigma2:
+        return ["no noise: the exact totals fix every table"]
+    first = f"{mechanism.name} for {what}, {mechanism.claim} claim"
+    if mechanism.saved:
+        first += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
+    return [first, *(table.line() for table in tables)]
+
+
+def together_words(tables: int) -> str:
+    """Say how many tables share a budget."""
+    return f"{tables} tables from one budget"
+
+
+def summary_lines(product: "PublishedProduct") -> list[tuple[str, str]]:
+    """Return the errors of each table, for a terminal."""
+    tables = []
+    for number, table in enumerate(product.request.tables):
+        cells = product.tables[number].schema.size
+        errors = table_errors(product.mechanism, number)
+        tables.append(ErrorsOfTable(table.name, table.features, cells, errors))
+    lines = mechanism_lines(tables, product.mechanism, together_words(len(tables)))
+    return [("mechanism", line) for line in lines]
+
+
+def sections(product: "PublishedProduct", form: Form | None) -> list[Section]:
+    """Return the sections of tables that share a budget: their errors, how they fit together, their counts."""
+    return [_errors_section(product), _together_section(product, form)]
+
+
+def _errors_section(product: "PublishedProduct") -> Section:
+    every = len(product.tables)
+    rows = []
+    for number, table in enumerate(product.tables[:LISTED_ROWS]):
+        rows.append(_errors_row(product, table, number))
+    paragraphs = product_paragraphs(product)
+    paragraphs += more("tables are listed", len(rows), every, "the files")
+    losses = product_losses(product)
+    # One bar has nothing to be compared with.
+    drawn = len(losses) > 1 and product.mechanism.sigma2
+    return Section(
+        heading="Published tables from one budget",
+        paragraphs=paragraphs,
+        figure=loss_plot(losses) if drawn else None,
+        caption=losses_caption(product),
+        columns=("table", "cells", "standard error", "largest", "fit"),
+        rows=rows,
+    )
+
+
+def _errors_row(product: "PublishedProduct", table: "ProductTable", number: int) -> tuple[str, ...]:
+    errors = table_errors(product.mechanism, number)
+    typical, largest = error_text(errors["standard_error"]), error_text(errors["largest"])
+    return table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method
+
+
+def _together_section(product: "PublishedProduct", form: Form | None) -> Section:
+    every = len(product.tables)
+    shown = min(every, _LISTED_TABLES)
+    rows = [_overlaps(product, number) for number in range(shown)]
+    paragraphs = [_decomposable_text(product)]
+    paragraphs += more("tables are listed", shown, every, "the files")
+    return Section(
+        heading="How the tables fit together",
+        paragraphs=paragraphs,
+        columns=("table", "has the same numbers as other tables in", "exact in it"),
+        rows=rows,
+        names=3,
+        tables=first_cells(product.tables, product.noise.absent, form),
+    )
+
+
+def product_paragraphs(product: "PublishedProduct") -> list[str]:
+    """Say how the tables hang together and how far they may be off."""
+    mechanism = product.mechanism
+    if product.noise.absent:
+        return ["The exact totals fix every table: no noise was needed."]
+    paragraphs = [
+        f"{len(product.tables)} tables share one budget. What they have in common was measured once: "
+        f"{len(mechanism.sigma2)} residuals with noise, those that the exact totals fix without. So every number that "
+        "occurs in two tables is the same number. Estimates are unbiased; their standard errors are those of the noise "
+        "alone. The counts are whole numbers fitted to the estimates, from the coarsest table to the finest, and may "
+        "lie outside the intervals, which belong to the estimates.",
+    ]
+    if mechanism.saved:
+        paragraphs.append(
+            f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the noise's variance against "
+            "adding up their costs one by one."
+        )
+    whole = [table for table in product.tables if table.fitted.kind == "integer"]
+    if whole:
+        away = math.sqrt(sum(table.fitted.loss for table in whole))
+        least = math.sqrt(sum(table.fitted.bound for table in whole))
+        paragraphs.append(
+            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real numbers that are not "
+            f"negative and have the same totals would lie at least {error_text(least)} away."
+        )
+    for table in product.tables:
+        if not table.fitted.optimal:
+            paragraphs.append(f"{table.name}: {table.fitted.note}")
+    return paragraphs
+
+
+def product_losses(product: "PublishedProduct") -> dict[str, float]:
+    """Return the expected distance from the truth beside tables one by one and ordinary differential privacy."""
+    losses = {"this release": product.noise.expected_l2}
+    if product.one_by_one_l2:
+        losses["one by one,\nsame promise"] = product.one_by_one_l2
+    if product.noise.naive_l2:
+        losses["ordinary DP,\ngroup privacy"] = product.noise.naive_l2
+    return losses
+
+
+def losses_caption(product: "PublishedProduct") -> str:
+    """Name the promise of each number in the picture of losses."""
+    adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
+    records = "1 record" if adjacency.a == 1 else f"{adjacency.a} records"
+    promise = adjacency.words.promise
+    alone = "so do the tables measured one by one, with the best split; "
+    if product.one_by_one_l2 is None:
+        alone = ""
+    return (
+        "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
+        f"release promises {curve} for {promise}; {alone}ordinary differential privacy "
+        f"promises it for any {records}, whether they keep the totals or not, by group privacy from one."
+    )
+
+
+def _overlaps(product: "PublishedProduct", number: int) -> tuple[str, str, str]:
+    """Say of one table what it shares with which others, and what of it is exact."""
+    space, named = product.mechanism.space, product.mechanism.space.schema.named
+    view = space.views[number]
+    shared: dict[View, list[str]] = {}
+    for other, table in enumerate(product.tables):
+        overlap = meet(view, space.views[other])
+        # Two tables without a common feature share the number of records alone.
+        if other != number and any(overlap):
+            shared.setdefault(overlap, []).append(table.name)
+    agrees = []
+    for overlap, names in shared.items():
+        agrees.append(f"{' by '.join(named(overlap))} ({_some(names)})")
+    totals = maximal(meet(view, total.view) for total in space.dataspace.published)
+    exact = [" by ".join(named(total)) for total in totals if any(total)]
+    # Every table has the number of records in common with every other.
+    agrees_text = "; ".join(agrees) or "only n"
+    exact_text = "; ".join(exact) or "only n"
+    return product.tables[number].name, agrees_text, exact_text
+
+
+def _some(names: Sequence[str]) -> str:
+    if len(names) <= _NAMED_OTHERS:
+        return ", ".join(names)
+    return f"{', '.join(names[:2])} and {len(names) - 2} more"
+
+
+def _decomposable_text(product: "PublishedProduct") -> str:
+    if product.decomposable:
+        return "The tables and the exact totals are decomposable: there are records that have all of them."
+    return (
+        "The tables agree wherever they overlap. They hang together in a circle (they are not decomposable), so "
+        "that nothing promises that one set of records has all of them."
+    )
+
+
+def details(product: "PublishedProduct") -> Details:
+    """Say how tables that share a budget were measured."""
+    return Details("the tables that share a budget", "exact noise on each residual")
+
+
+def file_words(product: "PublishedProduct", form: Form | None) -> list[tuple[str, str]]:
+    """Say what the files hold: those of the first tables, and the measurements."""
+    *names, measurements = product.files(form)
+    words = []
+    for file, table in zip(names[:_LISTED_TABLES], product.tables, strict=False):
+        words.append((file, f"the counts of {table_title(table)}, with estimates and their standard errors"))
+    left = names[_LISTED_TABLES:]
+    if left:
+        words.append((left[0], f"the same of the next table, and so on: {len(left):,} files"))
+    words.append((measurements, "the measured residuals of all tables, for statisticians"))
+    return words
+
+
+def warnings(product: "PublishedProduct") -> list[str]:
+    """Name the tables that were asked for in whole numbers and have none with all totals."""
+    requested = {table.name for table in product.request.tables if table.fit == "integer"}
+    missing = [table.name for table in product.tables if table.fitted.kind != "integer"]
+    return [misses_totals(name) for name in missing if name in requested]
