@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from attrs import evolve
 
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import exact, plain
+from semidp.core.exact import exact
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.pipeline import run
 from semidp.publishing.rechecking.recheck import load_consistent
-from semidp.publishing.survey import survey
-from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
+from semidp.statistics.odds_ratio.words import test_rows
 
 _NO_LEDGER = "No ledger was given: other releases of the same data are not accounted for, and together protect less."
 _NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."
@@ -88,27 +90,14 @@ def odds_ratio(
     confidence = float(exact(level, "--level"))
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, printing.quiet)
-    plan = o.plan_of(
-        o.described(declaring, opening, comparing),
-        [",".join((rows, columns, *within))],
-        [*(",".join((name, *within)) for name in (rows, columns)), *(invariant or ())],
-        budget=budget,
-        report_delta=target,
-    )
+    request = OddsRatioRequest(rows, columns, None, within, alternative, confidence)
+    asked = evolve(o.described(declaring, opening, comparing), requests=[request])
+    plan = o.plan_of(asked, [], invariant or (), budget=budget, report_delta=target)
     declaring.check_used(plan)
     with opening.source(plan, data, quiet=printing.quiet) as source:
-        scope, reader = survey(plan, source)
-        table = reader.table((rows, columns, *within))
-    result = odds_ratio_test(
-        table,
-        budget,
-        strata=within,
-        alternative=alternative,
-        dataspace=scope.dataspace,
-        adjacency=scope.adjacency,
-        randomness=o.randomness_of(seed),
-        ledger=book,
-    )
+        label = f"odds ratio of {rows} and {columns}"
+        done = run(plan, source, o.randomness_of(seed), ledger=book, label=label)
+    scope, result = done.scope, done.results[0].result  # type: ignore[attr-defined]
     interval = result.confidence_interval(confidence)
     warnings = [*scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]
     notes = [*([] if book else [_NO_LEDGER]), *([] if opening.identity else [_NO_ID])]
@@ -156,41 +145,11 @@ def _test_release(
 
 
 def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:
-    row, column = result.x11
-    adjacency = result.guarantee.adjacency
-    noise, counted = result.test.noise, f"{result.rows} = {row} and {result.columns} = {column}"
-    best = ", uniformly most powerful among unbiased tests with this guarantee" if result.most_powerful else ""
-    if result.alternative is Alternative.TWO_SIDED and result.unbiased:
-        best = ", unbiased"
-    span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
-    ratio = "common odds ratio" if result.strata else "odds ratio"
-    summed = f", summed over the strata of {', '.join(result.strata)}" if result.strata else ""
     rows = [
-        ("counted", f"x11: {counted}{summed}"),
-        ("exact", _exact(result.margins)),
-        ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
-        ("p-value", f"{result.p_value:.4g} ({_asked(result.alternative)}{best})"),
-        ("interval", f"{span} for the {ratio}, at level {plain(exact(interval.level))}"),
-        ("budget", f"{budget}, adjacency {adjacency.words.used}"),
+        *test_rows(result, interval),
+        ("budget", f"{budget}, adjacency {result.guarantee.adjacency.words.used}"),
         *(("note", note) for note in notes),
     ]
     print_rows(rows)
     echo()
     echo(str(result.guarantee.explain()))
-
-
-def _exact(margins: TwoByTwo | Strata) -> str:
-    if isinstance(margins, Strata):
-        varied = sum(not table.degenerate for table in margins.tables)
-        return f"both margins of {len(margins.tables):,} strata with {margins.n:,} records; {varied:,} of them vary"
-    return f"{margins.row:,} and {margins.column:,} of {margins.n:,} records have these levels"
-
-
-def _asked(alternative: Alternative) -> str:
-    """Say what the alternative means.
-
-    >>> _asked(Alternative.LESS)
-    'is the odds ratio below 1?'
-    """
-    where = {Alternative.GREATER: "above 1", Alternative.LESS: "below 1", Alternative.TWO_SIDED: "different from 1"}
-    return f"is the odds ratio {where[alternative]}?"

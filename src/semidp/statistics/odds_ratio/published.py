@@ -9,8 +9,11 @@ import numpy as np
 from semidp.core.scope import Scope
 from semidp.mechanisms.base import Measurement
 from semidp.output.cells import Columns, Form, StoredFiles
+from semidp.output.sections import Details, Section
+from semidp.statistics.odds_ratio import words
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.odds_ratio.umpu import Interval
 from semidp.statistics.protocol import Published, Request, measured_by, read_back
 
 if TYPE_CHECKING:
@@ -46,6 +49,36 @@ class PublishedOddsRatio(Published):
     def __repr__(self) -> str:
         return f"PublishedOddsRatio({self.name!r}: {self.request.rows} × {self.request.columns})"
 
+    @property
+    def interval(self) -> Interval:
+        """The odds ratios that the test does not reject, at the level of the request."""
+        return self.result.confidence_interval(float(self.request.level))
+
+    def title(self) -> str:
+        """Name the test."""
+        return words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say that one number was measured."""
+        return [f"{words.title(self)}: 1 number"]
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the test, for a terminal."""
+        return words.test_rows(self.result, self.interval)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return the section of the test in a report."""
+        return words.sections(self)
+
+    def details(self) -> Details:
+        """Say how x11 was measured."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what the file holds."""
+        (file,) = self.request.files
+        return [(file, f"the {words.title(self)}: U, its p-value and interval")]
+
     def recalibrated(self, request: Request, scope: Scope) -> CanonicalMechanism:
         """Return the canonical noise of the request's budget."""
         space = request.space(scope)
@@ -55,7 +88,7 @@ class PublishedOddsRatio(Published):
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return one row: U, the p-value, the interval, and U in steps of its grid."""
-        interval = self.result.confidence_interval(float(self.request.level))
+        interval = self.interval
         numbers = {
             "u": np.array([self.result.u]),
             "p_value": np.array([self.result.p_value]),

@@ -21,8 +21,9 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.base import QuerySpace
 from semidp.sources.reader import Reader
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
+from semidp.statistics.odds_ratio.forecast import PowerForecast
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio, published_odds_ratio
-from semidp.statistics.odds_ratio.umpu import Alternative, check_level
+from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest, check_level
 from semidp.statistics.protocol import OwnBudget, budget_of, checked_budget, file_name, member
 
 
@@ -128,6 +129,12 @@ class OddsRatioRequest(OwnBudget):
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the canonical noise of the budget."""
         return CanonicalMechanism.calibrate(space, budget_of(self))
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[PowerForecast, ...]:
+        """Return the power that the test would have."""
+        assert isinstance(mechanism, CanonicalMechanism)
+        test = UmpuTest(mechanism.cell.margins, mechanism.noise_law)
+        return (PowerForecast.of(self.name, self.features, test, self.alternative),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential x11."""
