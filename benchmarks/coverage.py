@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -204,7 +204,7 @@ def measured(setting: Setting, replicates: int) -> Iterator[GroupSums]:
     spread = None
     if setting.spread_budget is not None:
         public, block = _one_factor(setting.counts), Margin("g")
-        spread = square_mechanism(public, Adjacency(2), grid, setting.spread_budget, [block])
+        spread = square_mechanism(public, Ball(2), grid, setting.spread_budget, [block])
     for _ in range(replicates):
         values = [
             population.draw(n, setting.steps, source)
@@ -302,7 +302,7 @@ def logistic(counts: Counts, budget: Budget, replicates: int, *, normal: bool = 
     size = counts.shape[0]
     beta = BETA if counts.ndim == 2 else np.append(-4.5, source.normal(4.0, 0.4, size - 1))
     design, outcome = _design(counts), Outcome("y", 0, 1, 1)
-    clear = regression_mechanism(_public(counts), Adjacency(2), outcome, design, Budget.gdp(9**9))
+    clear = regression_mechanism(_public(counts), Ball(2), outcome, design, Budget.gdp(9**9))
 
     def fit(moments: Moments) -> tuple[Intervals, Intervals]:
         found = LogisticFit(moments)
@@ -333,7 +333,7 @@ def _regression(
 ) -> Floats:
     """Return the shares of coefficients that are held, of the records and of the population; open ends; the least."""
     public, design, outcome = _public(counts), _design(counts), Outcome("y", 0, 1, 1)
-    mechanism = regression_mechanism(public, Adjacency(2), outcome, design, budget)
+    mechanism = regression_mechanism(public, Ball(2), outcome, design, budget)
     rows, n = design.rows().astype(np.float64), counts.ravel().astype(np.float64)
     source = np.random.default_rng(4)
     total, each = np.zeros(3), np.zeros(len(beta))
@@ -380,7 +380,7 @@ def medians(records: int, budget: Budget, sampling: bool, replicates: int) -> tu
     """Return how often the interval of a median holds that of the records or the population, and its mean width."""
     schema = Schema((Feature("ward", ["a"]),))
     public, outcome = Dataspace.of(Table(schema, np.array([records])), [Margin("ward")]), Outcome("y", 0, 100, 100)
-    space = rank_space(public, Adjacency(2), outcome, [Margin("ward")], level="0.95", sampling=sampling)
+    space = rank_space(public, Ball(2), outcome, [Margin("ward")], level="0.95", sampling=sampling)
     mechanism, source, held, width = exponential_mechanism(space, budget), np.random.default_rng(4), 0.0, 0.0
     for seed in range(replicates):
         values = np.sort(np.clip(np.rint(source.normal(50, 15, records)), 0, 100).astype(np.int64))
@@ -431,7 +431,7 @@ def _noisy(mechanism: Mechanism, values: Counts, source: np.random.Generator) ->
 
 
 def _mechanism(counts: tuple[int, ...], steps: int, budget: Budget) -> Mechanism:
-    space = sum_space(_one_factor(counts), Adjacency(2), Outcome("y", 0, 1, steps), [Margin("g")])
+    space = sum_space(_one_factor(counts), Ball(2), Outcome("y", 0, 1, steps), [Margin("g")])
     return outcome_mechanism(space, budget)
 
 

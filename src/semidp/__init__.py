@@ -20,7 +20,7 @@ from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, SemiAdjacency, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.witness import Witness
 from semidp.core.tables.counts import Table
@@ -80,10 +80,12 @@ __all__ = [
     "Adjacency",
     "AdjacencyUnknown",
     "Alternative",
+    "Ball",
     "Budget",
     "BudgetExceeded",
     "DataError",
     "Dataspace",
+    "Exchange",
     "ExplicitSpace",
     "Feature",
     "Fit",

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from semidp.audit import Audit, audit_mechanism, pair_for, with_less_noise
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.outcomes import outcome_exchange
 from semidp.core.tables.counts import Table
@@ -30,7 +30,7 @@ def by_state(sizes: list[int], exchange: bool, steps: int = 20, level: str | Non
     """Medians by state and by nation."""
     schema = Schema([Feature.nested(["nation", "state"], [("z", str(k)) for k in range(len(sizes))])])
     public = Dataspace.of(Table(schema, sizes), [Margin("state")])
-    adjacency = outcome_exchange(public) if exchange else Adjacency(2)
+    adjacency = outcome_exchange(public) if exchange else Ball(2)
     blocks = [Margin("state"), Margin("nation")]
     return rank_space(public, adjacency, Outcome("score", 0, 20, steps), blocks, level=level)
 

@@ -27,7 +27,7 @@ def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
     claim, a, tables, groups = RELEASES[name]
     release = semidp.Release.load(GOLDEN / name)
     assert name_of(release.guarantee.tradeoff) == claim
-    assert release.guarantee.adjacency == semidp.Adjacency(a)
+    assert release.guarantee.adjacency == semidp.Ball(a)
     assert [table.name for table in release.tables] == tables
     assert [group.name for group in release.groups] == groups
     assert release.private

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
+from semidp import Ball, Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
 from semidp.core.spaces.adjacency import semi_adjacency
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.counts import Table
@@ -78,5 +78,5 @@ def test_the_semi_adjacent_parameter_of_seventy_published_features_has_its_bound
     data = answers()
     plan = Plan([TableRequest(NAMES[:2], Budget.zcdp(1))], NAMES[:70], declared())
     scope = prepare(plan, data).scope
-    assert scope.adjacency == Adjacency(scope.semi_adjacency.bound)
+    assert scope.adjacency == Ball(scope.semi_adjacency.bound)
     assert 2 < semi_adjacency(scope.dataspace).bound <= 71

@@ -24,7 +24,7 @@ from semidp import Budget, Feature, Plan, Release, Schema, Table, TableRequest
 from semidp.accounting.ledger import Ledger
 from semidp.audit import audit_mechanism, claims_of_release, pair_for
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.curves import gaussian
 from semidp.core.tradeoff.smooth import Gaussian
@@ -98,7 +98,7 @@ def test_the_norms_bound_every_pair_of_datasets(exact: tuple[str, ...], attained
         key = b"".join(total.counts.tobytes() for total in public.totals)
         total = sum(size for _, size in records)
         tables.setdefault(key, []).append((Counter(records), total))
-        spaces[key] = LevelTotalSpace(public, Adjacency(a), "size")
+        spaces[key] = LevelTotalSpace(public, Ball(a), "size")
     for key, members in tables.items():
         largest[key] = 0
         for (one, low), (other, high) in itertools.combinations(members, 2):
@@ -272,12 +272,12 @@ def test_the_ledger_computes_its_charge_anew_under_further_exact_statistics(plan
 def test_a_record_of_it_is_read_under_another_adjacency(plan: Plan) -> None:
     (mechanism,) = semidp.prepare(plan, PEOPLE).mechanisms
     space = mechanism.space
-    assert recorded(mechanism.record(), space.dataspace, Adjacency(4)).tradeoff == gaussian(2)
+    assert recorded(mechanism.record(), space.dataspace, Ball(4)).tradeoff == gaussian(2)
     damaged = {**mechanism.record(), "query": {"kind": "level total"}}
     with pytest.raises(InputError, match="the record of a query of level total is damaged"):
-        recorded(damaged, space.dataspace, Adjacency(4))
+        recorded(damaged, space.dataspace, Ball(4))
     with pytest.raises(Refused, match="knows no query"):
-        recorded({**mechanism.record(), "query": {"kind": "level totals"}}, space.dataspace, Adjacency(4))
+        recorded({**mechanism.record(), "query": {"kind": "level totals"}}, space.dataspace, Ball(4))
 
 
 def test_an_audit_attacks_it_on_the_worst_pair(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -388,8 +388,8 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
         claimed = claim.mechanism.space.adjacency
         if finding.pairs != claimed:
             lines.insert(1, ("pairs", f"{finding.pairs}, where the claim is about {claimed}"))
-        elif claimed.is_exchange:
-            lines.insert(1, ("pairs", "exchanges of one person: the claim is about these, and not about any records"))
+        elif claimed.words.restriction is not None:
+            lines.insert(1, ("pairs", claimed.words.restriction))
     if energy is not None:
         lines.append(
             (

@@ -180,7 +180,6 @@ def release(
         if dry_run:
             if partition is None:
                 prepared = prepare(wanted, source, memory=usable)
-                assert prepared.scope.dataspace.schema is not None
                 takes = needs_of(prepared.plan, prepared.scope.dataspace.schema)
                 _rehearse(wanted, prepared, takes, printing)
             else:

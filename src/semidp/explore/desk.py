@@ -101,7 +101,6 @@ class Desk:
         """
         scope = self.seen(plan)[0].scope
         schema = scope.dataspace.schema
-        assert schema is not None
         found: list[dict[str, Any]] = []
         names = tuple(dict.fromkeys(name for table in plan.tables for name in schema.closed(table.features)))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]

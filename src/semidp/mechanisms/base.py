@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.exact import plain, positive, sqrt_up, up
+from semidp.core.exact import bisection, plain, positive, sqrt_up, up
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.spaces.adjacency import Adjacency
@@ -163,12 +163,13 @@ class Mechanism(ABC):
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency of the same dataspace: ``μ' = Δ2(S')/σ``.
 
+        >>> from semidp.core.spaces.adjacency import Ball, Exchange
         >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
         >>> from semidp.mechanisms.examples import two_way
         >>> space, table = two_way()
-        >>> exchanges = space.under(Adjacency.exchange(space.dataspace))
+        >>> exchanges = space.under(Exchange.of(space.dataspace))
         >>> mechanism = RoundedGaussianMechanism.calibrate(exchanges, Budget.gdp(1))
-        >>> mechanism.under(Adjacency(4)).tradeoff.mu
+        >>> mechanism.under(Ball(4)).tradeoff.mu
         Fraction(2, 1)
         """
         return replace(self, space=self.space.under(adjacency)).guarantee
@@ -482,9 +483,7 @@ def largest(holds: Callable[[Fraction], bool]) -> Fraction:
             raise Refused("no noise scale meets this budget: use a larger delta")
     while holds(high):
         low, high = high, high * 2
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+    low, _ = bisection(holds, low, high, halvings=40)
     return low
 
 

@@ -267,7 +267,7 @@ class KNormMechanism(PureMechanism):
         mine = self.guarantee
         if adjacency == mine.adjacency or mine.covers(Guarantee(mine.dataspace, adjacency, mine.tradeoff)):
             return Guarantee(mine.dataspace, adjacency, mine.tradeoff)
-        if adjacency.is_exchange or not mine.adjacency.is_exchange:
+        if mine.adjacency.steps(adjacency) is None:
             raise Refused("what k-norm noise guarantees for more pairs is not known: calibrate it for them")
         return mine.for_any_records(adjacency.a)
 

@@ -224,11 +224,12 @@ class ResidualMechanism(Mechanism):
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency: its costs, over the same σ².
 
+        >>> from semidp.core.spaces.adjacency import Ball
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
         >>> both, table = two_way()
         >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).under(Adjacency(4)).tradeoff.mu_squared > 3
+        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).under(Ball(4)).tradeoff.mu_squared > 3
         True
         """
         space = self.space.under(adjacency)

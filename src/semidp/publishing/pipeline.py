@@ -207,7 +207,6 @@ def run(
     progress("reading the records", 0, None)
     prepared = prepare(plan, data, memory=memory)
     if folder is not None:
-        assert prepared.scope.dataspace.schema is not None
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
     with charge_told(ledger):
         entry = charged(prepared, ledger, label)

@@ -28,7 +28,7 @@ from semidp.core.notebook import facts, shortened_text
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError, did_you_mean
@@ -320,7 +320,6 @@ class Release:
         """
         self.refuse_parts("synthetic records")
         schema = self.scope.dataspace.schema
-        assert schema is not None
         tables: list[tuple[str, Totals]] = []
         for table in self.tables:
             if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
@@ -415,14 +414,13 @@ class Release:
         >>> release.under([]).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
         ZCDP(rho=Fraction(1, 8))
         """
-        if isinstance(invariants, Dataspace):
+        if isinstance(invariants, Datasets):
             margins, known = invariants.margins, invariants
         else:
             margins = margins_from(invariants)
-        about = self.scope.dataspace if known is None else known
-        check_about(about, self.scope.dataspace)
+        about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
         if adjacency is None:
-            adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
+            adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
         return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
     @property
@@ -435,7 +433,7 @@ class Release:
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
         >>> other = release.otherwise
         >>> other.adjacency, other.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
-        (Adjacency(a=2), Fraction(2, 1))
+        (Ball(a=2), Fraction(2, 1))
         """
         try:
             mechanisms = self.mechanisms
@@ -540,7 +538,6 @@ class Release:
         if self.partition is not None:
             (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
             names.append(PARTS)
-        assert space.schema is not None
         levels = sum(len(feature.levels) for feature in space.schema.features)
         many = levels + sum(total.counts.size for total in space.totals) > LISTED
         for key, file in _DOCUMENTS.items() if many else ():
@@ -698,10 +695,10 @@ class Release:
 
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
-        dataspace = Dataspace.from_json(document["dataspace"])
-        if dataspace.schema is None:
+        dataspace = Datasets.from_json(document["dataspace"])
+        if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
-        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
+        adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})
         plan = Plan.from_json(document["plan"])
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")

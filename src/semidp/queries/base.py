@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Floats
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
@@ -54,18 +54,19 @@ class RowsForm:
 class QuerySpace(ABC):
     """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section 4.1).
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.queries.tables import sensitivity_space
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
-    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Adjacency(2))
+    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Ball(2))
     >>> space.l1, space.l2_squared, space.linf
     (4, 8, 2)
     """
 
-    dataspace: Dataspace
+    dataspace: Datasets
     adjacency: Adjacency
 
     exact_claims_only: ClassVar[bool] = False
@@ -254,7 +255,8 @@ class ExplicitSpace(QuerySpace):
 
     Examples
     --------
-    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Adjacency(1))
+    >>> from semidp.core.spaces.adjacency import Ball
+    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1))
     >>> space.l1, space.l2_squared, space.linf, space.dimension
     (2, 2, 1, 2)
     >>> space.project([3, 0, 0]).round(9).tolist()
@@ -267,7 +269,7 @@ class ExplicitSpace(QuerySpace):
     def __init__(
         self,
         vectors: Sequence[ArrayLike],
-        dataspace: Dataspace,
+        dataspace: Datasets,
         adjacency: Adjacency,
         fixed: ArrayLike | None = None,
     ) -> None:

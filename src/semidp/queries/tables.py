@@ -15,8 +15,8 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
@@ -32,9 +32,7 @@ from semidp.queries.worst_pairs import Pair, table_pair
 _MOST_MOVES = 500  # how many other moves an audit looks at where the worst is not known, or does not fit the totals
 
 
-def sensitivity_space(
-    dataspace: Dataspace, adjacency: Adjacency, released: Iterable[str] | None = None
-) -> "TableSpace":
+def sensitivity_space(dataspace: Datasets, adjacency: Adjacency, released: Iterable[str] | None = None) -> "TableSpace":
     """Return S_a of the table over the `released` features.
 
     ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the exchanges of one
@@ -52,17 +50,18 @@ def sensitivity_space(
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
-    >>> space = sensitivity_space(public, Adjacency(3))
+    >>> space = sensitivity_space(public, Ball(3))
     >>> space.l1, space.l2_squared, space.linf, space.dimension, space.exact
     (4, 4, 1, 2, True)
     """
-    if dataspace.schema is None or dataspace.n is None:
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a dataspace that is only described has no sensitivity space: give its schema and margins")
     names = dataspace.schema.names if released is None else tuple(released)
     if not names:
@@ -82,11 +81,12 @@ class TableSpace(QuerySpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
-    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3))
+    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3))
     >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
     (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
     >>> len(list(space.moves())), space.matrix().cells.shape
@@ -255,7 +255,6 @@ class TableSpace(QuerySpace):
     @property
     def released(self) -> View:
         """The view of the released table in the schema of the dataspace."""
-        assert self.dataspace.schema is not None
         return self.dataspace.schema.view(self.schema.names)
 
     @cached_property
@@ -264,7 +263,9 @@ class TableSpace(QuerySpace):
 
     @cached_property
     def _exchange(self) -> ExchangeTable | None:
-        return ExchangeTable(Blocks.of(self.dataspace), self._question) if self.adjacency.is_exchange else None
+        if not isinstance(self.adjacency, Exchange):
+            return None
+        return ExchangeTable(Blocks.of(self.dataspace), self._question)
 
     @property
     def reach(self) -> int:

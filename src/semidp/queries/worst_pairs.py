@@ -115,8 +115,6 @@ def _table_below(move: Counts, public: Dataspace, fixed: Floats) -> Counts | Non
 
     taken = np.maximum(-move, 0)
     schema = public.schema
-    assert schema is not None
-    assert public.n is not None
     if schema.possible is not None and move[~schema.possible].any():
         return None
     try:

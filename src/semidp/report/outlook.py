@@ -66,7 +66,7 @@ def forecast(prepared: Prepared) -> Outlook:
             lists[each.listed].append(each.to_json())
     announced = prepared.announced
     # The guarantee under the other adjacency stands beside that of an exchange release alone.
-    otherwise = implied(prepared) if scope.adjacency.is_exchange else []
+    otherwise = [] if scope.adjacency.protects_groups else implied(prepared)
     document = {
         "exact": [list(margin.names) for margin in scope.dataspace.margins],
         "n": scope.dataspace.n,

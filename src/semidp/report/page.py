@@ -36,7 +36,7 @@ def html(release: Release, title: str | None = None) -> str:
     """
     scope, moved, explanation = release.scope, moves(release.scope), release.guarantee.explain()
     advertised = release.announced
-    curves = {f"this release ({_used(release)})": release.guarantee.tradeoff}
+    curves = {f"this release ({scope.adjacency.words.used})": release.guarantee.tradeoff}
     if advertised is not None:
         curves["if the totals were forgotten"] = advertised
     rendered: str = _template().render(
@@ -109,7 +109,7 @@ def _sections(release: Release) -> list[Section]:
 def moves(scope: Scope) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
     semi = scope.semi_adjacency
-    if scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
+    if not scope.adjacency.protects_groups or semi is None or semi.witness is None or not semi.witness.others:
         return []
     witness = semi.witness
     records = [(witness.record, witness.wants), *witness.others]
@@ -122,15 +122,10 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
     ]
 
 
-def _used(release: Release) -> str:
-    adjacency = release.scope.adjacency
-    return str(adjacency) if adjacency.is_exchange else f"a = {adjacency.a}"
-
-
 def _details(release: Release) -> list[tuple[str, str]]:
     scope = release.scope
     semi = scope.semi_adjacency
-    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", _used(release))]
+    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", scope.adjacency.words.used)]
     if semi is not None:
         worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))

@@ -9,7 +9,7 @@ from fractions import Fraction
 from semidp.core.exact import plain, rounded_up
 from semidp.core.guarantee import Guarantee, detection
 from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
@@ -25,13 +25,13 @@ _SAME = 1e-4  # guarantees whose numbers differ by less, relatively, are called 
 _LEAST_MISSED = 0.0005  # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 
 
-def exact_part(dataspace: Dataspace) -> list[str]:
+def exact_part(dataspace: Datasets) -> list[str]:
     """Name what is published exactly.
 
     >>> exact_part(Dataspace.described("state totals"))
     ['state totals']
     """
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         return [dataspace.summary()]
     return [*(f"counts of {margin}" for margin in dataspace.margins), f"the number of records, {dataspace.n:,}"]
 
@@ -44,26 +44,27 @@ def noisy_part(release: Release) -> list[str]:
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball, Exchange
     >>> from semidp.core.tradeoff.curves import gaussian
-    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    >>> for adjacency in (Ball(2), Exchange(2)):
     ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
     The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
     The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
     if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
-    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    adjacency = guarantee.adjacency
+    pairs = "" if adjacency.protects_groups else f", for {adjacency.words.pairs}"
     return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
 
 
 def weakness(guarantee: Guarantee) -> tuple[str, ...]:
     """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
 
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> known = Dataspace.described("states")
-    >>> [len(weakness(Guarantee(known, Adjacency(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
+    >>> [len(weakness(Guarantee(known, Ball(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
     [0, 0, 1]
     """
     missed = float(guarantee.tradeoff(0.95))  # by an attacker who accepts 5% false alarms, as in `detection`
@@ -80,25 +81,15 @@ def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
 
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
-    a = scope.adjacency.a
-    if scope.adjacency.is_exchange and a > 1:
-        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
-        return f"exchange: one person changes and {others} over published values (not any {a} records)"
-    if not scope.dataspace.margins:
-        return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
-    return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
+    return scope.adjacency.words.together(exact=bool(scope.dataspace.margins))
 
 
 def why_heading(scope: Scope) -> str:
     """Return the heading of the part on records that move together."""
-    a, semi = scope.adjacency.a, scope.semi_adjacency
+    semi = scope.semi_adjacency
     if semi is not None and semi.bound == 0:
         return "Why nothing is left to protect"
-    if scope.adjacency.is_exchange and scope.dataspace.margins:
-        return "Who changes with one person"
-    if not scope.dataspace.margins:
-        return "Why one record changes alone" if a == 1 else f"Why {a} records change together"
-    return "Why records move together" if a == 1 else f"Why {a} records move together"
+    return scope.adjacency.words.heading(exact=bool(scope.dataspace.margins))
 
 
 def why_together(scope: Scope) -> list[str]:
@@ -114,27 +105,8 @@ def why_together(scope: Scope) -> list[str]:
         return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
     if semi.bound == 0:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
-    if scope.adjacency.is_exchange:
-        return [first, *_exchanged(scope)]
-    known = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
-    second = (
-        f"In the worst case {known} records have to change together, whoever the person is and whatever else they "
-        f"could have been. The guarantee compares datasets that differ in up to {a} record{'s' if a > 1 else ''} and "
-        "agree on every published total."
-    )
-    return [first, second]
-
-
-def _exchanged(scope: Scope) -> list[str]:
-    a = scope.adjacency.a
-    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
-    return [
-        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
-        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
-        "everybody that the published totals allow.",
-        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
-        "those is stated apart.",
-    ]
+    most = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
+    return [first, *scope.adjacency.words.why(most)]
 
 
 def implied(release: Release | Prepared) -> list[str]:
@@ -143,12 +115,7 @@ def implied(release: Release | Prepared) -> list[str]:
     if other is None or other.tradeoff.is_trivial:
         return []
     numbers = _numbers(other.tradeoff, release.plan.report_delta)
-    if other.adjacency.is_exchange:
-        return [
-            f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
-            f"values) the same noise gives: {numbers}"
-        ]
-    return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
+    return [f"{other.adjacency.words.same_noise}: {numbers}"]
 
 
 def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
@@ -271,7 +238,7 @@ def summary(release: Release, where: str | None = None) -> str:
     rows += [("claim", text) for text in _claims(release)]
     rows.append(("adjacency", together_text(scope)))
     rows += [("strength", text) for text in strength(release.guarantee, release.plan.report_delta)]
-    if scope.adjacency.is_exchange:
+    if not scope.adjacency.protects_groups:
         rows += [("otherwise", text) for text in implied(release)]
     if where:
         rows.append(("written", where))

@@ -20,7 +20,7 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import RECORD, Datasets, Margin
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, tradeoff_from_json
@@ -455,6 +455,9 @@ class Request(Protocol):
     def key(self) -> str:
         """The word for requests of this kind in plan files and machine-readable output."""
 
+    counted: ClassVar[str]
+    """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
+
     @property
     def name(self) -> str:
         """Its name, and that of its files."""
@@ -550,6 +553,9 @@ class RequestDefaults:
     """What most requests answer alike: one that names no error, asks for no table and reads no outcome."""
 
     __slots__ = ()
+
+    counted: ClassVar[str] = RECORD
+    """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
 
     @property
     def share_name(self: Request) -> str:
@@ -755,7 +761,7 @@ class Attackable(Protocol):
         """Return many independent outputs for one value."""
 
 
-QueryReader = Callable[[Mapping[str, Any], Dataspace, Adjacency], QuerySpace]
+QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
 """Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.base import Mechanism
 from semidp.queries.base import QuerySpace
@@ -105,21 +105,22 @@ def printed_result(document: Mapping[str, Any]) -> Attackable | None:
     return None
 
 
-def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
+def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
     """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and adjacency.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.spaces.dataspace import Margin, Dataspace
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.outcomes.spaces import sum_space
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
-    >>> query_space(space.query(), public, Adjacency(1)).l2
+    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> query_space(space.query(), public, Ball(1)).l2
     100.0
-    >>> query_space({"kind": "opinion"}, public, Adjacency(1))
+    >>> query_space({"kind": "opinion"}, public, Ball(1))
     Traceback (most recent call last):
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
@@ -142,7 +143,7 @@ def _kind_of(query: Mapping[str, Any]) -> Kind:
     raise Refused(f"this version of semidp knows no query {name!r}: it cannot be recomputed")
 
 
-def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> Mechanism:
+def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
     """Return the mechanism of a record under any exact statistics and adjacency.
 
     The noise is added to the query whatever is exact, and its curve follows from its scale and from the norms of the
@@ -160,6 +161,7 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.mechanisms.pure import LaplaceMechanism
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.core.tradeoff.budget import Budget
@@ -167,7 +169,7 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
     >>> record = LaplaceMechanism.calibrate(space, Budget.pure(1)).record()
     >>> record["noise"]
     {'law': 'laplace', 'b': '4'}
-    >>> recorded(record, space.dataspace, Adjacency(2)).tradeoff.epsilon(0)
+    >>> recorded(record, space.dataspace, Ball(2)).tradeoff.epsilon(0)
     1.0
     """
     query, noise = record.get("query"), record.get("noise")

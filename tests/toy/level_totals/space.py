@@ -38,7 +38,6 @@ class LevelTotalSpace(QuerySpace):
 
     @property
     def _levels(self) -> int:
-        assert self.dataspace.schema is not None
         return self.dataspace.schema.restrict([self.feature]).size
 
     @property

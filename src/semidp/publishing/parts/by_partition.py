@@ -373,7 +373,6 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
         raise InputError(f"the number of worker processes is a whole number, at least 1, not {jobs!r}")
     scope, reader = survey(plan, source, memory, partition, jobs)
     schema = scope.dataspace.schema
-    assert schema is not None
     cut = Cut.at(schema, partition)
     if not any(cut.reaches(schema.view(table.features)) for table in plan.tables):
         raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")

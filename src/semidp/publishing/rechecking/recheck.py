@@ -387,7 +387,6 @@ class _StatedLevels:
     """Levels as a release states them, in the place of the data that they were read from."""
 
     def __init__(self, plan: Plan, scope: Scope) -> None:
-        assert scope.dataspace.schema is not None
         self._features = {feature.names: feature for feature in scope.dataspace.schema.features}
         depths = [name for part in (*plan.chains, *self._features.values()) for name in part.names]
         self._columns = tuple(dict.fromkeys((*plan.columns, *depths)))

@@ -47,13 +47,13 @@ class ExponentialMechanism(Mechanism):
     --------
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.quantiles.space import rank_space
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
-    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
+    >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
     >>> for budget in (Budget.pure(1), Budget.zcdp("1/2"), Budget.gdp(1)):
     ...     mechanism = exponential_mechanism(space, budget)
     ...     print(mechanism.name, round(float(mechanism.rate), 4), mechanism.tradeoff.epsilon("1e-6") < 6)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import Counts
+from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.errors import Refused, SemidpError
 from semidp.noise.choice import ExponentialChoice
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism
@@ -58,7 +59,6 @@ class _Placed:
         space = mechanism.ranked
         public = space.dataspace
         schema = public.schema
-        assert schema is not None
         if not schema.grid.holds(_MOST_CELLS):
             raise _unknown()
         try:
@@ -90,7 +90,7 @@ class _Placed:
 
     def moves(self, sections: int) -> Iterator[list[_Move]]:
         """Iterate over the records that move, with values between 0 and `sections`."""
-        if not self.space.adjacency.is_exchange:
+        if isinstance(self.space.adjacency, Ball):
             yield self._ball(sections)
             return
         one, other = self._swapped()
@@ -130,14 +130,14 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.quantiles.mechanism import exponential_mechanism
     >>> from semidp.statistics.quantiles.space import rank_space
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tradeoff.budget import Budget
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
-    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
+    >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
     >>> one, other = worst_histograms(exponential_mechanism(space, Budget.pure(1)))
     >>> one.sum(axis=1).tolist(), int(np.abs(one - other).sum()) // 2 == space.l1
     ([30, 20], True)
@@ -166,7 +166,7 @@ def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
     ranks = space.ranks(world.mechanism.rate)[largest]
     inside = len(np.unique(ranks[(ranks >= 1) & (ranks <= space.sizes[largest])]))
     sections = max(1, min(steps, inside, _MOST_SECTIONS))
-    if steps >= 2 and space.adjacency.is_exchange:
+    if steps >= 2 and isinstance(space.adjacency, Exchange):
         sections = max(sections, 2)
     low = np.arange(sections + 1)
     low[-1] = steps

@@ -105,7 +105,7 @@ class QuantileRequest(GroupedRequest):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the ranks; refuse groups whose counts are not published."""
         return rank_space(
-            scope.dataspace,
+            scope.dataspace.about(self.counted),
             scope.adjacency,
             self.outcome,
             self.by,

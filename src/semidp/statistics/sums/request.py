@@ -115,7 +115,7 @@ class GroupRequest(GroupedRequest):
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
-        return sum_space(scope.dataspace, scope.adjacency, self.outcome, self.by)
+        return sum_space(scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return the noise in the sums behind it."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets
 from semidp.errors import Refused
 from semidp.output.cells import StoredFiles
 from semidp.queries.base import QuerySpace
@@ -23,11 +23,11 @@ from semidp.statistics.tables.request import (
 )
 
 
-def _table_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
+def _table_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
     return sensitivity_space(dataspace, adjacency, query["features"])
 
 
-def _product_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
+def _product_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
     space = product_space(dataspace, adjacency, query["tables"])
     if space.query() != query:
         raise Refused("other levels can hold a record here, over which residuals are centred otherwise")

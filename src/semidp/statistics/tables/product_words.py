@@ -194,7 +194,7 @@ def losses_caption(product: "PublishedProduct") -> str:
     adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
     records = "1 record" if adjacency.a == 1 else f"{adjacency.a} records"
     promise = f"any {records} that keep the exact totals"
-    if adjacency.is_exchange:
+    if not adjacency.protects_groups:
         promise = "exchanges of one person (not any records that change at once)"
     alone = "so do the tables measured one by one, with the best split; "
     if product.one_by_one_l2 is None:

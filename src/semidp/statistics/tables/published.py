@@ -256,7 +256,6 @@ class PublishedTable(CellTable, Published):
 
     def fitted_cells(self, request: "Request", scope: Scope) -> int:
         """Return how many cells the table has that was asked for."""
-        assert scope.dataspace.schema is not None
         return scope.dataspace.schema.restrict(request.features).size
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
@@ -276,7 +275,6 @@ class PublishedTable(CellTable, Published):
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: StoredFiles) -> "PublishedTable":
         """Read what `to_json` and `files` wrote."""
-        assert scope.dataspace.schema is not None
         schema = scope.dataspace.schema.restrict(entry["features"])
         published, measurements = table_stems(entry["name"])
         cells = read_cells(files, published, schema)
@@ -323,7 +321,6 @@ def published_table(
 ) -> PublishedTable:
     """Fit what is published to a measurement: from here on all is post-processing of public values."""
     public = scope.dataspace.over(features)
-    assert public.schema is not None
     residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
     measure, estimate = measured.noisy, measured.projected
     if residuals is not None:

@@ -247,15 +247,16 @@ class TablesRequest(RequestDefaults):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table, or the residuals of several."""
         if self.alone:
-            return sensitivity_space(scope.dataspace, scope.adjacency, self.only.features)
+            return sensitivity_space(scope.dataspace.about(self.counted), scope.adjacency, self.only.features)
         return self.residual_space(scope)
 
     def residual_space(self, scope: Scope) -> ProductSpace:
         """Return the residuals of all tables, on which several are measured, and one that is released by parts."""
-        return product_space(scope.dataspace, scope.adjacency, [table.features for table in self.tables])
+        public = scope.dataspace.about(self.counted)
+        return product_space(public, scope.adjacency, [table.features for table in self.tables])
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
-        """Return the mechanism asked for, or the one of least announced variance; several tables have residual ones."""
+        """Return the mechanism asked for, or the one of least announced variance; several have residual noise."""
         if self.alone:
             return table_mechanism(space, budget_of(self), self.mechanism)
         return self.residual_mechanism(space)
