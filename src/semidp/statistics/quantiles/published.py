@@ -49,7 +49,7 @@ class PublishedQuantiles(PublishedBySets):
     --------
     >>> import semidp
     >>> request = semidp.QuantileRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
-    >>> plan = semidp.Plan(quantiles=[request], invariants=["ward"])
+    >>> plan = semidp.Plan([request], invariants=["ward"])
     >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
     >>> release.quantiles[0].counts[0].tolist()
     [2, 1]

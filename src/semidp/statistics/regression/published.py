@@ -57,7 +57,7 @@ class PublishedRegression(Framed, Published):
     --------
     >>> import semidp
     >>> request = semidp.RegressionRequest(semidp.Outcome("days", 0, 10, 10), ["arm"], semidp.Budget.gdp(1))
-    >>> plan = semidp.Plan(regressions=[request], invariants=["arm"])
+    >>> plan = semidp.Plan([request], invariants=["arm"])
     >>> release = semidp.run(plan, {"arm": ["a", "a", "b"], "days": [7, 4, 2]})
     >>> release.regressions[0].terms
     ('intercept', 'arm=b')

@@ -61,7 +61,7 @@ class PublishedGroups(PublishedBySets):
     --------
     >>> import semidp
     >>> passed = semidp.GroupRequest("proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1))
-    >>> plan = semidp.Plan(groups=[passed], invariants=["ward"])
+    >>> plan = semidp.Plan([passed], invariants=["ward"])
     >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "passed": [1, 0, 1]})
     >>> release.groups[0].estimates[0].counts.tolist()  # exact; the proportions are not
     [2, 1]
