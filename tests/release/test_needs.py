@@ -131,7 +131,7 @@ def test_a_failure_after_the_charge_is_noted(tmp_path: Path, monkeypatch: pytest
     def fails(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(requests.TableRequest, "publish", fails)
+    monkeypatch.setattr(requests.TablesRequest, "publish", fails)
     with pytest.raises(MemoryError) as caught:
         run(PLAN, PEOPLE, ledger=book)
     assert len(book.account().charges) == 1

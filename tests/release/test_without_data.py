@@ -54,7 +54,7 @@ def test_no_totals_need_more_than_is_said_without_them(
 ) -> None:
     plan = Plan([TableRequest(names)], margins, adjacency=adjacency)
     scope = any_totals(plan, SCHEMA)
-    assert scope.adjacency == Ball(len(margins) + 1, "exchange" if adjacency == "exchange" else "ball")
+    assert scope.adjacency == Adjacency.named("exchange" if adjacency == "exchange" else "ball", len(margins) + 1)
     assert not exceeded(margins, scope, names)
 
 

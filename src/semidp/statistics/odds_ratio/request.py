@@ -156,7 +156,8 @@ class OddsRatioRequest(OwnBudget):
 
 def refuse_levels(schema: Schema, name: str) -> None:
     """Refuse a feature that has not two levels."""
-    levels = schema.feature(name).levels
+    (feature,) = schema.restrict([name]).features  # a depth of a nested feature counts as one
+    levels = feature.levels
     if len(levels) != 2:
         raise SchemaError(
             f"an odds ratio needs two levels of {name!r}, not {len(levels)}: keep the records of two levels, merge "
