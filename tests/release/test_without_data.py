@@ -7,7 +7,7 @@ import pytest
 
 from semidp import Dataspace, Feature, Margin, Plan, Schema, Table, TableRequest
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.errors import AdjacencyUnknown, Refused
 from semidp.publishing.survey import announced, any_totals, survey
 from semidp.queries.tables import sensitivity_space
