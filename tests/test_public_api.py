@@ -85,7 +85,8 @@ SUBPACKAGES = {
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums
-        Interval Intervals LinearFit LogisticFit MomentSpace Moments PowerCurves Spread SquareSums Strata
+        Interval Intervals LinearFit LogisticFit MomentSpace Moments OddsRatioRequest PowerCurves PublishedOddsRatio
+        Spread SquareSums Strata
         SumSpace TwoSidedTest moment_space outcome_adjacency planned_test regression_mechanism route_values
         sum_space
     """,

@@ -8,6 +8,8 @@ from semidp.core.spaces.outcomes import outcome_adjacency
 from semidp.statistics.odds_ratio.hypergeometric import Strata
 from semidp.statistics.odds_ratio.measured import planned_test
 from semidp.statistics.odds_ratio.power_analysis import PowerCurves
+from semidp.statistics.odds_ratio.published import PublishedOddsRatio
+from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Interval, TwoSidedTest
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
@@ -39,7 +41,9 @@ __all__ = [
     "LogisticFit",
     "MomentSpace",
     "Moments",
+    "OddsRatioRequest",
     "PowerCurves",
+    "PublishedOddsRatio",
     "Spread",
     "SquareSums",
     "Strata",
