@@ -77,6 +77,12 @@ class CellKeyAssessment:
         """The count that is best told from one more."""
         return self.advantages.index(max(self.advantages))
 
+    @property
+    def large(self) -> int:
+        """Of the counts whose rows serve for all larger ones, the one that is best told from one more."""
+        counts = self.table.lasting
+        return max(counts, key=lambda count: self.advantages[count])
+
     @cached_property
     def told_apart(self) -> list[int]:
         """The counts that are told from one more for certain: nothing is published of both."""

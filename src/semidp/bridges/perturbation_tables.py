@@ -109,6 +109,11 @@ class PerturbationTable:
         return _LAST if self.repeats else max(self.rows)
 
     @property
+    def lasting(self) -> range:
+        """The counts whose rows serve for all larger ones too."""
+        return range(_LAST - _REPEATED + 1, _LAST + 1) if self.repeats else range(self.last, self.last + 1)
+
+    @property
     def reach(self) -> tuple[int, int]:
         """The least and the largest noise."""
         noises = [noise for row in self.rows.values() for noise in row]
@@ -193,7 +198,7 @@ def _transition_rows(transitions: Iterable[tuple[Fraction, ...]], name: str) -> 
     if sorted(rows) != list(range(len(rows))):
         raise DataError(f"{name} needs a row for every count from 0 to its largest")
     for count, row in rows.items():
-        total = sum(row.values())
+        total = sum(row.values(), Fraction(0))
         if abs(total - 1) > _ROUNDING:
             raise DataError(f"the probabilities of the count {count} in {name} do not add up to 1")
         # they are printed with some eight digits
@@ -206,7 +211,8 @@ def _lookup_rows(lookups: Iterable[tuple[Fraction, ...]], name: str) -> dict[int
     by_count: dict[int, dict[int, int]] = {}
     keys = 1
     for numbers in lookups:
-        if any(number.denominator > 1 for number in numbers) or min(numbers[:2]) < 0:
+        negative = numbers[0] < 0 or numbers[1] < 0
+        if negative or any(number.denominator > 1 for number in numbers):
             raise DataError(f"{name} has a count, a key or a noise that is not a whole number")
         count, key, added = map(int, numbers)
         row = by_count.setdefault(count, {})

@@ -16,7 +16,7 @@ from functools import cache
 import attrs
 import numpy as np
 from attrs import frozen
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp.bridges.distinguishing import counted
 from semidp.core.exact import Number, exact
@@ -113,6 +113,17 @@ class Stratum:
     def __attrs_post_init__(self) -> None:
         if sum(self.hold) != sum(self.over):
             raise InputError("the totals of a stratum count different numbers of records by held and by swapped values")
+
+    @classmethod
+    def all_of(cls, by_held: ArrayLike, by_swapped: ArrayLike) -> "list[Stratum]":
+        """Return the strata of two tables of totals, a row a stratum; those without records are left out.
+
+        >>> Stratum.all_of([[2, 1], [0, 0]], [[1, 1, 1], [0, 0, 0]])
+        [Stratum(hold=(2, 1), over=(1, 1, 1))]
+        """
+        pairs = zip(np.asarray(by_held).tolist(), np.asarray(by_swapped).tolist(), strict=True)
+        strata = [cls(held, swapped) for held, swapped in pairs]
+        return [stratum for stratum in strata if stratum.n]
 
     @property
     def n(self) -> int:
@@ -457,8 +468,8 @@ def _hypergeometric(population: int, marked: int, draws: Whole, hits: Whole) -> 
     possible = (hits >= 0) & (missed >= 0) & (hits <= marked) & (missed <= unmarked) & (draws <= population)
     ways = _log_choose(marked, np.clip(hits, 0, marked))
     ways = ways + _log_choose(unmarked, np.clip(missed, 0, unmarked))
-    chance = np.exp(ways - _log_choose(population, np.clip(draws, 0, population)))
-    return np.where(possible, chance, 0.0)
+    chance = ways - _log_choose(population, np.clip(draws, 0, population))
+    return np.exp(np.where(possible, chance, -np.inf))
 
 
 def _log_choose(n: Whole | int, k: Whole) -> Floats:

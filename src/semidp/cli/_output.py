@@ -68,6 +68,13 @@ def print_rows(rows: Iterable[tuple[str, str]], width: int = 10) -> None:
         echo(f"{name:<{width}} {text}")
 
 
+def say(text: str) -> None:
+    """Print sentences, wrapped for the terminal."""
+    from rich.console import Console
+
+    Console(highlight=False).print(harmless(text), markup=False)
+
+
 def grid(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = (), **settings: Any) -> Any:
     """Return an empty table of Rich, with columns of words, of numbers, and of words at the end."""
     from rich.table import Table
