@@ -79,6 +79,24 @@ def test_cells_with_a_record_of_their_own_are_independent(count: int) -> None:
     assert repeated_advantage(first, second, 2) <= exact
 
 
+def test_a_person_in_another_cell_of_one_table() -> None:
+    """One cell loses the person and another gains it: all keys of all small tables, against the bound."""
+    advantages = [Fraction(gain) for gain in assess_cell_keys(PerturbationTable.from_csv(LOOKUP)).advantages]
+    closest = 0.0
+    for one, other in itertools.product(range(3), repeat=2):
+        records = one + other + 1
+        first, second = list(range(1, 1 + one)), list(range(1 + one, records))
+        here = by_all_keys([[0, *first], second], records)
+        there = by_all_keys([first, [0, *second]], records)
+        gain = curve_between(here, there).delta(0)
+        bound = 1 - (1 - advantages[one]) * (1 - advantages[other])
+        assert gain <= bound < 1
+        closest = max(closest, gain / float(bound))
+    assert closest > 0.9
+    smooth = assess_cell_keys(PerturbationTable.from_csv("i,j,p\n0,0,1\n1,0,0.25\n1,1,0.5\n1,2,0.25\n"))
+    assert smooth.replaced == 1 - 0.25**2
+
+
 def test_a_margin_tells_more_than_independent_cells() -> None:
     """Keys of a union are sums: two cells and their total reveal more than the composition of two cells allows."""
     most_gained = 0.0

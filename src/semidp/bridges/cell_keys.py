@@ -21,7 +21,7 @@ from semidp.bridges.distinguishing import (
     repeated_advantage,
 )
 from semidp.bridges.perturbation_tables import PerturbationTable
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.exact import up
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear
 from semidp.errors import InputError
 
@@ -62,10 +62,15 @@ class CellKeyAssessment:
             corners += corners_between(second, first)
         return curve_through(corners)
 
-    @cached_property
-    def replaced(self) -> Tradeoff:
-        """The tradeoff function of a table for a person in another cell: one cell loses a record, another gains it."""
-        return self.curve.compose(self.curve)
+    @property
+    def replaced(self) -> float:
+        """The most that anybody gains from a table about a person in another cell of it: ``1 - (1 - advantage)²``.
+
+        One cell loses a record and another gains it, and their noises are independent. What two laws have in common
+        is at least the product of what their parts have in common, since ``min(ab, cd) >= min(a, c) min(b, d)``.
+        """
+        common = 1 - Fraction(max(self.advantages))
+        return up(1 - common**2)
 
     @cached_property
     def advantages(self) -> list[float]:

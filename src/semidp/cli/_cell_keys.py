@@ -8,7 +8,6 @@ from typing import Any
 from attrs import frozen
 
 from semidp.bridges.cell_keys import CellKeyAssessment, assess_cell_keys
-from semidp.bridges.distinguishing import advantage
 from semidp.bridges.perturbation_tables import SUPPRESSED, PerturbationTable
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
@@ -68,7 +67,7 @@ def _print(assessment: CellKeyAssessment, path: Path) -> None:
     print_rows(rows, _WIDTH)
     echo()
     echo("One table without its margins, a person in another cell of it")
-    print_rows([("  advantage of the best attacker", f"at most {_up(advantage(assessment.replaced))}")], _WIDTH)
+    print_rows([("  advantage of the best attacker", f"at most {_up(assessment.replaced)}")], _WIDTH)
     echo()
     count, gained = assessment.repeated
     some = "1 cell" if assessment.cells == 1 else f"{assessment.cells} cells"
@@ -143,7 +142,7 @@ def _document(assessment: CellKeyAssessment) -> dict[str, Any]:
             "tradeoff": assessment.curve.to_json(),
             "told_apart": assessment.told_apart,
         },
-        "one_table_without_margins": {"advantage_at_most": advantage(assessment.replaced)},
+        "one_table_without_margins": {"advantage_at_most": assessment.replaced},
         "several_cells": {
             "cells": assessment.cells,
             "at_count": count,

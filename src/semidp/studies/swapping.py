@@ -96,9 +96,9 @@ def plot(table: Tidy) -> Figure:
             ratios = np.array(part["swapping_error_unbiased"]) / np.array(part["gaussian_error"])
             grid[2].plot(part["n"], ratios, **style)
         grid[0].set(ylim=(0, 1.02), title="advantage of an attacker")
-        grid[1].set(ylim=(0, None), title="pure ε for two people: published (dotted: exact)")
+        grid[1].set(ylim=(0, None), title="published pure ε (dotted: exact)")
         grid[2].axhline(1, color=GREY, linewidth=1, linestyle=":")
-        grid[2].set(title="error at the same advantage: swapping ÷ noise")
+        grid[2].set(title="error ÷ that of Gaussian noise")
         for axes in grid:
             axes.set_xscale("log")
             axes.set_xlabel("records in the stratum")
