@@ -46,7 +46,9 @@ class CellKeyAssessment:
 
     @cached_property
     def _laws(self) -> list[dict[Any, Fraction]]:
-        return [self.table.law(count) for count in range(self.table.last + 2)]
+        # the last count is compared with one more, too
+        counts = range(self.table.last + 2)
+        return [self.table.law(count) for count in counts]
 
     def pair(self, count: int) -> tuple[Law, Law]:
         """Return the laws of what is published of a count and of one more."""
@@ -101,11 +103,7 @@ class CellKeyAssessment:
     def certain(self, count: int) -> float:
         """Return how likely the published number settles it, for a count or for one more, whichever is likelier."""
         first, second = self.pair(count)
-        alone = [
-            sum((mass for value, mass in law.items() if value not in other), Fraction(0))
-            for law, other in ((first, second), (second, first))
-        ]
-        return float(max(alone))
+        return float(max(_outside(first, second), _outside(second, first)))
 
     @cached_property
     def repeated(self) -> tuple[int, float]:
@@ -114,10 +112,15 @@ class CellKeyAssessment:
         The cells have equally many records and share one person; each has a record that no other has, so that their
         keys are independent. A count of 0 is left out: cells that hold the person alone are one cell.
         """
-        ordered = sorted(self._counts[1:], key=lambda count: -self.advantages[count])
-        gains = {count: repeated_advantage(*self.pair(count), self.cells) for count in ordered[:_TRIED]}
-        best = max(gains, key=lambda count: gains[count])
-        return best, gains[best]
+        # cells that hold the person alone are one and the same cell
+        positive = self._counts[1:]
+        ordered = sorted(positive, key=lambda count: -self.advantages[count])
+        best, most = ordered[0], 0.0
+        for count in ordered[:_TRIED]:
+            gained = self.repeated_at(count)
+            if gained > most:
+                best, most = count, gained
+        return best, most
 
     def repeated_at(self, count: int) -> float:
         """Return what an attacker at least gains from so many cells of one count."""
@@ -132,12 +135,20 @@ class CellKeyAssessment:
     @cached_property
     def hidden(self) -> list[int]:
         """The positive counts that may be published as an empty cell is."""
-        return [count for count in self._counts[1:] if self.empty_cell in self._laws[count]]
+        empty = self.empty_cell
+        return [count for count in self._counts[1:] if empty in self._laws[count]]
 
     @property
     def shown(self) -> float:
         """How likely a count of 1 is published as something that no empty cell shows."""
-        return float(1 - self._laws[1].get(self.empty_cell, Fraction(0)))
+        hidden = self._laws[1].get(self.empty_cell, Fraction(0))
+        return float(1 - hidden)
+
+
+def _outside(law: Law, other: Law) -> Fraction:
+    """Probability under one law of what the other never gives."""
+    masses = [mass for value, mass in law.items() if value not in other]
+    return sum(masses, Fraction(0))
 
 
 def assess_cell_keys(table: PerturbationTable, cells: int = 1) -> CellKeyAssessment:

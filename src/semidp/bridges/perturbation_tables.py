@@ -111,7 +111,8 @@ class PerturbationTable:
     @property
     def lasting(self) -> range:
         """The counts whose rows serve for all larger ones too."""
-        return range(_LAST - _REPEATED + 1, _LAST + 1) if self.repeats else range(self.last, self.last + 1)
+        number = _REPEATED if self.repeats else 1
+        return range(self.last + 1 - number, self.last + 1)
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -128,10 +129,13 @@ class PerturbationTable:
         nothing = {0: Fraction(1)}
         if self.repeats and count > _LAST:
             count = (count - 1) % _REPEATED + _LAST - _REPEATED + 1
-        row = self.rows.get(count) if self.repeats else self.rows.get(min(count, self.last))
-        if row is None:
-            return nothing
-        return {next(iter(row)): Fraction(1)} if count == 0 else row
+        if not self.repeats:
+            count = min(count, self.last)
+        row = self.rows.get(count, nothing)
+        if count:
+            return row
+        # no records, no keys: always the first number of the row
+        return {next(iter(row)): Fraction(1)}
 
     def law(self, count: int) -> dict[Any, Fraction]:
         """Return the law of what is published of a count."""
@@ -145,10 +149,13 @@ class PerturbationTable:
 
 def _csv(text: str, name: str) -> tuple[list[str], list[list[str]]]:
     """Header and lines of a file whose fields are separated by semicolons, tabs or commas."""
-    first = text.lstrip("\ufeff").partition("\n")[0]
+    # spreadsheets put a mark of byte order in front
+    text = text.lstrip("\ufeff")
+    first = text.partition("\n")[0]
     delimiter = max(";\t,", key=first.count)
     try:
-        table = [row for row in csv.reader(io.StringIO(text.lstrip("\ufeff")), delimiter=delimiter, strict=True) if row]
+        reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+        table = [row for row in reader if row]
     except csv.Error:
         raise DataError(f"{name} is not a CSV file") from None
     if len(table) < 2:
@@ -160,8 +167,10 @@ def _csv(text: str, name: str) -> tuple[list[str], list[list[str]]]:
     for number, row in enumerate(table[1:], 2):
         if len(row) != len(header):
             raise DataError(f"row {number} of {name} has another number of fields than its header")
-        # with semicolons a comma is a decimal point
-        lines.append([cell.strip().replace(",", ".") if delimiter == ";" else cell.strip() for cell in row])
+        if delimiter == ";":
+            # then a comma is a decimal point
+            row = [cell.replace(",", ".") for cell in row]
+        lines.append([cell.strip() for cell in row])
     return header, lines
 
 
@@ -174,7 +183,8 @@ def _columns(
         try:
             yield tuple(_number(line[place]) for place in places)
         except InputError:
-            raise DataError(f"row {number} of {name} has no number in {', '.join(names)}") from None
+            columns = ", ".join(names)
+            raise DataError(f"row {number} of {name} has no number in {columns}") from None
 
 
 @lru_cache(maxsize=1 << 16)

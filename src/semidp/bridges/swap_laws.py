@@ -47,7 +47,8 @@ class SwapRule(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> None:
-        raise InputError(f"chosen records exchange values by {' or '.join(cls)}, not {str(value)[:40]!r}")
+        rules = " or ".join(cls)
+        raise InputError(f"chosen records exchange values by {rules}, not {str(value)[:40]!r}")
 
 
 def _rate(value: Number) -> Fraction:
@@ -121,8 +122,9 @@ class Stratum:
         >>> Stratum.all_of([[2, 1], [0, 0]], [[1, 1, 1], [0, 0, 0]])
         [Stratum(hold=(2, 1), over=(1, 1, 1))]
         """
-        pairs = zip(np.asarray(by_held).tolist(), np.asarray(by_swapped).tolist(), strict=True)
-        strata = [cls(held, swapped) for held, swapped in pairs]
+        held = np.asarray(by_held).tolist()
+        swapped = np.asarray(by_swapped).tolist()
+        strata = list(map(cls, held, swapped))
         return [stratum for stratum in strata if stratum.n]
 
     @property
@@ -175,10 +177,12 @@ def _rows(total: int, columns: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if total <= columns[0]:
             yield (total,)
         return
-    beyond = sum(columns[1:])
-    for cell in range(max(total - beyond, 0), min(total, columns[0]) + 1):
-        for others in _rows(total - cell, columns[1:]):
-            yield (cell, *others)
+    # what the other columns cannot take, the first one must
+    least = max(total - sum(columns[1:]), 0)
+    most = min(total, columns[0])
+    for cell in range(least, most + 1):
+        for tail in _rows(total - cell, columns[1:]):
+            yield (cell, *tail)
 
 
 def choice_weights(n: int, swap: Swap) -> list[Fraction]:
@@ -192,19 +196,23 @@ def choice_weights(n: int, swap: Swap) -> list[Fraction]:
     ([Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)], [Fraction(1, 1), Fraction(-1, 1), Fraction(1, 1)])
     """
     p = swap.rate
-    chosen = [p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+    chosen = []
+    for k in range(n + 1):
+        chosen.append(p**k * (1 - p) ** (n - k))
     if swap.rule is SwapRule.shuffle:
         return [math.comb(n, k) * chance for k, chance in enumerate(chosen)]
     # nobody is chosen alone: the choice is made again
-    again = 1 - n * chosen[1] if n else Fraction(1)
+    alone = n * chosen[1] if n else Fraction(0)
     weights = []
     for t in range(n + 1):
         total = Fraction(0)
         for k in range(t, n + 1):
             if k != 1:
+                # k - t of the k chosen records are fixed points that are taken out again
                 ways = math.comb(n - t, k - t) * (-1) ** (k - t)
                 total += ways * chosen[k] / derangements(k)
-        weights.append(math.comb(n, t) * math.factorial(t) * total / again)
+        arrangements = math.comb(n, t) * math.factorial(t)
+        weights.append(arrangements * total / (1 - alone))
     return weights
 
 
@@ -238,32 +246,43 @@ def swapped_law(table: Grid, swap: Swap) -> dict[Grid, Fraction]:
     law: dict[Grid, Fraction] = defaultdict(Fraction)
     for chosen in itertools.product(*(range(cell + 1) for cell in cells)):
         size = sum(chosen)
-        ways = math.prod(math.comb(cell, taken) for cell, taken in zip(cells, chosen, strict=True))
+        ways = math.prod(map(math.comb, cells, chosen))
         chance = weights[size] * ways / math.comb(n, size)
-        grid = _grid(chosen, width)
-        rows = tuple(map(sum, grid))
-        columns = tuple(map(sum, zip(*grid, strict=True)))
+        rows, columns = _sums(_grid(chosen, width))
+        left = [cell - gone for cell, gone in zip(cells, chosen, strict=True)]
         for permuted, probability in _permuted(rows, columns):
-            published = [cell - gone + new for cell, gone, new in zip(cells, chosen, permuted, strict=True)]
+            published = [cell + new for cell, new in zip(left, permuted, strict=True)]
             law[_grid(published, width)] += chance * probability
     return dict(law)
+
+
+def _sums(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Row and column totals of a table."""
+    rows = tuple(map(sum, grid))
+    columns = tuple(map(sum, zip(*grid, strict=True)))
+    return rows, columns
 
 
 @cache
 def _permuted(rows: tuple[int, ...], columns: tuple[int, ...]) -> list[tuple[tuple[int, ...], Fraction]]:
     """Tables of the chosen records after a uniform permutation of their swapped values, with probabilities."""
-    arrangements = math.prod(map(math.factorial, rows)) * math.prod(map(math.factorial, columns))
+    arrangements = _factorials(rows) * _factorials(columns)
     permutations = math.factorial(sum(rows))
     outcomes = []
     for table in _tables(rows, columns):
         cells = tuple(cell for row in table for cell in row)
-        ways = arrangements // math.prod(map(math.factorial, cells))
+        ways = arrangements // _factorials(cells)
         outcomes.append((cells, Fraction(ways, permutations)))
     return outcomes
 
 
+def _factorials(counts: Iterable[int]) -> int:
+    return math.prod(map(math.factorial, counts))
+
+
 def _grid(cells: Sequence[int], width: int) -> Grid:
-    return tuple(tuple(cells[start : start + width]) for start in range(0, len(cells), width))
+    starts = range(0, len(cells), width)
+    return tuple(tuple(cells[start : start + width]) for start in starts)
 
 
 @frozen(eq=False)
@@ -328,16 +347,19 @@ class CellLaw:
         """About how many multiplications all rows take."""
         middle = (self.lowest + self.highest) // 2
         lost, gained = self._windows(middle)
-        return float(self.highest - self.lowest + 1) * len(self.leavers) * len(lost) * len(gained)
+        rows = self.highest - self.lowest + 1
+        return float(rows) * len(self.leavers) * len(lost) * len(gained)
 
     def row(self, cell: int) -> tuple[int, Floats]:
         """Return the law of the published cell for one true cell: the least value, and probabilities from there on."""
         losers, gainers = self._windows(cell)
-        leavers = self.first + np.arange(len(self.leavers))
-        lost = _hypergeometric(self.c, cell, leavers[:, None], losers[None, :])
-        gained = _hypergeometric(self.n - self.c, self.r - cell, leavers[:, None], gainers[None, :])
-        together = (lost * self.leavers[:, None]).T @ gained
-        change = gainers[None, :] - losers[:, None]
+        leavers = self.first + np.arange(len(self.leavers))[:, None]
+        lost = _hypergeometric(self.c, cell, leavers, losers)
+        gained = _hypergeometric(self.n - self.c, self.r - cell, leavers, gainers)
+        # losses and gains are independent once the number of leavers is known
+        weighted = lost * self.leavers[:, None]
+        together = weighted.T @ gained
+        change = gainers - losers[:, None]
         least = int(change.min())
         masses = counted((change - least).ravel(), together.ravel())
         return cell + least, masses
@@ -353,8 +375,9 @@ class CellLaw:
 def _window(population: int, marked: int, fewest: int, most: int) -> Whole:
     """Likely numbers of marked ones among draws of `fewest` to `most` without replacement."""
     share = marked / population if population else 0.0
-    spread = _REACH * math.sqrt(most * share * (1 - share)) + 2 * _REACH
-    low = max(0, fewest - (population - marked), math.floor(fewest * share - spread))
+    spread = _reach(most * share * (1 - share))
+    forced = fewest - (population - marked)
+    low = max(0, forced, math.floor(fewest * share - spread))
     high = min(marked, most, math.ceil(most * share + spread))
     return np.arange(low, high + 1)
 
@@ -371,43 +394,55 @@ def leaver_law(n: int, c: int, swap: Swap) -> tuple[int, Floats]:
     (0, [0.875, 0.125])
     """
     p = float(swap.rate)
-    inside, outside = _binomial_window(c, p), _binomial_window(n - c, p)
+    inside = _binomial_window(c, p)
+    outside = _binomial_window(n - c, p)
     low, high = _leaver_window(inside, outside)
     leavers = np.arange(low, high + 1)
-    sizes = np.arange(inside[0] + outside[0], inside[-1] + outside[-1] + 1)
-    typical = max(round(n * p), 1)
+    sizes = np.arange(_least(inside, outside), _most(inside, outside) + 1)
     # 1/(u + v)! without its exponential part, which goes to u and v: nothing overflows then
+    typical = max(round(n * p), 1)
     tilt = math.log(typical)
     factorials = _log_factorials(n)
-    chosen = np.exp(factorials[typical] - factorials[sizes] + (sizes - typical) * tilt)
-    within, beyond = _log_ways(c, inside, leavers, p), _log_ways(n - c, outside, leavers, p)
+    scale = typical * tilt - factorials[typical]
+    chosen = np.exp(sizes * tilt - factorials[sizes] - scale)
+    within = _log_ways(c, inside, leavers, p, tilt)
+    beyond = _log_ways(n - c, outside, leavers, p, tilt)
     if swap.rule is SwapRule.derange:
         shares = _unfixed(n, leavers)
-        # a record that is chosen alone has no derangement
         every = shares.none_fixed[sizes]
+        # a record that is chosen alone has no derangement, and the choice is made again
         chosen = np.divide(chosen, every, out=np.zeros_like(chosen), where=every > 0)
         chosen /= 1 - n * p * (1 - p) ** (n - 1)
-        with np.errstate(divide="ignore"):
-            within = within + np.log(shares.some_fixed[inside].T)
-            beyond = beyond + np.log(shares.some_fixed[outside].T)
-    within -= (inside * tilt)[None, :]
-    beyond -= (outside * tilt)[None, :]
+        within = within + shares.logarithms(inside)
+        beyond = beyond + shares.logarithms(outside)
     law = np.zeros(len(leavers))
-    for place in range(len(leavers)):
-        tops = within[place].max(), beyond[place].max()
-        if min(tops) == -np.inf:
+    for place, rows in enumerate(zip(within, beyond, strict=True)):
+        tops = [float(row.max()) for row in rows]
+        if min(tops) == -math.inf:
             continue
-        sums = np.convolve(np.exp(within[place] - tops[0]), np.exp(beyond[place] - tops[1]))
-        scale = sum(tops) + typical * tilt - factorials[typical]
-        law[place] = math.exp(scale) * float(sums @ chosen)
+        # the ways to choose u inside and v outside, by u + v
+        ways = np.convolve(np.exp(rows[0] - tops[0]), np.exp(rows[1] - tops[1]))
+        size = math.exp(sum(tops) + scale)
+        law[place] = size * float(ways @ chosen)
     return low, law
 
 
-def _log_ways(n: int, chosen: Whole, leavers: Whole, p: float) -> Floats:
-    """Logarithm of ``Bin(n, p)(u) C(u, e) u!``, a row for each number e of leavers; -inf where e exceeds u."""
-    ways = _log_choose(chosen[None, :], np.clip(leavers[:, None], 0, chosen[None, :]))
-    ways = ways + _log_factorials(n)[chosen][None, :] + _log_binomial(n, chosen, p)[None, :]
-    return np.where(leavers[:, None] <= chosen[None, :], ways, -np.inf)
+def _least(inside: Whole, outside: Whole) -> int:
+    return int(inside[0]) + int(outside[0])
+
+
+def _most(inside: Whole, outside: Whole) -> int:
+    return int(inside[-1]) + int(outside[-1])
+
+
+def _log_ways(n: int, chosen: Whole, leavers: Whole, p: float, tilt: float) -> Floats:
+    """Logarithm of ``Bin(n, p)(u) C(u, e) u! e^(-u tilt)``, a row for each number e of leavers; -inf for e above u."""
+    rows = leavers[:, None]
+    possible = rows <= chosen
+    ways = _log_choose(chosen, np.minimum(rows, chosen))
+    by_chosen = _log_factorials(n)[chosen] + _log_binomial(n, chosen, p)
+    ways = ways + by_chosen - chosen * tilt
+    return np.where(possible, ways, -np.inf)
 
 
 @frozen(eq=False)
@@ -421,51 +456,69 @@ class _Unfixed:
     some_fixed: Floats
     none_fixed: Floats
 
+    def logarithms(self, chosen: Whole) -> Floats:
+        """Logarithms of `some_fixed`, a row for each number of leavers and a column for each number of chosen ones."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.some_fixed[chosen]).T)
+
 
 def _unfixed(n: int, free: Whole) -> _Unfixed:
     """Shares by Euler's difference table, ``E(u, e) = (u-1) E(u-1, e) + (u-e-1) E(u-2, e)``, all terms positive."""
     columns = np.append(free, 0)
     shares = np.ones((n + 1, len(columns)))
     for u in range(1, n + 1):
-        before = shares[u - 1] * (u - 1) / u
-        second = shares[u - 2] * (u - columns - 1) / (u * (u - 1)) if u > 1 else 0.0
-        shares[u] = np.where(columns >= u, 1.0, before + second)
+        share = shares[u - 1] * (u - 1) / u
+        if u > 1:
+            weight = (u - 1 - columns) / (u * (u - 1))
+            share = share + weight * shares[u - 2]
+        # with nothing left that must move, every permutation will do
+        shares[u] = np.where(columns >= u, 1.0, share)
     return _Unfixed(shares[:, :-1], shares[:, -1])
 
 
 def _binomial_window(n: int, p: float) -> Whole:
-    spread = _REACH * math.sqrt(n * p * (1 - p)) + 2 * _REACH
-    low = max(0, math.floor(n * p - spread))
-    high = min(n, math.ceil(n * p + spread))
+    """Likely numbers of chosen records; all of them at rate 1."""
     if p == 1:
-        low = high = n
+        return np.array([n])
+    mean = n * p
+    spread = _reach(mean * (1 - p))
+    low = max(0, math.floor(mean - spread))
+    high = min(n, math.ceil(mean + spread))
     return np.arange(low, high + 1)
+
+
+def _reach(variance: float) -> float:
+    """How far from its mean a law is kept: some standard deviations, and a little more for small means."""
+    return _REACH * (math.sqrt(variance) + 2)
 
 
 def _leaver_window(inside: Whole, outside: Whole) -> tuple[int, int]:
     """Numbers of leavers that are likely for some number of chosen ones, inside and outside."""
-    lows, highs = [], []
-    for u, v in itertools.product((int(inside[0]), int(inside[-1])), (int(outside[0]), int(outside[-1]))):
-        mean = u * v / (u + v) if u + v else 0.0
-        spread = _REACH * math.sqrt(mean) / 2 + 2 * _REACH
-        lows.append(mean - spread)
-        highs.append(mean + spread)
+    low, high = math.inf, 0.0
+    for u in inside[[0, -1]].tolist():
+        for v in outside[[0, -1]].tolist():
+            mean = u * v / max(u + v, 1)
+            spread = _reach(mean / 4)
+            low = min(low, mean - spread)
+            high = max(high, mean + spread)
     most = min(int(inside[-1]), int(outside[-1]))
-    return max(0, math.floor(min(lows))), min(most, math.ceil(max(highs)))
+    return max(0, math.floor(low)), min(most, math.ceil(high))
 
 
 def _log_binomial(n: int, counts: Whole, p: float) -> Floats:
     if p == 1:
         return np.zeros(len(counts))
-    ways = _log_choose(n, counts)
-    return np.asarray(ways + counts * math.log(p) + (n - counts) * math.log1p(-p))
+    chosen = counts * math.log(p)
+    left = (n - counts) * math.log1p(-p)
+    return np.asarray(_log_choose(n, counts) + chosen + left)
 
 
 def _hypergeometric(population: int, marked: int, draws: Whole, hits: Whole) -> Floats:
     """Probability of so many marked ones among draws without replacement; 0 where that cannot be."""
     missed = draws - hits
     unmarked = population - marked
-    possible = (hits >= 0) & (missed >= 0) & (hits <= marked) & (missed <= unmarked) & (draws <= population)
+    enough = (hits <= marked) & (missed <= unmarked)
+    possible = enough & (missed >= 0) & (draws <= population)
     ways = _log_choose(marked, np.clip(hits, 0, marked))
     ways = ways + _log_choose(unmarked, np.clip(missed, 0, unmarked))
     chance = ways - _log_choose(population, np.clip(draws, 0, population))

@@ -116,8 +116,10 @@ class SwapAssessment:
         """
         stratum = self.worst.stratum
         distance = math.sqrt(2 * self.longest_cycle)
-        free = (1 - 1 / len(stratum.hold)) * (1 - 1 / len(stratum.over))
-        return distance / mu * math.sqrt(free)
+        # of each side one value is fixed by the others: the noise of a cell shrinks as much
+        rows = 1 - 1 / len(stratum.hold)
+        columns = 1 - 1 / len(stratum.over)
+        return distance / mu * math.sqrt(rows * columns)
 
 
 def assess_swapping(swap: Swap, strata: Iterable[Stratum], progress: Progress = silent) -> SwapAssessment:
@@ -175,13 +177,25 @@ def _proof(stratum: Stratum, swap: Swap) -> tuple[float, Callable[[], StratumLos
     """How many multiplications a proof takes and how to get it, None where none is possible."""
     tables = tables_of(stratum)
     if tables is not None:
-        choices = sum(math.prod(cell + 1 for row in table for cell in row) for table in tables)
+        choices = sum(map(_choices, tables))
         if choices <= _MOST_CHOICES:
             return _LISTED_WORK, lambda: listed(stratum, swap)
     if not stratum.is_two_by_two:
         return 0.0, None
-    cells = CellLaw.of(stratum.n, stratum.hold[1], stratum.over[1], swap)
-    return cells.work, lambda: one_cell(stratum, swap)
+    law = _corner_law(stratum, swap)
+    return law.work, lambda: one_cell(stratum, swap)
+
+
+def _choices(table: Grid) -> int:
+    """How many ways there are to choose records, told apart by their cells alone."""
+    sizes = [cell + 1 for row in table for cell in row]
+    return math.prod(sizes)
+
+
+def _corner_law(stratum: Stratum, swap: Swap) -> CellLaw:
+    """Law of the cell of the rarer held and the rarer swapped value, which gives a table of two by two."""
+    held, swapped = stratum.hold[1], stratum.over[1]
+    return CellLaw.of(stratum.n, held, swapped, swap)
 
 
 def listed(stratum: Stratum, swap: Swap) -> StratumLoss:
@@ -197,6 +211,7 @@ def listed(stratum: Stratum, swap: Swap) -> StratumLoss:
     laws = [swapped_law(table, swap) for table in tables]
     corners: list[Corner] = []
     epsilon = 0.0
+    # both directions of every pair: the curve must hold for each
     for one, other in itertools.combinations(range(len(tables)), 2):
         if _apart(tables[one], tables[other]) > RECORDS:
             continue
@@ -204,24 +219,28 @@ def listed(stratum: Stratum, swap: Swap) -> StratumLoss:
         corners += corners_between(laws[other], laws[one])
         epsilon = max(epsilon, _pure_epsilon(laws[one], laws[other]))
     curve = curve_through(corners)
-    errors = [_error(table, law) for table, law in zip(tables, laws, strict=True)]
+    errors = list(map(_error, tables, laws))
     return StratumLoss(stratum, curve, advantage(curve), min(errors), max(errors), epsilon)
 
 
 def _apart(one: Grid, other: Grid) -> int:
     """How many records differ between two tables of the same totals."""
-    gaps = [abs(a - b) for a, b in zip(itertools.chain(*one), itertools.chain(*other), strict=True)]
+    cells = zip(itertools.chain(*one), itertools.chain(*other), strict=True)
+    gaps = [abs(before - after) for before, after in cells]
     return sum(gaps) // 2
 
 
 def _pure_epsilon(first: dict[Grid, Fraction], second: dict[Grid, Fraction]) -> float:
     largest = Fraction(1)
+    nothing = Fraction(0)
     for outcome in {*first, *second}:
-        pair = first.get(outcome, Fraction(0)), second.get(outcome, Fraction(0))
-        if max(pair) and not min(pair):
+        chances = first.get(outcome, nothing), second.get(outcome, nothing)
+        likely, unlikely = max(chances), min(chances)
+        if likely and not unlikely:
             return math.inf
-        if max(pair):
-            largest = max(largest, max(pair) / min(pair))
+        # derangements have outcomes of probability 0 among those that are listed
+        if likely:
+            largest = max(largest, likely / unlikely)
     return math.log(largest)
 
 
@@ -230,7 +249,8 @@ def _error(table: Grid, law: dict[Grid, Fraction]) -> float:
     truth = list(itertools.chain(*table))
     total = Fraction(0)
     for published, probability in law.items():
-        squares = ((new - cell) ** 2 for new, cell in zip(itertools.chain(*published), truth, strict=True))
+        cells = zip(itertools.chain(*published), truth, strict=True)
+        squares = [(new - cell) ** 2 for new, cell in cells]
         total += probability * sum(squares)
     return math.sqrt(total / len(truth))
 
@@ -244,15 +264,14 @@ def one_cell(stratum: Stratum, swap: Swap) -> StratumLoss:
     """
     if not stratum.is_two_by_two:
         raise InputError("one cell gives the whole stratum only where there are two held and two swapped values")
-    law = CellLaw.of(stratum.n, stratum.hold[1], stratum.over[1], swap)
+    law = _corner_law(stratum, swap)
     frontier = Frontier()
     errors = []
     lost = 0.0
     before: tuple[int, Floats] | None = None
     for cell in range(law.lowest, law.highest + 1):
         row = law.row(cell)
-        values = row[0] + np.arange(len(row[1]))
-        errors.append(math.sqrt(float(((values - cell) ** 2 * row[1]).sum())))
+        errors.append(_cell_error(cell, row))
         lost = max(lost, law.lost(row[1]))
         if before is not None:
             frontier.add(*_aligned(before, row))
@@ -261,15 +280,22 @@ def one_cell(stratum: Stratum, swap: Swap) -> StratumLoss:
     return StratumLoss(stratum, curve, advantage(curve), min(errors), max(errors))
 
 
+def _cell_error(cell: int, law: tuple[int, Floats]) -> float:
+    """Root mean square error of a published cell."""
+    first, masses = law
+    errors = first - cell + np.arange(len(masses))
+    return math.sqrt(float(errors**2 @ masses))
+
+
 def _aligned(one: tuple[int, Floats], other: tuple[int, Floats]) -> tuple[Floats, Floats]:
     """Two laws of whole numbers on the same numbers."""
     first = min(one[0], other[0])
-    end = max(one[0] + len(one[1]), other[0] + len(other[1]))
+    ends = [start + len(masses) for start, masses in (one, other)]
     laws = []
     for start, masses in (one, other):
-        padded = np.zeros(end - first)
-        padded[start - first : start - first + len(masses)] = masses
-        laws.append(padded)
+        before = start - first
+        after = max(ends) - start - len(masses)
+        laws.append(np.pad(masses, (before, after)))
     return laws[0], laws[1]
 
 
@@ -292,10 +318,10 @@ def attacked(stratum: Stratum, swap: Swap) -> StratumLoss:
         cells = np.linspace(law.lowest, law.highest - 1, _ATTACKED).astype(int)
         for cell in sorted(set(cells.tolist())):
             row = law.row(cell)
-            values = row[0] + np.arange(len(row[1]))
-            errors.append(math.sqrt(float(((values - cell) ** 2 * row[1]).sum())))
+            errors.append(_cell_error(cell, row))
             first, second = _aligned(row, law.row(cell + 1))
             gained = float(np.abs(first - second).sum() / 2)
             # rounded down: an attack must not be overstated
-            best = max(best, gained * (1 - law.relative_error) - law.lost(first) - law.lost(second))
+            uncertain = law.lost(first) + law.lost(second) + law.relative_error
+            best = max(best, gained - uncertain)
     return StratumLoss(stratum, None, best, min(errors), max(errors))

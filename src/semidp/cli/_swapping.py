@@ -15,7 +15,7 @@ from semidp.bridges.swap_laws import RECORDS, Stratum, Swap, SwapRule
 from semidp.bridges.swapping import StratumLoss, SwapAssessment, assess_swapping
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
-from semidp.cli._output import echo, grid, kind_and_a, print_json, progress_bar, say
+from semidp.cli._output import echo, found_out, grid, kind_and_a, print_json, progress_bar, say
 from semidp.cli._totals import scope_of, totals_of
 from semidp.core.exact import plain
 from semidp.core.guarantee import Guarantee
@@ -31,6 +31,7 @@ FALSE_ALARMS = (0.05, 0.01)
 """At which rates of false alarms the two curves are compared."""
 
 _EPSILONS = [Fraction(k, 4) for k in range(81)]  # at which a curve of confidential totals is read
+_SHOWN = 4  # totals of a stratum that are printed
 _NOTHING = 1e-8  # an advantage below it is round-off
 _PAPER = "Bailie, Gong and Meng (2026), Theorem 1"
 
@@ -66,7 +67,8 @@ class Swapping:
                 "say which values are swapped and which stay with the record: --swap-over A[,B] and --hold A[,B]"
             )
         match = tuple(o.names_of(self.match)) if self.match is not None else ()
-        over, hold = tuple(o.names_of(self.swap_over)), tuple(o.names_of(self.hold))
+        over = tuple(o.names_of(self.swap_over))
+        hold = tuple(o.names_of(self.hold))
         names = [*match, *over, *hold]
         for name in names:
             if names.count(name) > 1:
@@ -118,11 +120,12 @@ def _space(
                 )
         if not space.publishes(margin):
             raise InputError(f"--totals lack the counts of {margin}, which swapping keeps exact: give a file of them")
-    further = [margin for margin in space.margins if not any(margin.within(kept) for kept in margins)]
-    if further:
+    for margin in space.margins:
+        if margin.within(margins[0]) or margin.within(margins[1]):
+            continue
         # then several strata change together, and no stratum can be looked at alone
         raise Refused(
-            f"{further[0]} is exact beside what swapping keeps: then several strata change together, and nothing is "
+            f"{margin} is exact beside what swapping keeps: then several strata change together, and nothing is "
             "known of them; leave it out, or release with noise"
         )
     return space
@@ -171,9 +174,10 @@ class _Report:
     @property
     def _advantage(self) -> float:
         """Three digits: rounded up where it bounds every attacker, down where one attacker has it."""
-        attack = self.assessment.attack * 1000
-        rounded = math.ceil(attack - 1e-6) if self.assessment.is_proved else math.floor(attack)
-        return rounded / 1000
+        thousandths = self.assessment.attack * 1000
+        if self.assessment.is_proved:
+            return math.ceil(thousandths - 1e-6) / 1000
+        return math.floor(thousandths) / 1000
 
     @property
     def _mu(self) -> float | None:
@@ -210,10 +214,11 @@ class _Report:
         name = "advantage of the best attacker" if proved is not None else "advantage of an attacker"
         noisy = f"{self._advantage:.3f}" if mu is not None else "-"
         table.add_row(name, f"{sign}{self._advantage:.3f}", noisy)
-        for rate in FALSE_ALARMS if proved is not None else ():
-            assert proved is not None
-            powers = [_power(proved.tradeoff, rate), "-" if mu is None else _power(gaussian(str(mu)), rate)]
-            table.add_row(f"found out, at {rate:.0%} false alarms", *powers)
+        if proved is not None:
+            for rate in FALSE_ALARMS:
+                noise = "-" if mu is None else found_out(gaussian(str(mu)), rate)
+                swapped = found_out(proved.tradeoff, rate)
+                table.add_row(f"found out, at {rate:.0%} false alarms", swapped, noise)
         worst = self.assessment.worst
         error = "-" if mu is None else f"{self.assessment.gaussian_error(mu):.2g}"
         between = f"{worst.least_error:.2g} to {worst.most_error:.2g}"
@@ -232,7 +237,8 @@ class _Report:
             return
         echo()
         digits = 0 if self.confidential else 2
-        once, twice = f"{epsilon:.{digits}f}", f"{2 * epsilon:.{digits}f}"
+        once = f"{epsilon:.{digits}f}"
+        twice = f"{2 * epsilon:.{digits}f}"
         say(
             f"Published: epsilon {once} for each record that differs ({_PAPER}), so {twice} for two people who change "
             "places, with --swap-by derange. It grows with the largest stratum, though an attacker gains less in large "
@@ -272,44 +278,60 @@ class _Report:
         )
 
     def _document(self, proved: Guarantee | None) -> dict[str, Any]:
-        assessment = self.assessment
+        swap = self.assessment.swap
         epsilon, exactly = self._epsilons()
-        mu = self._mu
-        worst = assessment.worst
-        document: dict[str, Any] = {
-            "swap_rate": assessment.swap.rate,
-            "rule": str(assessment.swap.rule),
+        worst = self.assessment.worst
+        attack = {"advantage": None, "advantage_at_least": self._advantage}
+        if proved is not None:
+            attack = {"advantage": self._advantage, "advantage_at_least": None}
+        return {
+            "swap_rate": swap.rate,
+            "rule": str(swap.rule),
             "exact": [list(margin.names) for margin in self.margins],
             "adjacency": kind_and_a(Adjacency(RECORDS)),
             "is_proved": proved is not None,
-            "advantage_at_least": None if proved is not None else self._advantage,
-            "advantage": self._advantage if proved is not None else None,
+            **attack,
             "guarantee": None if proved is None else proved.to_json(),
-            "error": [float(f"{error:.2g}") for error in (worst.least_error, worst.most_error)],
-            "gaussian": None
-            if mu is None
-            else {"mu": float(f"{mu:.4g}"), "error": float(f"{assessment.gaussian_error(mu):.2g}")},
+            "error": [_two_digits(worst.least_error), _two_digits(worst.most_error)],
+            "gaussian": self._gaussian(),
             "published_epsilon_per_record": epsilon,
             "epsilon_of_worst_stratum": exactly,
             "explanation": None if proved is None else str(proved.explain()),
+            **self._totals(),
         }
-        if not self.confidential:
-            document["strata"] = len(assessment.strata)
-            document["strata_given_away"] = assessment.fixed
-            document["worst_stratum"] = {"hold": worst.stratum.hold, "swap_over": worst.stratum.over}
-        return document
+
+    def _gaussian(self) -> dict[str, float] | None:
+        """Gaussian noise with the same advantage."""
+        mu = self._mu
+        if mu is None:
+            return None
+        error = self.assessment.gaussian_error(mu)
+        return {"mu": float(f"{mu:.4g}"), "error": _two_digits(error)}
+
+    def _totals(self) -> dict[str, Any]:
+        """What only public totals may say about strata."""
+        if self.confidential:
+            return {}
+        stratum = self.assessment.worst.stratum
+        return {
+            "strata": len(self.assessment.strata),
+            "strata_given_away": self.assessment.fixed,
+            "worst_stratum": {"hold": stratum.hold, "swap_over": stratum.over},
+        }
+
+
+def _two_digits(number: float) -> float:
+    return float(f"{number:.2g}")
 
 
 def _coarse(curve: Tradeoff) -> Tradeoff:
     """A curve below, from deltas rounded up to three digits: its corners give no total away."""
-    deltas = [Fraction(math.ceil(curve.delta(epsilon) * 1000 - 1e-6), 1000) for epsilon in _EPSILONS]
-    points = [(epsilon, min(delta, Fraction(1))) for epsilon, delta in zip(_EPSILONS, deltas, strict=True)]
+    points = []
+    for epsilon in _EPSILONS:
+        # what is above by round-off alone is not rounded up
+        thousandths = math.ceil(curve.delta(epsilon) * 1000 - 1e-6)
+        points.append((epsilon, Fraction(min(thousandths, 1000), 1000)))
     return from_profile(points)
-
-
-def _power(curve: Tradeoff, false_alarms: float) -> str:
-    power = 1 - float(curve(1 - false_alarms))
-    return f"{min(math.ceil(power * 1000 - 1e-6) / 10, 100):.1f}%"
 
 
 def _described(loss: StratumLoss) -> str:
@@ -319,5 +341,6 @@ def _described(loss: StratumLoss) -> str:
 
 
 def _listing(totals: tuple[int, ...]) -> str:
-    shown = " + ".join(map(str, totals[:4]))
-    return shown if len(totals) <= 4 else f"{shown} + {len(totals) - 4} more"
+    shown = " + ".join(map(str, totals[:_SHOWN]))
+    more = len(totals) - _SHOWN
+    return f"{shown} + {more} more" if more > 0 else shown

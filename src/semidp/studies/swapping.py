@@ -36,25 +36,23 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     cases = [(rate, n) for rate in RATES for n in STRATA]
     for rate, n in settings.each("strata", cases):
-        stratum = Stratum([n // 2, n // 2], [n // 2, n // 2])
+        half = n // 2
+        stratum = Stratum([half, half], [half, half])
         swap = Swap(rate)
-        deranging = Swap(rate, SwapRule.derange)
         loss = _loss(stratum, swap)
-        epsilon = listed(stratum, deranging).epsilon if n <= LISTED else None
         as_published, unbiased = _errors(stratum, swap)
-        rows.append(
-            {
-                "rate": rate,
-                "n": n,
-                "proved": loss.curve is not None,
-                "advantage": loss.attack,
-                "published_epsilon": 2 * deranging.published_epsilon(n),
-                "exact_epsilon": epsilon,
-                "swapping_error": as_published,
-                "swapping_error_unbiased": unbiased,
-                "gaussian_error": 1 / gaussian_mu(loss.attack),
-            }
-        )
+        # the published epsilon is about derangements, and two people are two records
+        deranging = Swap(rate, SwapRule.derange)
+        epsilon = None
+        if n <= LISTED:
+            epsilon = listed(stratum, deranging).epsilon
+        row: dict[str, Any] = {"rate": rate, "n": n, "proved": loss.curve is not None, "advantage": loss.attack}
+        row["published_epsilon"] = 2 * deranging.published_epsilon(n)
+        row["exact_epsilon"] = epsilon
+        row["swapping_error"] = as_published
+        row["swapping_error_unbiased"] = unbiased
+        row["gaussian_error"] = 1 / gaussian_mu(loss.attack)
+        rows.append(row)
     return Tidy.of(rows)
 
 
@@ -71,15 +69,19 @@ def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
     """
     law = CellLaw.of(stratum.n, stratum.hold[1], stratum.over[1], swap)
     middle = (law.lowest + law.highest) // 2
-    means = []
-    for cell in (middle, middle + 1):
-        first, masses = law.row(cell)
-        values = first + np.arange(len(masses))
-        means.append(float(values @ masses))
-        if cell == middle:
-            spread = math.sqrt(float((values - means[0]) ** 2 @ masses))
-            error = math.sqrt(float((values - middle) ** 2 @ masses))
-    return error, spread / (means[1] - means[0])
+    mean, error = _moments(law, middle, around=middle)
+    above, _ = _moments(law, middle + 1, around=middle)
+    bias = mean - middle
+    spread = math.sqrt(error**2 - bias**2)
+    return error, spread / (above - mean)
+
+
+def _moments(law: CellLaw, cell: int, around: int) -> tuple[float, float]:
+    """Mean of a published cell, and its root mean square distance from a number."""
+    first, masses = law.row(cell)
+    values = first + np.arange(len(masses))
+    square = float((values - around) ** 2 @ masses)
+    return float(values @ masses), math.sqrt(square)
 
 
 def plot(table: Tidy) -> Figure:
@@ -90,11 +92,12 @@ def plot(table: Tidy) -> Figure:
             style: Any = {"color": color, "marker": marker, "markersize": 5}
             _advantages(grid[0], part, style, f"{float(rate):.0%}")
             grid[1].plot(part["n"], part["published_epsilon"], **style)
-            known = [row for row in part.records() if row["exact_epsilon"] is not None]
-            sizes, epsilons = [row["n"] for row in known], [row["exact_epsilon"] for row in known]
-            grid[1].plot(sizes, epsilons, color=color, linestyle=":", linewidth=2)
-            ratios = np.array(part["swapping_error_unbiased"]) / np.array(part["gaussian_error"])
-            grid[2].plot(part["n"], ratios, **style)
+            # exact epsilons end where strata are too large to list
+            epsilons = [math.nan if epsilon is None else epsilon for epsilon in part["exact_epsilon"]]
+            grid[1].plot(part["n"], epsilons, color=color, linestyle=":", linewidth=2)
+            errors = np.array(part["swapping_error_unbiased"])
+            noise = np.array(part["gaussian_error"])
+            grid[2].plot(part["n"], errors / noise, **style)
         grid[0].set(ylim=(0, 1.02), title="advantage of an attacker")
         grid[1].set(ylim=(0, None), title="published pure ε (dotted: exact)")
         grid[2].axhline(1, color=GREY, linewidth=1, linestyle=":")
