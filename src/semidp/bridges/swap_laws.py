@@ -7,6 +7,7 @@ floats with a stated error. What follows for privacy is in `swapping`.
 
 import itertools
 import math
+import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -156,7 +157,8 @@ def tables_of(stratum: Stratum) -> list[Grid] | None:
     >>> tables_of(Stratum([500, 500], [400, 300, 300])) is None
     True
     """
-    listing = list(itertools.islice(_tables(stratum.hold, stratum.over), _MOST_TABLES + 1))
+    every = _tables(stratum.hold, stratum.over)
+    listing = list(itertools.islice(every, _MOST_TABLES + 1))
     return listing if len(listing) <= _MOST_TABLES else None
 
 
@@ -166,7 +168,7 @@ def _tables(rows: tuple[int, ...], columns: tuple[int, ...]) -> Iterator[Grid]:
         yield (columns,)
         return
     for row in _rows(rows[0], columns):
-        left = tuple(column - cell for column, cell in zip(columns, row, strict=True))
+        left = tuple(map(operator.sub, columns, row))
         for below in _tables(rows[1:], left):
             yield (row, *below)
 
@@ -209,7 +211,8 @@ def choice_weights(n: int, swap: Swap) -> list[Fraction]:
         for k in range(t, n + 1):
             if k != 1:
                 # k - t of the k chosen records are fixed points that are taken out again
-                ways = math.comb(n - t, k - t) * (-1) ** (k - t)
+                fixed = k - t
+                ways = math.comb(n - t, fixed) * (-1) ** fixed
                 total += ways * chosen[k] / derangements(k)
         arrangements = math.comb(n, t) * math.factorial(t)
         weights.append(arrangements * total / (1 - alone))
@@ -249,9 +252,9 @@ def swapped_law(table: Grid, swap: Swap) -> dict[Grid, Fraction]:
         ways = math.prod(map(math.comb, cells, chosen))
         chance = weights[size] * ways / math.comb(n, size)
         rows, columns = _sums(_grid(chosen, width))
-        left = [cell - gone for cell, gone in zip(cells, chosen, strict=True)]
+        left = list(map(operator.sub, cells, chosen))
         for permuted, probability in _permuted(rows, columns):
-            published = [cell + new for cell, new in zip(left, permuted, strict=True)]
+            published = list(map(operator.add, left, permuted))
             law[_grid(published, width)] += chance * probability
     return dict(law)
 
@@ -348,7 +351,8 @@ class CellLaw:
         middle = (self.lowest + self.highest) // 2
         lost, gained = self._windows(middle)
         rows = self.highest - self.lowest + 1
-        return float(rows) * len(self.leavers) * len(lost) * len(gained)
+        products = len(lost) * len(gained)
+        return float(rows) * len(self.leavers) * products
 
     def row(self, cell: int) -> tuple[int, Floats]:
         """Return the law of the published cell for one true cell: the least value, and probabilities from there on."""
@@ -398,7 +402,8 @@ def leaver_law(n: int, c: int, swap: Swap) -> tuple[int, Floats]:
     outside = _binomial_window(n - c, p)
     low, high = _leaver_window(inside, outside)
     leavers = np.arange(low, high + 1)
-    sizes = np.arange(_least(inside, outside), _most(inside, outside) + 1)
+    fewest, most = _least(inside, outside), _most(inside, outside)
+    sizes = np.arange(fewest, most + 1)
     # 1/(u + v)! without its exponential part, which goes to u and v: nothing overflows then
     typical = max(round(n * p), 1)
     tilt = math.log(typical)
@@ -412,7 +417,8 @@ def leaver_law(n: int, c: int, swap: Swap) -> tuple[int, Floats]:
         every = shares.none_fixed[sizes]
         # a record that is chosen alone has no derangement, and the choice is made again
         chosen = np.divide(chosen, every, out=np.zeros_like(chosen), where=every > 0)
-        chosen /= 1 - n * p * (1 - p) ** (n - 1)
+        alone = n * p * (1 - p) ** (n - 1)
+        chosen /= 1 - alone
         within = within + shares.logarithms(inside)
         beyond = beyond + shares.logarithms(outside)
     law = np.zeros(len(leavers))
@@ -421,7 +427,9 @@ def leaver_law(n: int, c: int, swap: Swap) -> tuple[int, Floats]:
         if min(tops) == -math.inf:
             continue
         # the ways to choose u inside and v outside, by u + v
-        ways = np.convolve(np.exp(rows[0] - tops[0]), np.exp(rows[1] - tops[1]))
+        here = np.exp(rows[0] - tops[0])
+        elsewhere = np.exp(rows[1] - tops[1])
+        ways = np.convolve(here, elsewhere)
         size = math.exp(sum(tops) + scale)
         law[place] = size * float(ways @ chosen)
     return low, law

@@ -106,6 +106,7 @@ def _space(
 ) -> Dataspace:
     """Exact totals of swapping: from the files, which must hold no other, or counted in the records."""
     if data is not None:
+        # only these two tables are counted: the joint one is never read
         plan = evolve(declared, invariants=margins, count=opening.count, where=opening.where, id=opening.identity)
         return scope_of(plan, data, opening, (), quiet=printing.quiet)[0].dataspace
     if opening != o.Opening():
@@ -163,6 +164,7 @@ class _Report:
 
     def _guarantee(self) -> Guarantee | None:
         """The guarantee where every stratum is proved."""
+        # one stratum without a proof is enough for no guarantee at all
         curve: Tradeoff | None = self.assessment.curve
         if curve is None:
             return None
@@ -182,6 +184,7 @@ class _Report:
     @property
     def _mu(self) -> float | None:
         """The mu of Gaussian noise with the same advantage; None where there is no such noise."""
+        # no noise tells for certain, and only endless noise tells nothing
         if not _NOTHING < self._advantage < 1:
             return None
         return gaussian_mu(self._advantage)

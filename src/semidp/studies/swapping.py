@@ -57,8 +57,6 @@ def compute(settings: Settings = PAPER) -> Tidy:
 
 
 def _loss(stratum: Stratum, swap: Swap) -> StratumLoss:
-    if stratum.n <= LISTED:
-        return listed(stratum, swap)
     return one_cell(stratum, swap) if stratum.n <= PROVED else attacked(stratum, swap)
 
 
