@@ -286,6 +286,15 @@ def test_what_is_too_large_is_only_attacked() -> None:
     assert assessment.longest_cycle == 2
 
 
+def test_of_very_many_strata_some_are_passed_over() -> None:
+    strata = [Stratum([20 + k, 20, 20], [20 + k, 20, 20]) for k in range(450)]
+    assessment = assess_swapping(Swap("0.1"), strata)
+    assert assessment.passed_over == 450 - len(assessment.strata) > 100
+    assert strata[0] in [loss.stratum for loss in assessment.strata]
+    assert not assessment.is_proved
+    assert assessment.curve is None
+
+
 def test_noise_for_a_cycle_of_three_is_wider() -> None:
     two = assess_swapping(Swap("0.3"), [Stratum([2, 2], [2, 2])])
     three = assess_swapping(Swap("0.3"), [Stratum([2, 2, 1], [2, 2, 1])])

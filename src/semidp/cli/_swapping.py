@@ -204,7 +204,8 @@ class _Report:
         strata = self.assessment.strata
         given_away = self.assessment.fixed
         told = f"; {given_away} more are given away by their totals" if given_away else ""
-        echo(f"strata     {len(strata)} of different totals{told}")
+        different = len(strata) + self.assessment.passed_over
+        echo(f"strata     {different} of different totals{told}")
         echo(f"worst      {_described(self.assessment.worst)}")
 
     def _side_by_side(self, proved: Guarantee | None) -> None:
@@ -269,9 +270,10 @@ class _Report:
             say(str(proved.explain()))
         else:
             unproved = sum(loss.curve is None for loss in self.assessment.strata)
+            unproved += self.assessment.passed_over
             which = "some strata" if self.confidential else f"{unproved} of the strata"
             say(
-                f"No guarantee is stated: {which} have too many tables to go through. What stands above is what an "
+                f"No guarantee is stated: {which} have more tables than can be gone through. What stands above is what an "
                 "attacker can at least do, who looks at one published cell; another may do better."
             )
         echo()
@@ -317,7 +319,7 @@ class _Report:
             return {}
         stratum = self.assessment.worst.stratum
         return {
-            "strata": len(self.assessment.strata),
+            "strata": len(self.assessment.strata) + self.assessment.passed_over,
             "strata_given_away": self.assessment.fixed,
             "worst_stratum": {"hold": stratum.hold, "swap_over": stratum.over},
         }
