@@ -273,8 +273,8 @@ class _Report:
             unproved += self.assessment.passed_over
             which = "some strata" if self.confidential else f"{unproved} of the strata"
             say(
-                f"No guarantee is stated: {which} have more tables than can be gone through. What stands above is what an "
-                "attacker can at least do, who looks at one published cell; another may do better."
+                f"No guarantee is stated: {which} have more tables than can be gone through. What stands above is what "
+                "an attacker can at least do, who looks at one published cell; another may do better."
             )
         echo()
         say(
