@@ -133,6 +133,40 @@ def test_the_curve_of_one_cell_is_the_exact_one_and_claims_no_more(rule: SwapRul
     assert compared > 50
 
 
+def by_mixture(n: int, r: int, c: int, cell: int, p: Fraction) -> dict[int, Fraction]:
+    """The law of one cell from who is chosen (binomial in each cell) and what comes back (hypergeometric)."""
+    cells = (cell, r - cell, c - cell, n - r - c + cell)
+    chances = [[math.comb(m, k) * p**k * (1 - p) ** (m - k) for k in range(m + 1)] for m in cells]
+    chosen: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
+    for both, held, swapped, neither in itertools.product(*(range(m + 1) for m in cells)):
+        numbers = (both, both + held, both + swapped, both + held + swapped + neither)
+        picked = zip(chances, (both, held, swapped, neither), strict=True)
+        chosen[numbers] += math.prod((row[k] for row, k in picked), start=Fraction(1))
+    law: dict[int, Fraction] = defaultdict(Fraction)
+    for (both, held, swapped, size), chance in chosen.items():
+        for back in range(max(0, held + swapped - size), min(held, swapped) + 1):
+            ways = math.comb(held, back) * math.comb(size - held, swapped - back)
+            law[cell - both + back] += chance * Fraction(ways, math.comb(size, swapped))
+    return law
+
+
+@pytest.mark.parametrize(
+    ("n", "r", "c", "cell", "rate"), [(20, 10, 10, 5, "0.1"), (24, 9, 12, 3, "0.25"), (20, 7, 9, 0, "0.01")]
+)
+def test_round_off_stays_within_its_bound(n: int, r: int, c: int, cell: int, rate: str) -> None:
+    law = CellLaw.of(n, r, c, Swap(rate))
+    first, masses = law.row(cell)
+    exact = by_mixture(n, r, c, cell, Fraction(rate))
+    compared = 0
+    for value, chance in exact.items():
+        if 0 <= value - first < len(masses) and chance > Fraction(1, 10**200):
+            assert abs(masses[value - first] / float(chance) - 1) <= law.relative_error
+            compared += 1
+    assert compared >= min(r, c)
+    missing = 1 - sum(chance for value, chance in exact.items() if 0 <= value - first < len(masses))
+    assert missing <= law.lost(masses) < 1e-11
+
+
 def drawn(cell: int, n: int, r: int, c: int, swap: Swap, draws: int, seed: int) -> np.ndarray:
     """Published cells of the real procedure: records chosen one by one, their values permuted."""
     source = np.random.default_rng(seed)

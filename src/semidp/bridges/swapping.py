@@ -71,6 +71,8 @@ class SwapAssessment:
         How many strata have nothing to hide, because their totals give them away.
     largest
         The number of records of the largest stratum that is not fixed.
+    longest_cycle
+        How many records move at most in one stratum: 2, or 3 where a cycle of three is possible in one of them.
     passed_over
         How many distinct strata were neither proved nor attacked, because there are too many.
     """
@@ -79,6 +81,7 @@ class SwapAssessment:
     strata: tuple[StratumLoss, ...]
     fixed: int
     largest: int
+    longest_cycle: int
     passed_over: int = 0
 
     @property
@@ -107,11 +110,6 @@ class SwapAssessment:
             pairs = zip(loss.curve.alphas, loss.curve.values, strict=True)
             corners += [(1 - alpha, 1 - value) for alpha, value in pairs]
         return curve_through(corners)
-
-    @property
-    def longest_cycle(self) -> int:
-        """How many records move at most in one stratum: 2, or 3 where a cycle of three is possible."""
-        return max(loss.stratum.longest_cycle for loss in self.strata)
 
     def gaussian_error(self, mu: float) -> float:
         """Return the standard error of a cell of the worst stratum with Gaussian noise that keeps the same totals.
@@ -182,8 +180,10 @@ def assess_swapping(swap: Swap, strata: Iterable[Stratum], progress: Progress = 
         losses.append(attacked(stratum, swap))
     losses.sort(key=lambda loss: -loss.attack)
     largest = max(stratum.n for stratum in hiding)
+    cycle = max(stratum.longest_cycle for stratum in hiding)
+    fixed = len(every) - len(hiding)
     passed_over = len(unproved) - len(tried)
-    return SwapAssessment(swap, tuple(losses), len(every) - len(hiding), largest, passed_over)
+    return SwapAssessment(swap, tuple(losses), fixed, largest, cycle, passed_over)
 
 
 def _proof(stratum: Stratum, swap: Swap) -> tuple[float, Callable[[], StratumLoss] | None]:
