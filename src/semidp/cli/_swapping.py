@@ -19,7 +19,7 @@ from semidp.cli._output import echo, found_out, grid, kind_and_a, print_json, pr
 from semidp.cli._totals import scope_of, totals_of
 from semidp.core.exact import plain
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import gaussian
@@ -171,7 +171,7 @@ class _Report:
         if self.confidential:
             curve = _coarse(curve)
         exact = "the counts of " + " and ".join(map(str, self.margins))
-        return Guarantee(Dataspace.described(exact), Adjacency(RECORDS), curve)
+        return Guarantee(Dataspace.described(exact), Ball(RECORDS), curve)
 
     @property
     def _advantage(self) -> float:
@@ -293,7 +293,7 @@ class _Report:
             "swap_rate": swap.rate,
             "rule": str(swap.rule),
             "exact": [list(margin.names) for margin in self.margins],
-            "adjacency": kind_and_a(Adjacency(RECORDS)),
+            "adjacency": kind_and_a(Ball(RECORDS)),
             "is_proved": proved is not None,
             **attack,
             "guarantee": None if proved is None else proved.to_json(),
