@@ -63,7 +63,8 @@ SUBPACKAGES = {
         pair_for with_less_noise worst_pair
     """,
     "bridges": """
-        Assessment LossMeasure Metric PrivacyFunction assess
+        Assessment CellKeyAssessment LossMeasure Metric PerturbationTable PrivacyFunction Stratum StratumLoss Swap
+        SwapAssessment SwapRule assess assess_cell_keys assess_swapping
     """,
     "grouped": """
         linear_regression logistic_regression means proportions quantiles sums

@@ -135,8 +135,20 @@ def test_the_censuss_numbers() -> None:
     )
     assert rounded[1]["epsilon_tight"] == pytest.approx(17.1583, abs=5e-5)
     assert rounded[2]["epsilon_tight"] == pytest.approx(39.8226, abs=5e-5)
+    assert rounded[1]["epsilon_gaussian"] == pytest.approx(16.4794, abs=5e-5)
+    assert rounded[2]["epsilon_gaussian"] == pytest.approx(38.4050, abs=5e-5)
+    exchange = table.where(setting="exchange", adjacency="exchange").records()[0]
+    assert exchange["epsilon_gaussian"] == pytest.approx(24.9271, abs=5e-5)
     production = table.where(setting="production", level="all", a=1)["rho"]
     assert [round(float(rho), 4) for rho in production] == [2.5562, 0.0749]
+
+
+def test_the_discrete_noise_of_the_census_accounted_query_by_query() -> None:
+    production = census.compute().where(tables="persons", setting="production", level="all", a=1).records()[0]
+    assert production["epsilon_gaussian"] == pytest.approx(16.4652, abs=5e-5)
+    # losses are rounded up to a grid: above the truth, and close
+    assert production["epsilon_gaussian"] < census.discrete_epsilon(2e-4) < 16.48
+    assert census.discrete_epsilon(1e-2) < production["epsilon_tight"]
 
 
 def test_the_levels_of_the_census_add_up() -> None:

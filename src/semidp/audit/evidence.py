@@ -110,9 +110,15 @@ class Point:
 
         >>> round(Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(), 6)  # ln 3
         1.098612
+        >>> Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(0.95)  # nothing is detected beyond such a delta
+        0.0
         """
         pairs = ((self.power_low, self.size_high), (1 - self.size_high, 1 - self.power_low))
-        return max(0.0, *(float(np.log((more - delta) / less)) for more, less in pairs if more > delta and less > 0))
+        bounds = [0.0]
+        for more, less in pairs:
+            if more > delta and less > 0:
+                bounds.append(float(np.log((more - delta) / less)))
+        return max(bounds)
 
     @property
     def rho(self) -> float:

@@ -23,6 +23,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.exact import number
 from semidp.core.progress import Progress, silent
 from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.tradeoff.base import Tradeoff
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.publishing.pipeline import CHARGE_STANDS, charge_told
 
@@ -66,6 +67,25 @@ def print_rows(rows: Iterable[tuple[str, str]], width: int = 10) -> None:
     """
     for name, text in rows:
         echo(f"{name:<{width}} {text}")
+
+
+def say(text: str) -> None:
+    """Print sentences, wrapped for the terminal."""
+    from rich.console import Console
+
+    Console(highlight=False).print(harmless(text), markup=False)
+
+
+def found_out(curve: Tradeoff, false_alarms: float) -> str:
+    """Return how often the best attacker with so many false alarms finds out, in percent, rounded up.
+
+    >>> from semidp.core.tradeoff.curves import gaussian
+    >>> found_out(gaussian(1), 0.05)
+    '26.0%'
+    """
+    power = 1 - float(curve(1 - false_alarms))
+    thousandths = math.ceil(power * 1000 - 1e-6)
+    return f"{min(thousandths, 1000) / 10:.1f}%"
 
 
 def grid(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = (), **settings: Any) -> Any:

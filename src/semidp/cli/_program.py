@@ -96,6 +96,8 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
             "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
             "semidp guarantee release --also-known smoker --levels smoker=y,n",
+            "semidp guarantee --swap 0.1 --match sex --swap-over region --hold smoker --data people.csv",
+            "semidp guarantee --ptable ptable.csv --cells 40",
         ),
     ),
     audit.audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),

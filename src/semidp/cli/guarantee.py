@@ -12,8 +12,10 @@ from semidp.accounting.conversions import approximate_group, zcdp_epsilon_paper
 from semidp.accounting.events import dp_sgd, event_from_json, event_tradeoff
 from semidp.bridges.privacy_functions import PrivacyFunction
 from semidp.cli import _options as o
+from semidp.cli._cell_keys import CellKeys
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
+from semidp.cli._swapping import Swapping
 from semidp.cli._totals import schema_of, totals_of
 from semidp.core.documents import from_json
 from semidp.core.exact import exact, plain, rounded_up
@@ -140,6 +142,9 @@ def guarantee(
     analysis: Path | None = option("What `semidp analyze --format json` printed: how many records.", "FILE"),
     declaring: Annotated[o.Declaring, ("schema", "levels", "bins")],
     invariant_text: o.Text = option("What is published exactly, in words.", "TEXT"),
+    swapping: Swapping,
+    opening: Annotated[o.Opening, ("count", "from_table", "where", "identity")],
+    cell_keys: CellKeys,
     printing: o.Printing,
 ) -> None:
     """Say what a release with exact statistics really guarantees, without its data.
@@ -149,7 +154,24 @@ def guarantee(
 
     Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an attacker also knows
     (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
+
+    Swapping (--swap) and cell keys (--ptable) are put on the same ruler: what they guarantee, or, where nothing is
+    proved, what an attacker can at least do.
     """
+    if swapping.given or cell_keys.given:
+        stating = (release, also_known, without, report_delta, invariant, analysis, invariant_text)
+        beside = stated != Stated() or training != Training() or comparing != o.Comparing()
+        if beside or any(stating) or (swapping.given and cell_keys.given):
+            raise InputError("--swap and --ptable are each assessed alone: leave out what another release states")
+        if swapping.given:
+            swapping.report(totals or (), declaring.plan(), opening, printing)
+        elif totals or declaring != o.Declaring() or opening != o.Opening():
+            raise InputError("--ptable needs no totals, features or records: leave them out")
+        else:
+            cell_keys.report(printing)
+        return
+    if opening != o.Opening():
+        raise InputError("--count, --from, --where and --id are about records: give --swap RATE and --data with them")
     target = o.target_of(None if stated.epsilon else stated.delta, report_delta)
     if release is not None:
         if stated.given or training.given or invariant is not None or invariant_text is not None:

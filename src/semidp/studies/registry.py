@@ -14,7 +14,7 @@ from semidp.studies.base import Settings, Tidy
 
 STUDIES = (
     *("gaussian", "knorm", "power", "composition", "sensitivity-space", "adjacency", "exchange", "products"),
-    *("subspace-dp", "census", "inference", "grouped-means", "grouped-regression"),
+    *("subspace-dp", "census", "inference", "grouped-means", "grouped-regression", "swapping"),
 )
 """The name of each study as the command line calls it: that of its file."""
 

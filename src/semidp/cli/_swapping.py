@@ -1,0 +1,351 @@
+"""``semidp guarantee --swap``: what swapping guarantees, beside Gaussian noise that keeps the same totals."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from semidp.bridges.distinguishing import gaussian_mu
+from semidp.bridges.swap_laws import RECORDS, Stratum, Swap, SwapRule
+from semidp.bridges.swapping import StratumLoss, SwapAssessment, assess_swapping
+from semidp.cli import _options as o
+from semidp.cli._command import option, plain_defaults
+from semidp.cli._output import echo, found_out, grid, kind_and_a, print_json, progress_bar, say
+from semidp.cli._totals import scope_of, totals_of
+from semidp.core.exact import plain
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Ball
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.curves import gaussian
+from semidp.core.tradeoff.piecewise_linear import from_profile
+from semidp.errors import InputError, Refused
+from semidp.publishing.plan import Plan
+
+FALSE_ALARMS = (0.05, 0.01)
+"""At which rates of false alarms the two curves are compared."""
+
+_EPSILONS = [Fraction(k, 4) for k in range(81)]  # at which a curve of confidential totals is read
+_SHOWN = 4  # totals of a stratum that are printed
+_NOTHING = 1e-8  # an advantage below it is round-off
+_PAPER = "Bailie, Gong and Meng (2026), Theorem 1"
+
+
+@frozen(field_transformer=plain_defaults)
+class Swapping:
+    """How records are swapped, and what it is computed from."""
+
+    swap: o.Text = option("Records are swapped at this rate: what does that guarantee?", "RATE")
+    match: o.Text = option("With --swap: the features on which swapped records agree.", "A[,B]")
+    swap_over: o.Text = option("With --swap: the features whose values are swapped.", "A[,B]")
+    hold: o.Text = option("With --swap: the features that stay with the record and are published.", "A[,B]")
+    swap_by: o.Text = option(
+        "With --swap: shuffle (default), any permutation of the chosen records; or derange, one that moves each.",
+        "RULE",
+    )
+    data: o.Text = option("With --swap: the confidential records instead of --totals; no count is printed.", "DATA")
+
+    @property
+    def given(self) -> bool:
+        """Whether one of the options was given."""
+        return self != Swapping()
+
+    @property
+    def features(self) -> "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]":
+        """The features that are matched, swapped over and held."""
+        if self.swap is None:
+            raise InputError(
+                "--match, --swap-over, --hold, --swap-by and --data describe swapping: give its --swap RATE"
+            )
+        if self.swap_over is None or self.hold is None:
+            raise InputError(
+                "say which values are swapped and which stay with the record: --swap-over A[,B] and --hold A[,B]"
+            )
+        match = tuple(o.names_of(self.match)) if self.match is not None else ()
+        over = tuple(o.names_of(self.swap_over))
+        hold = tuple(o.names_of(self.hold))
+        names = [*match, *over, *hold]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"{name!r} is named twice: a feature is matched, swapped over or held")
+        return match, over, hold
+
+    def report(self, totals: Sequence[Path], declared: Plan, opening: o.Opening, printing: o.Printing) -> None:
+        """Print what swapping guarantees, from public totals or from confidential records."""
+        match, over, hold = self.features
+        assert self.swap is not None
+        swap = Swap(self.swap, self.swap_by or SwapRule.shuffle)
+        if (self.data is None) == (not totals):
+            raise InputError(
+                "give what swapping keeps exact: two files with --totals, of the matched and swapped features and of "
+                "the matched and held ones; or else the records with --data"
+            )
+        if declared.structural_zeros or any(feature.above for feature in declared.features):
+            raise Refused("swapping knows neither structural zeros nor nested features: declare flat features alone")
+        margins = Margin(*match, *over), Margin(*match, *hold)
+        space = _space(margins, totals, self.data, declared, opening, printing)
+        by_swapped = _by_stratum(space, match, over)
+        by_held = _by_stratum(space, match, hold)
+        with progress_bar(printing.quiet) as progress:
+            assessment = assess_swapping(swap, Stratum.all_of(by_held, by_swapped), progress)
+        _Report(assessment, margins, match, over, confidential=self.data is not None).print(printing)
+
+
+def _space(
+    margins: tuple[Margin, Margin],
+    totals: Sequence[Path],
+    data: str | None,
+    declared: Plan,
+    opening: o.Opening,
+    printing: o.Printing,
+) -> Dataspace:
+    """Exact totals of swapping: from the files, which must hold no other, or counted in the records."""
+    if data is not None:
+        # only these two tables are counted: the joint one is never read
+        plan = evolve(declared, invariants=margins, count=opening.count, where=opening.where, id=opening.identity)
+        return scope_of(plan, data, opening, (), quiet=printing.quiet)[0].dataspace
+    if opening != o.Opening():
+        raise InputError("--count, --from, --where and --id are about records: give them with --data")
+    space = totals_of(totals, declared)
+    assert space.schema is not None
+    for margin in margins:
+        for name in margin.names:
+            if name not in space.schema.names:
+                raise InputError(
+                    f"no file of --totals has a column {name!r}: they have {', '.join(space.schema.names)}"
+                )
+        if not space.publishes(margin):
+            raise InputError(f"--totals lack the counts of {margin}, which swapping keeps exact: give a file of them")
+    for margin in space.margins:
+        if margin.within(margins[0]) or margin.within(margins[1]):
+            continue
+        # then several strata change together, and no stratum can be looked at alone
+        raise Refused(
+            f"{margin} is exact beside what swapping keeps: then several strata change together, and nothing is "
+            "known of them; leave it out, or release with noise"
+        )
+    return space
+
+
+def _by_stratum(space: Dataspace, match: tuple[str, ...], names: tuple[str, ...]) -> NDArray[np.int64]:
+    """Totals with a row for each stratum and a column for each value of the named features."""
+    table = space.value(Margin(*match, *names))
+    order = [table.schema.names.index(name) for name in (*match, *names)]
+    counts = np.transpose(table.counts, order)
+    strata = math.prod(counts.shape[: len(match)])
+    return counts.reshape(strata, -1)
+
+
+@frozen
+class _Report:
+    """What is printed of an assessment. Of confidential totals numbers are coarse, and no count is given."""
+
+    assessment: SwapAssessment
+    margins: tuple[Margin, Margin]
+    match: tuple[str, ...]
+    over: tuple[str, ...]
+    confidential: bool
+
+    def print(self, printing: o.Printing) -> None:
+        """Print it for people or for machines."""
+        proved = self._guarantee()
+        if printing.json:
+            print_json(self._document(proved))
+            return
+        self._opening_lines()
+        self._side_by_side(proved)
+        self._published()
+        self._closing_lines(proved)
+
+    def _guarantee(self) -> Guarantee | None:
+        """The guarantee where every stratum is proved."""
+        # one stratum without a proof is enough for no guarantee at all
+        curve: Tradeoff | None = self.assessment.curve
+        if curve is None:
+            return None
+        if self.confidential:
+            curve = _coarse(curve)
+        exact = "the counts of " + " and ".join(map(str, self.margins))
+        return Guarantee(Dataspace.described(exact), Ball(RECORDS), curve)
+
+    @property
+    def _advantage(self) -> float:
+        """Three digits: rounded up where it bounds every attacker, down where one attacker has it."""
+        thousandths = self.assessment.attack * 1000
+        if self.assessment.is_proved:
+            return math.ceil(thousandths - 1e-6) / 1000
+        return math.floor(thousandths) / 1000
+
+    @property
+    def _mu(self) -> float | None:
+        """The mu of Gaussian noise with the same advantage; None where there is no such noise."""
+        # no noise tells for certain, and only endless noise tells nothing
+        if not _NOTHING < self._advantage < 1:
+            return None
+        return gaussian_mu(self._advantage)
+
+    def _opening_lines(self) -> None:
+        swap = self.assessment.swap
+        within = f" within {' × '.join(self.match)}" if self.match else ""
+        rules = {
+            SwapRule.shuffle: "by any permutation",
+            SwapRule.derange: "so that each gets the value of another record",
+        }
+        echo(f"Swapping: each record is chosen with probability {plain(swap.rate)}{within}, and the chosen")
+        echo(f"exchange {' × '.join(self.over)} {rules[swap.rule]}.")
+        echo(f"exact      {'; '.join(map(str, self.margins))}")
+        if self.confidential:
+            return
+        strata = self.assessment.strata
+        given_away = self.assessment.fixed
+        told = f"; {given_away} more are given away by their totals" if given_away else ""
+        different = len(strata) + self.assessment.passed_over
+        echo(f"strata     {different} of different totals{told}")
+        echo(f"worst      {_described(self.assessment.worst)}")
+
+    def _side_by_side(self, proved: Guarantee | None) -> None:
+        from rich.console import Console
+
+        mu = self._mu
+        columns = ["swapping", "Gaussian noise, same totals"]
+        table = grid([""], columns)
+        sign = "" if proved is not None else "at least "
+        name = "advantage of the best attacker" if proved is not None else "advantage of an attacker"
+        noisy = f"{self._advantage:.3f}" if mu is not None else "-"
+        table.add_row(name, f"{sign}{self._advantage:.3f}", noisy)
+        if proved is not None:
+            for rate in FALSE_ALARMS:
+                noise = "-" if mu is None else found_out(gaussian(str(mu)), rate)
+                swapped = found_out(proved.tradeoff, rate)
+                table.add_row(f"found out, at {rate:.0%} false alarms", swapped, noise)
+        worst = self.assessment.worst
+        error = "-" if mu is None else f"{self.assessment.gaussian_error(mu):.2g}"
+        between = f"{worst.least_error:.2g} to {worst.most_error:.2g}"
+        table.add_row("root mean square error of a cell", between, error)
+        echo()
+        Console(highlight=False).print(table)
+        echo()
+        say(
+            "Both keep the same totals exact. The noise is scaled to the same advantage; elsewhere the two curves "
+            "cross. The error of swapping depends on the true table: cells are drawn towards independence."
+        )
+
+    def _published(self) -> None:
+        epsilon, exactly = self._epsilons()
+        if epsilon is None:
+            return
+        echo()
+        digits = 0 if self.confidential else 2
+        once = f"{epsilon:.{digits}f}"
+        twice = f"{2 * epsilon:.{digits}f}"
+        say(
+            f"Published: epsilon {once} for each record that differs ({_PAPER}), so {twice} for two people who change "
+            "places, with --swap-by derange. It grows with the largest stratum, though an attacker gains less in large "
+            "ones: outcomes that hardly ever occur decide a pure epsilon."
+        )
+        if exactly is not None:
+            echo(f"The exact pure epsilon of the worst stratum here is {exactly:.2f}.")
+
+    def _epsilons(self) -> tuple[float | None, float | None]:
+        """The published epsilon, rounded up, and the exact one where it is known and public."""
+        epsilon = self.assessment.swap.published_epsilon(self.assessment.largest)
+        if math.isinf(epsilon):
+            return None, None
+        # its digits give the size of the largest stratum away
+        unit = 1 if self.confidential else 100
+        rounded = math.ceil(epsilon * unit) / unit
+        exactly = self.assessment.worst.epsilon
+        if self.confidential or exactly is None or math.isinf(exactly):
+            return rounded, None
+        return rounded, math.ceil(exactly * 100) / 100
+
+    def _closing_lines(self, proved: Guarantee | None) -> None:
+        echo()
+        if proved is not None:
+            say(str(proved.explain()))
+        else:
+            unproved = sum(loss.curve is None for loss in self.assessment.strata)
+            unproved += self.assessment.passed_over
+            which = "some strata" if self.confidential else f"{unproved} of the strata"
+            say(
+                f"No guarantee is stated: {which} have more tables than can be gone through. What stands above is what "
+                "an attacker can at least do, who looks at one published cell; another may do better."
+            )
+        echo()
+        say(
+            "This is about counts, or records in random order, that are published after swapping, and about a rate "
+            "that does not depend on the data: records chosen because they are at risk are not covered."
+        )
+
+    def _document(self, proved: Guarantee | None) -> dict[str, Any]:
+        swap = self.assessment.swap
+        epsilon, exactly = self._epsilons()
+        worst = self.assessment.worst
+        attack = {"advantage": None, "advantage_at_least": self._advantage}
+        if proved is not None:
+            attack = {"advantage": self._advantage, "advantage_at_least": None}
+        return {
+            "swap_rate": swap.rate,
+            "rule": str(swap.rule),
+            "exact": [list(margin.names) for margin in self.margins],
+            "adjacency": kind_and_a(Ball(RECORDS)),
+            "is_proved": proved is not None,
+            **attack,
+            "guarantee": None if proved is None else proved.to_json(),
+            "error": [_two_digits(worst.least_error), _two_digits(worst.most_error)],
+            "gaussian": self._gaussian(),
+            "published_epsilon_per_record": epsilon,
+            "epsilon_of_worst_stratum": exactly,
+            "explanation": None if proved is None else str(proved.explain()),
+            **self._totals(),
+        }
+
+    def _gaussian(self) -> dict[str, float] | None:
+        """Gaussian noise with the same advantage."""
+        mu = self._mu
+        if mu is None:
+            return None
+        error = self.assessment.gaussian_error(mu)
+        return {"mu": float(f"{mu:.4g}"), "error": _two_digits(error)}
+
+    def _totals(self) -> dict[str, Any]:
+        """What only public totals may say about strata."""
+        if self.confidential:
+            return {}
+        stratum = self.assessment.worst.stratum
+        return {
+            "strata": len(self.assessment.strata) + self.assessment.passed_over,
+            "strata_given_away": self.assessment.fixed,
+            "worst_stratum": {"hold": stratum.hold, "swap_over": stratum.over},
+        }
+
+
+def _two_digits(number: float) -> float:
+    return float(f"{number:.2g}")
+
+
+def _coarse(curve: Tradeoff) -> Tradeoff:
+    """A curve below, from deltas rounded up to three digits: its corners give no total away."""
+    points = []
+    for epsilon in _EPSILONS:
+        # what is above by round-off alone is not rounded up
+        thousandths = math.ceil(curve.delta(epsilon) * 1000 - 1e-6)
+        points.append((epsilon, Fraction(min(thousandths, 1000), 1000)))
+    return from_profile(points)
+
+
+def _described(loss: StratumLoss) -> str:
+    stratum = loss.stratum
+    held, swapped = (_listing(totals) for totals in (stratum.hold, stratum.over))
+    return f"{stratum.n:,} records: {held} by what is held, {swapped} by what is swapped"
+
+
+def _listing(totals: tuple[int, ...]) -> str:
+    shown = " + ".join(map(str, totals[:_SHOWN]))
+    more = len(totals) - _SHOWN
+    return f"{shown} + {more} more" if more > 0 else shown
