@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import View
+from semidp.core.progress import silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
+from semidp.mechanisms.branches import BranchNoise
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.publishing.parts.cut_fits import CutFit
 from semidp.publishing.parts.partitions import (
     PARTS,
     AtCut,
     Part,
+    Partition,
     PartitionedTables,
     PartTable,
     measurements_stem,
@@ -23,13 +27,87 @@ from semidp.publishing.parts.partitions import (
 )
 from semidp.publishing.parts.tasks import fitted_part, split_residuals
 from semidp.publishing.rechecking.findings import Findings, close
-from semidp.publishing.rechecking.refit import FittedTable, Refit, intervals_hold, note_fits
+from semidp.publishing.rechecking.refit import FittedTable, Refit, intervals_hold, note_fits, too_far
 from semidp.publishing.rechecking.stored import file_differences
-from semidp.statistics.tables.published import INTERVALS_BELOW, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.fitting import NOT_ALL
+from semidp.statistics.tables.published import INTERVALS_BELOW, FitKind, Fitted, ProductTable, residual_columns
 
 Floats = NDArray[np.float64]
 
 _SECONDS = 0.3  # the time limit of a fit in one part
+
+
+def refitted_whole(result: PartitionedTables, partition: Partition, seconds: float) -> CutFit:
+    """Fit the tables of all parts in one piece again, from the measurements in the folders of the parts.
+
+    Parameters
+    ----------
+    result, partition
+        The tables, and the parts with the folder of the release.
+    seconds
+        How long all searches for whole numbers may take.
+    """
+
+    def measured(node: int, noise: BranchNoise) -> dict[View, NDArray[np.int64]]:
+        noisy = _files(partition, node).numbers(measurements_stem(result.request), 1)["noisy"]
+        return split_residuals(noise.space, noisy)
+
+    estimates = result.estimates_below(measured)
+    limit = max(seconds / len(result.mechanism.space.views), _SECONDS)
+    return CutFit.in_one_piece(result.fitted_whole(estimates, silent, limit), result.cut)
+
+
+def published_whole(findings: Findings, result: PartitionedTables, partition: Partition, fit: CutFit) -> bool:
+    """Whether the parts, put together, hold the whole numbers that are found now.
+
+    Where they do not, because of a tie or of a search that ended elsewhere, tables are compared by their distance from
+    what was measured, the parts of each together; it is noted if one is farther.
+
+    Parameters
+    ----------
+    findings
+        Where it is noted.
+    result, partition
+        The tables, and the parts with the folder of the release.
+    fit
+        The tables as they are fitted now, in one piece.
+    """
+    assert fit.together is not None
+    schema, cut = result.mechanism.space.schema, result.cut
+    different = []
+    for asked in result.below:
+        view = schema.view(asked.features)
+        expected, how = fit.together[view]
+        loss = 0.0
+        whole = np.zeros(schema.grid.shape_of(view), dtype=expected.dtype)
+        try:
+            for node, part in enumerate(partition.parts):
+                own = cut.branch(schema, node)
+                table = ProductTable.read(
+                    _files(partition, node), asked.name, own.restrict(asked.features), part.fitted(asked.name)
+                )
+                cells = cut.row(schema.grid, view, whole, node)
+                cells[...] = table.counts.reshape(cells.shape)
+                loss += float(np.square(table.counts - table.estimate).sum())
+        except (ValueError, KeyError, OSError, IndexError, StopIteration):
+            return False  # what is damaged is told when the part is compared
+        if not np.allclose(whole, expected, rtol=0, atol=1e-4):
+            different.append((asked, whole, loss, how))
+    if any(asked.fit is FitKind.integer and how.note.startswith(NOT_ALL) for asked, _, _, how in different):
+        return False  # whole numbers take longer to find than is spent here, and others depend on them
+    for asked, whole, loss, how in different:
+        strict = findings.same_software or len(different) == 1
+        said = too_far(asked.name, whole, loss, how, how.optimal and strict)
+        if said is not None and findings.current:
+            findings.wrong.append(f"{result.name!r} states {said}")
+    return not different
+
+
+def _files(partition: Partition, node: int) -> StoredFiles:
+    """Return the files of one part of a release whose folder is known."""
+    assert partition.place is not None
+    part = partition.parts[node]
+    return StoredFiles(partition.place / part.folder, tuple(part.files))
 
 
 @dataclass(eq=False)

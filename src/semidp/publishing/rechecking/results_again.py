@@ -22,7 +22,7 @@ from semidp.publishing.parts.partitions import (
     PartTable,
 )
 from semidp.publishing.rechecking.findings import Findings, close, different_columns
-from semidp.publishing.rechecking.parts_again import PartCheck
+from semidp.publishing.rechecking.parts_again import PartCheck, published_whole, refitted_whole
 from semidp.publishing.rechecking.refit import SECONDS, FittedTable, fit_again, intervals_hold, note_fits
 from semidp.publishing.release import Release
 from semidp.publishing.side_information import CLOSE
@@ -254,7 +254,7 @@ class ResultCheck:
                 self.wrong(f"standard errors of {table.name} that its noise does not have")
             elif not intervals_hold(table, _overview_widths(above, number, table), self.findings.current):
                 self.wrong(f"intervals of {table.name} that its noise does not have")
-        fit = result.settled(silent) if self.findings.refits and len(self.findings.wrong) == before else None
+        fit = self._cut_fit(result) if self.findings.refits and len(self.findings.wrong) == before else None
         below = self._parts(result, fit)
         if below is not None:
             self._fit_overview(result, fit)
@@ -267,6 +267,18 @@ class ResultCheck:
         assert isinstance(mechanism, ResidualMechanism)
         told = measured_by(result.name, mechanism, result.private, expected)
         return replace(result, mechanism=mechanism, **told)
+
+    def _cut_fit(self, result: PartitionedTables) -> CutFit | None:
+        """Fit again what the parts are fitted to, or the parts themselves; None where their files cannot be read."""
+        partition = self.release.partition
+        if not result.together:
+            return result.settled(silent)
+        if partition is None or partition.place is None:
+            return None
+        try:
+            return refitted_whole(result, partition, SECONDS)
+        except (ValueError, KeyError, OSError, IndexError):
+            return None  # what is damaged is told when the parts are compared
 
     def _fit_overview(self, result: PartitionedTables, fit: CutFit | None) -> None:
         """Compare the tables at the cut with those that the cut and the parts give."""
@@ -296,6 +308,8 @@ class ResultCheck:
             return None
         below: list[PartTable] = []
         sound = True
+        if fit is not None and fit.together is not None and not published_whole(self.findings, result, partition, fit):
+            fit = None
         for node, part in enumerate(partition.parts):
             files = StoredFiles(partition.place / part.folder, tuple(part.files))
             before = len(self.findings.wrong)
