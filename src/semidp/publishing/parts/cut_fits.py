@@ -92,7 +92,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     >>> fit_order(grid, [(2, 1, 1), (2, 0, 1), (2, 1, 0)], [(1, 1, 0)], Cut(0, 1))
     FitOrder(early=(), below=((2, 1, 0), (2, 0, 1), (2, 1, 1)), late=(), circles=())
     """
-    in_turn = list(dict.fromkeys(views[number] for number in by_size(grid, views)))
+    in_turn = _from_small_to_large(grid, views)
     inevitable = _circles(in_turn, exact)
     below = [view for view in in_turn if cut.reaches(view)]
     others = [view for view in in_turn if not cut.reaches(view)]
@@ -139,7 +139,7 @@ def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
     if sum(map(grid.size_of, views)) > MOST_TOGETHER:
         return False
     order = fit_order(grid, views, exact, cut)
-    if order.circles:
+    if order.circles or _circles(_from_small_to_large(grid, views), exact):
         return True
     settled = SettledViews(*exact, *order.early)
     for view in order.below:
@@ -152,8 +152,13 @@ def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
 def circles_met(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> tuple[View, ...]:
     """Return the tables whose settled totals hang together in a circle, in the order in which they are fitted."""
     if fitted_together(grid, views, exact, cut):
-        return _circles([views[number] for number in by_size(grid, views)], exact)
+        return _circles(_from_small_to_large(grid, views), exact)
     return fit_order(grid, views, exact, cut).circles
+
+
+def _from_small_to_large(grid: Grid, views: Sequence[View]) -> list[View]:
+    """Return each table once, in the order of one piece."""
+    return list(dict.fromkeys(views[number] for number in by_size(grid, views)))
 
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:

@@ -5,6 +5,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -54,12 +55,12 @@ def read_fits(path: Path) -> Fits:
     """
     fits: Fits = {}
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             for number, entry in enumerate(from_json(str(stored[_HOW]))):
                 view: View = tuple(entry["view"])
                 fits[view] = (stored[f"table_{number}"], Fitted(**entry["fit"]))
     except FileNotFoundError:
         raise
-    except (ValueError, KeyError, TypeError, OSError, EOFError):
+    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile):
         raise DataError("the fit of the unfinished release is damaged: discard it") from None
     return fits
