@@ -53,7 +53,7 @@ MOST_MARGINS = 50
 
 
 @dataclass(frozen=True)
-class Draws:
+class RandomMargins:
     """What the random margins of an experiment look like.
 
     Parameters
@@ -77,8 +77,8 @@ class Draws:
     rates: tuple[float, float]
 
 
-USUAL = Draws((60, 1000), 3.0, (20, 800), ((60, 600), (60, 600)), (0.1, 0.6))
-HARD = Draws((8, 60), 0.7, (8, 50), ((8, 40), (100, 2000)), (0.02, 0.5))
+USUAL = RandomMargins((60, 1000), 3.0, (20, 800), ((60, 600), (60, 600)), (0.1, 0.6))
+HARD = RandomMargins((8, 60), 0.7, (8, 50), ((8, 40), (100, 2000)), (0.02, 0.5))
 
 
 class World:
@@ -91,7 +91,7 @@ class World:
         seed: int,
         strata: int = 1,
         fixed: tuple[int, int] | None = None,
-        draws: Draws = USUAL,
+        draws: RandomMargins = USUAL,
     ) -> None:
         self.source = np.random.default_rng([seed, strata, len(mechanism)])
         self.seed = seed
@@ -139,7 +139,11 @@ def _ranked(seen: Floats, reference: Floats) -> Floats:
 
 
 def independence(
-    mechanism: str, budget: Budget, strata: int = 1, fixed: tuple[int, int] | None = None, draws_of: Draws = USUAL
+    mechanism: str,
+    budget: Budget,
+    strata: int = 1,
+    fixed: tuple[int, int] | None = None,
+    draws_of: RandomMargins = USUAL,
 ) -> Callable[..., Shares]:
     """Return the experiment of independence on a release; the twin simulates tables without noise."""
 
@@ -165,7 +169,7 @@ def independence(
 
 
 def odds_ratio(
-    budget: Budget, alternative: Alternative, strata: int = 0, odds: float = 1.0, draws_of: Draws = USUAL
+    budget: Budget, alternative: Alternative, strata: int = 0, odds: float = 1.0, draws_of: RandomMargins = USUAL
 ) -> Callable[..., Shares]:
     """Return the experiment of the private test; the twin takes U for the count itself.
 
@@ -193,7 +197,7 @@ def odds_ratio(
     return run
 
 
-def difference(budget: Budget, draws_of: Draws = USUAL) -> Callable[..., Shares]:
+def difference(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
     """Return the experiment of two cells with equal counts, from the noise alone; the twin takes any difference."""
 
     def run(seed: int, runs: int, draws: int) -> Shares:
@@ -204,14 +208,14 @@ def difference(budget: Budget, draws_of: Draws = USUAL) -> Callable[..., Shares]
     return run
 
 
-def _groups(seed: int, budget: Budget, draws_of: Draws) -> tuple[World, NDArray[np.int64], float]:
+def _groups(seed: int, budget: Budget, draws_of: RandomMargins) -> tuple[World, NDArray[np.int64], float]:
     """Noise of two cells of a table, two groups of exact size, and a rate."""
     world = World("gaussian", budget, seed, draws=draws_of)
     least, most = np.transpose(draws_of.groups)
     return world, world.source.integers(least, most), float(world.source.uniform(*draws_of.rates))
 
 
-def rates(budget: Budget, draws_of: Draws = USUAL, gap: float = 0.0) -> Callable[..., Shares]:
+def rates(budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0) -> Callable[..., Shares]:
     """Return the experiment of two population rates in groups of exact size; the twin knows sampling alone.
 
     Without a gap it is the size of the test that they are equal, else the coverage of the interval of the difference.
@@ -246,7 +250,7 @@ def rates(budget: Budget, draws_of: Draws = USUAL, gap: float = 0.0) -> Callable
     return run
 
 
-def one_cell(budget: Budget, draws_of: Draws = USUAL) -> Callable[..., Shares]:
+def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
     """Return the experiment of intervals for a count from the noise alone; the twin knows half of the noise."""
 
     def run(seed: int, runs: int, draws: int) -> Shares:
@@ -259,7 +263,7 @@ def one_cell(budget: Budget, draws_of: Draws = USUAL) -> Callable[..., Shares]:
     return run
 
 
-def all_cells(budget: Budget, draws_of: Draws = USUAL) -> Callable[..., Shares]:
+def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
     """Return the experiment of intervals for all cells at once; the twin takes each cell by itself."""
 
     def run(seed: int, runs: int, draws: int) -> Shares:
@@ -274,7 +278,7 @@ def all_cells(budget: Budget, draws_of: Draws = USUAL) -> Callable[..., Shares]:
 
 
 def noisy_ratio(
-    budget: Budget, draws_of: Draws = USUAL, counts: tuple[float, float] = (40, 100)
+    budget: Budget, draws_of: RandomMargins = USUAL, counts: tuple[float, float] = (40, 100)
 ) -> Callable[..., Shares]:
     """Return the experiment of a ratio of two noisy counts, from the noise alone; the twin knows half of the noise."""
 
@@ -293,7 +297,7 @@ def noisy_ratio(
     return run
 
 
-def population_rate(budget: Budget, draws_of: Draws = USUAL, group: int = 0) -> Callable[..., Shares]:
+def population_rate(budget: Budget, draws_of: RandomMargins = USUAL, group: int = 0) -> Callable[..., Shares]:
     """Return the experiment of a population rate in a group of exact size; the twin ignores the noise."""
 
     def run(seed: int, runs: int, draws: int) -> Shares:

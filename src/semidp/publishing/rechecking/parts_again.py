@@ -57,16 +57,18 @@ def refitted_whole(result: PartitionedTables, partition: Partition, seconds: flo
     return CutFit.in_one_piece(result.fitted_whole(estimates, silent, limit), result.cut)
 
 
-def published_whole(findings: Findings, result: PartitionedTables, partition: Partition, fit: CutFit) -> bool:
-    """Whether the parts, put together, hold the whole numbers that are found now.
+def published_whole(
+    findings: Findings, result: PartitionedTables, partition: Partition, fit: CutFit
+) -> tuple[bool, list[str]]:
+    """Return whether the parts, put together, hold the whole numbers that are found now, and which tables are too far.
 
     Where they do not, because of a tie or of a search that ended elsewhere, tables are compared by their distance from
-    what was measured, the parts of each together; it is noted if one is farther.
+    what was measured, the parts of each together. A sentence on one that is farther holds if the parts add up.
 
     Parameters
     ----------
     findings
-        Where it is noted.
+        What is known of the software that made the release.
     result, partition
         The tables, and the parts with the folder of the release.
     fit
@@ -90,17 +92,18 @@ def published_whole(findings: Findings, result: PartitionedTables, partition: Pa
                 cells[...] = table.counts.reshape(cells.shape)
                 loss += float(np.square(table.counts - table.estimate).sum())
         except (ValueError, KeyError, OSError, IndexError, StopIteration):
-            return False  # what is damaged is told when the part is compared
+            return False, []  # what is damaged is told when the part is compared
         if not np.allclose(whole, expected, rtol=0, atol=1e-4):
             different.append((asked, whole, loss, how))
     if any(asked.fit is FitKind.integer and how.note.startswith(NOT_ALL) for asked, _, _, how in different):
-        return False  # whole numbers take longer to find than is spent here, and others depend on them
+        return False, []  # whole numbers take longer to find than is spent here, and others depend on them
+    farther = []
     for asked, whole, loss, how in different:
         strict = findings.same_software or len(different) == 1
         said = too_far(asked.name, whole, loss, how, how.optimal and strict)
         if said is not None and findings.current:
-            findings.wrong.append(f"{result.name!r} states {said}")
-    return not different
+            farther.append(f"{result.name!r} states {said}")
+    return not different, farther
 
 
 def _files(partition: Partition, node: int) -> StoredFiles:

@@ -308,8 +308,10 @@ class ResultCheck:
             return None
         below: list[PartTable] = []
         sound = True
-        if fit is not None and fit.together is not None and not published_whole(self.findings, result, partition, fit):
-            fit = None
+        farther: list[str] = []
+        if fit is not None and fit.together is not None:
+            same, farther = published_whole(self.findings, result, partition, fit)
+            fit = fit if same else None
         for node, part in enumerate(partition.parts):
             files = StoredFiles(partition.place / part.folder, tuple(part.files))
             before = len(self.findings.wrong)
@@ -318,7 +320,9 @@ class ResultCheck:
             except (ValueError, KeyError, OSError, IndexError, StopIteration):
                 self.wrong(f"files that are damaged in {part.folder}")
             sound = sound and len(self.findings.wrong) == before
-        return below if sound else None
+        if sound:
+            self.findings.wrong += farther
+        return below if sound and not farther else None
 
 
 def _with_earlier_errors(
